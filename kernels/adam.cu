@@ -8,14 +8,14 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr int threads = 256;
-constexpr int groups = 2;  // of four numbers, for a thread
+constexpr int groups = 2;  // packs of four numbers per thread
 
 struct Coefficients {
   float decay, rate, beta1, beta2, epsilon, first_correction, second_correction, gradient_scale;
 };
 
-/// Neighbours, loaded and stored at once. A thread's groups lie as far apart as the block is wide, so that
-/// each access of a warp, of floats and of 16-bit numbers alike, is of one piece.
+/// Four adjacent numbers, loaded and stored by one access. The groups of one thread are a block width apart,
+/// so that each access of a warp is coalesced, both of floats and of 16-bit numbers.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T v[4];

@@ -1,6 +1,6 @@
-// Scaled dot-product attention that never stores the sequence × sequence matrix: online softmax over tiles of
-// keys (Dao, "FlashAttention-2", arXiv 2307.08691, algorithms 1 and 2), with grouped queries: query head h
-// reads key and value head h / (heads / kv_heads).
+// Scaled dot-product attention that never materializes the sequence × sequence matrix: online softmax over
+// tiles of keys (Dao, "FlashAttention-2", arXiv 2307.08691, algorithms 1 and 2). Supports grouped queries:
+// query head h reads key and value head h / (heads / kv_heads).
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ struct AttentionShape {
   bool causal = true;
 };
 
-/// Number i of head h at token s of sequence b of q, k or v lies at (b·sequence + s)·row_stride + h·head_size
-/// + i, so that all three can be parts of one matrix; row_stride is a multiple of 16 / sizeof(T), arrays are
-/// 16-byte aligned.
+/// Element i of head h at token s of sequence b of q, k or v is stored at (b·sequence + s)·row_stride +
+/// h·head_size + i, so that all three can be parts of one matrix. row_stride must be a multiple of 16 /
+/// sizeof(T), and arrays must be 16-byte aligned.
 template <class T>
 struct AttentionForward {
   AttentionShape shape;
@@ -24,7 +24,7 @@ struct AttentionForward {
   const T* k = nullptr;
   const T* v = nullptr;
   T* out = nullptr;              // batch·sequence rows of heads·head_size
-  float* log_sum_exp = nullptr;  // batch × heads × sequence, of the scaled scores
+  float* log_sum_exp = nullptr;  // batch × heads × sequence, over the scaled scores
 };
 
 template <class T>
@@ -32,23 +32,23 @@ void attention_forward(const AttentionForward<T>& in);
 
 template <class T>
 struct AttentionBackward {
-  AttentionForward<T> forward;  // with what the forward pass wrote
-  const T* dout = nullptr;      // as out
-  T* dq = nullptr;              // as q, k, v, and with their row stride
+  AttentionForward<T> forward;  // including the outputs of the forward pass
+  const T* dout = nullptr;      // same layout as `out`
+  T* dq = nullptr;              // same layout and row stride as q, k and v
   T* dk = nullptr;
   T* dv = nullptr;
-  float* workspace = nullptr;  // of attention_workspace(shape) floats
+  float* workspace = nullptr;  // attention_workspace(shape) floats
 };
 
 std::size_t attention_workspace(const AttentionShape& shape);
 
-/// Recomputes the probabilities tile by tile. The gradient of q is summed atomically over tiles of keys. The
-/// tiles fit in `shared_bytes` of shared memory, 0: what the device has.
+/// Recomputes the probabilities tile by tile and sums the gradient of q atomically over tiles of keys. The
+/// tiles use at most `shared_bytes` of shared memory; 0 means what the device has.
 template <class T>
 void attention_backward(const AttentionBackward<T>& in, std::size_t shared_bytes = 0);
 
-/// Floating-point operations of a forward pass, two for each multiply-add; half of the square where causal.
-/// Backward has 2.5 times as many: five products of tiles in place of two.
+/// Floating-point operations of a forward pass, counting a multiply-add as two, and half of the square if
+/// causal. A backward pass has 2.5 times as many: five products per tile instead of two.
 double attention_flops(const AttentionShape& shape);
 
 }  // namespace dtfm::kernels

@@ -6,12 +6,12 @@ namespace {
 
 constexpr float log2_e = 1.44269504F;
 
-/// A block has `warps` · 16 keys, each warp 16 of them, and steps over tiles of `queries`.
+/// A block holds `warps` · 16 keys, 16 per warp, and iterates over tiles of `queries`.
 template <class T, int D, int warps, int queries>
 struct Shape {
   static constexpr int threads = warps * warp_size, keys = 16 * warps, q_tiles = queries / 16;
   static constexpr int column_parts =
-      warps / q_tiles;  // the gradient of the queries: q_tiles × column_parts warps
+      warps / q_tiles;  // gradient of the queries: q_tiles × column_parts warps
   static constexpr int part_columns = D / column_parts;
   static_assert(warps % q_tiles == 0 && part_columns % 16 == 0);
   static constexpr std::size_t shared_bytes =
@@ -22,7 +22,7 @@ template <class T, int D, int warps, int queries>
 struct Tiles {
   using S = Shape<T, D, warps, queries>;
   Tile<T, D> k, v, q, dout;
-  Tile<T, queries> ds;  // of the scores' gradient, a row per key
+  Tile<T, queries> ds;  // gradient of the scores, one row per key
   float* log_sums;      // of the queries: log₂ Σ 2^…, and delta = Σ dout · out
   float* deltas;
 
@@ -42,7 +42,7 @@ __device__ void clear(float (&fragments)[n][4]) {
   for (auto& f : fragments) f[0] = f[1] = f[2] = f[3] = 0;
 }
 
-/// out (16 × columns) = rows first_row … of a, times b transposed: both hold D numbers in a row.
+/// Sets out (16 × columns) to rows first_row … of a, times b transposed. Both a and b have D numbers per row.
 template <int D, int columns, class T>
 __device__ void multiply_rows(float (&out)[columns / 8][4], Tile<T, D> a_tile, int first_row,
                               Tile<T, D> b_tile) {
@@ -78,8 +78,9 @@ __device__ void add_product(float (&sum)[D / 8][4], const float (&p)[queries / 8
   }
 }
 
-/// Scores, a row per key, become probabilities p = 2^(s·scale − log_sum), and dp becomes p · (dp − delta).
-/// Zero where a key is past the end or after the query; queries past the end have an infinite sum.
+/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum), and dp into p · (dp −
+/// delta). The result is zero where a key is past the end or, if masked, after the query. Queries past the
+/// end have an infinite log_sum, which also gives zero.
 template <int queries>
 __device__ void probabilities(float (&s)[queries / 8][4], float (&dp)[queries / 8][4], const float* log_sums,
                               const float* deltas, float scale, bool masked, int key_minus_query,
@@ -97,8 +98,8 @@ __device__ void probabilities(float (&s)[queries / 8][4], float (&dp)[queries / 
     }
 }
 
-/// What the queries at hand add to the gradients of the warp's keys and values; leaves its rows of ds in
-/// their tile.
+/// Adds the contribution of the current tile of queries to the gradients of the warp's keys and values, and
+/// stores the warp's rows of ds in their tile.
 template <class T, int D, int warps, int queries>
 __device__ void add_key_gradients(const Tiles<T, D, warps, queries>& tiles, float (&dk)[D / 8][4],
                                   float (&dv)[D / 8][4], int first_row, float scale, bool masked,
@@ -115,7 +116,7 @@ __device__ void add_key_gradients(const Tiles<T, D, warps, queries>& tiles, floa
   add_product<D, queries>(dk, ds, tiles.q);
 }
 
-/// The warp's part of ds transposed (queries × keys) · k, added to the queries' gradient, a row per token.
+/// Adds the warp's part of dsᵀ (queries × keys) · k to the gradient of the queries, one row per token.
 template <class T, int D, int warps, int queries>
 __device__ void add_query_gradient(const Tiles<T, D, warps, queries>& tiles, float* dq, int stride,
                                    int rows_left) {
@@ -147,7 +148,7 @@ __device__ void add_query_gradient(const Tiles<T, D, warps, queries>& tiles, flo
   }
 }
 
-/// Rounds the warp's sums, scaled, to its rows of the tile, and writes them.
+/// Scales and rounds the warp's sums, and writes them out through the warp's rows of the tile.
 template <class T, int D>
 __device__ void write_gradient(const float (&sum)[D / 8][4], Tile<T, D> tile, int first_row, float scale,
                                T* to, int stride, int rows_left) {
@@ -166,8 +167,8 @@ struct Arguments {
   float scale;
 };
 
-/// Block (x, key and value head, sequence of the batch): a tile of keys, and for each query head of the group
-/// all tiles of queries that see them.
+/// Block (x, key and value head, sequence of the batch) handles one tile of keys and, for each query head of
+/// the group, all tiles of queries that attend to them.
 template <class T, int D, int warps, int queries>
 __global__ void __launch_bounds__(warps* warp_size) attention_backward_kernel(Arguments<T> arguments) {
   using S = Shape<T, D, warps, queries>;
@@ -212,17 +213,17 @@ __global__ void __launch_bounds__(warps* warp_size) attention_backward_kernel(Ar
   for (int step = 0; step < steps; ++step) {
     const int head = first_head + step / tiles_of_head, query = (first_tile + step % tiles_of_head) * queries;
     wait_copies<0>();
-    __syncthreads();  // queries, dout and sums are there, and the last ds is done with
+    __syncthreads();  // queries, dout and sums have arrived; the previous ds is no longer needed
     const bool masked = first_key + S::keys > n || (in.shape.causal && first_key + S::keys > query + 1);
     add_key_gradients(tiles, dk, dv, first_row, scale_log2, masked, first_key + first_row - query,
                       n - first_key - first_row, in.shape.causal);
-    __syncthreads();  // ds is there, queries and dout are done with
+    __syncthreads();  // ds is complete; queries and dout are no longer needed
     if (step + 1 < steps) start(step + 1);
     const FloatPair sums = step + 1 < steps ? sums_of(step + 1) : FloatPair{INFINITY, 0};
     add_query_gradient(tiles, arguments.dq_sum + (token + query) * width + head * D, width, n - query);
     keep_sums(sums);
   }
-  __syncthreads();  // the keys are done with: their tiles take the gradients
+  __syncthreads();  // the keys are no longer needed: the gradients reuse their tiles
   write_gradient<T, D>(dk, tiles.k, first_row, arguments.scale, arguments.in.dk + kv_offset, stride,
                        n - first_key);
   write_gradient<T, D>(dv, tiles.v, first_row, 1, arguments.in.dv + kv_offset, stride, n - first_key);
@@ -230,7 +231,7 @@ __global__ void __launch_bounds__(warps* warp_size) attention_backward_kernel(Ar
 
 constexpr int pointwise_threads = 256;
 
-/// delta = Σ dout · out over each head of each token, by head_size / pack neighbouring lanes.
+/// Computes delta = Σ dout · out over each head of each token. head_size / pack adjacent lanes share a head.
 template <class T, int D>
 __global__ void delta_kernel(int rows, int sequence, int heads, const T* out, const T* dout, float* delta) {
   constexpr int lanes = D / pack_size<T>;
@@ -250,7 +251,7 @@ __global__ void delta_kernel(int rows, int sequence, int heads, const T* out, co
       sum;
 }
 
-/// dq = scale · sums, rounded; rows of `width` to rows of `stride`.
+/// dq = scale · sums, rounded, from rows of `width` to rows of `stride`.
 template <class T>
 __global__ void round_kernel(int rows, int width, int stride, float scale, const float* sums, T* dq) {
   const unsigned packs_of_row = static_cast<unsigned>(width / pack_size<T>);
@@ -286,13 +287,13 @@ void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
   launch(delta_kernel<T, D>, {blocks}, pointwise_threads, 0, rows, s.sequence, s.heads, in.forward.out,
          in.dout, arguments.delta);
   bool launched = false;
-  if constexpr (sizeof(T) == 4)  // for checks alone
+  if constexpr (sizeof(T) == 4)  // fp32 is used in checks only
     launched = launch_tiles<T, D, 2, 16>(arguments, shared_bytes);
   else
     launched = launch_tiles<T, D, 8, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 32>(arguments, shared_bytes);
-  if (!launched) throw DeviceError("attention: too little shared memory");
+  if (!launched) throw DeviceError("attention: not enough shared memory");
   launch(round_kernel<T>, {blocks}, pointwise_threads, 0, s.batch * s.sequence, s.heads * D,
          in.forward.row_stride, arguments.scale, arguments.dq_sum, in.dq);
 }
@@ -309,8 +310,8 @@ void attention_backward(const AttentionBackward<T>& in, std::size_t shared_bytes
   const std::size_t most = shared_bytes != 0 ? shared_bytes : device_limits().shared_bytes;
   if (in.forward.shape.head_size == 64) return launch_backward<T, 64>(in, most);
   if (in.forward.shape.head_size == 128) return launch_backward<T, 128>(in, most);
-  throw DeviceError("attention: heads of " + std::to_string(in.forward.shape.head_size) +
-                    "; 64 and 128 are possible");
+  throw DeviceError("attention: head size " + std::to_string(in.forward.shape.head_size) +
+                    " is not supported; use 64 or 128");
 }
 
 template void attention_backward<float>(const AttentionBackward<float>&, std::size_t);

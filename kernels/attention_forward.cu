@@ -9,8 +9,8 @@ constexpr float ln_2 = 0.693147181F;
 constexpr int warps = 4;
 constexpr int threads = warps * warp_size;
 
-/// Tiles of a block. Two row tiles a warp read each key from shared memory half as often; float, which is
-/// there for checks alone, keeps to what fits everywhere.
+/// Tile sizes of a block. With two row tiles per warp, each key is read from shared memory half as often.
+/// float, which is used in checks only, takes the sizes that fit on every device.
 template <class T>
 struct Shape {
   static constexpr int row_tiles = sizeof(T) == 2 ? 2 : 1;
@@ -23,9 +23,9 @@ constexpr std::size_t shared_bytes() {
   return sizeof(T) * static_cast<std::size_t>(D * (Shape<T>::queries + 2 * Shape<T>::keys));
 }
 
-/// What a warp knows of its rows: of each of the two rows a lane holds in a row tile, the maximum of the
-/// scores so far (in powers of two), the lane's share of Σ 2^(score − maximum), and the output not yet
-/// divided by it.
+/// State of a warp's rows. For each of the two rows that a lane holds in a row tile: the maximum of the
+/// scores so far (as a power of two), the lane's share of Σ 2^(score − maximum), and the output before
+/// division by that sum.
 template <class T, int D>
 struct Rows {
   static constexpr int tiles = Shape<T>::row_tiles;
@@ -56,7 +56,7 @@ __device__ void scores_of(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4]
   }
 }
 
-/// −∞ where the key is at or past `end`, or, if causal, after the query.
+/// Sets scores to −∞ where the key is at or past `end` or, if causal, after the query.
 template <class T>
 __device__ void mask_scores(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], int query, int key,
                             int end, bool causal) {
@@ -72,7 +72,7 @@ __device__ void mask_scores(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][
       }
 }
 
-/// s becomes 2^(s·scale − maximum), with all that was summed before brought to the new maximum.
+/// Replaces s by 2^(s·scale − maximum) and rescales everything summed so far to the new maximum.
 template <class T, int D>
 __device__ void online_softmax(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Rows<T, D>& rows,
                                float scale) {
@@ -125,7 +125,7 @@ __device__ void add_values(const float (&p)[Shape<T>::row_tiles][Shape<T>::keys 
   }
 }
 
-/// Divides by the sums and writes the rows of the warp, through its own rows of the tile of queries.
+/// Divides by the sums and writes the warp's rows, through the warp's own rows of the query tile.
 template <class T, int D>
 __device__ void finish_rows(Rows<T, D>& rows, Tile<T, D> tile, int first_row, T* out, int stride,
                             float* log_sum_exp, int rows_left) {
@@ -150,8 +150,8 @@ __device__ void finish_rows(Rows<T, D>& rows, Tile<T, D> tile, int first_row, T*
   store_rows<Shape<T>::warp_rows>(tile, first_row, out, stride, rows_left);
 }
 
-/// Block (x, head, sequence of the batch): a tile of queries, from the last on, since those have the most
-/// keys.
+/// Block (x, head, sequence of the batch) handles one tile of queries. The last tiles come first, because
+/// causal masking leaves them the most keys.
 template <class T, int D>
 __global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> in, float scale) {
   constexpr int queries = Shape<T>::queries, keys = Shape<T>::keys;
@@ -179,14 +179,14 @@ __global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> 
   const int end = in.shape.causal && first_query + queries < n ? first_query + queries : n;
   for (int key = 0; key < end; key += keys) {
     wait_copies<0>();
-    __syncthreads();  // these keys are there, and the values before are done with
+    __syncthreads();  // these keys have arrived; the previous values are no longer needed
     start(v, v_head, key);
     float s[Shape<T>::row_tiles][keys / 8][4];
     scores_of<T, D>(s, q, k, first_row);
     if (key + keys > n || (in.shape.causal && key + keys > first_query + 1))
       mask_scores<T>(s, first_query + first_row, key, n, in.shape.causal);
     wait_copies<0>();
-    __syncthreads();  // the values are there, and the keys are done with
+    __syncthreads();  // the values have arrived; the keys are no longer needed
     if (key + keys < end) start(k, k_head, key + keys);
     online_softmax(s, rows, scale);
     add_values(s, rows, v);
@@ -216,8 +216,8 @@ template <class T>
 void attention_forward(const AttentionForward<T>& in) {
   if (in.shape.head_size == 64) return launch_forward<T, 64>(in);
   if (in.shape.head_size == 128) return launch_forward<T, 128>(in);
-  throw DeviceError("attention: heads of " + std::to_string(in.shape.head_size) +
-                    "; 64 and 128 are possible");
+  throw DeviceError("attention: head size " + std::to_string(in.shape.head_size) +
+                    " is not supported; use 64 or 128");
 }
 
 template void attention_forward<float>(const AttentionForward<float>&);

@@ -1,15 +1,15 @@
-// Tiles of matrices in shared memory, and the operands of matrix products in them.
+// Tiles of matrices in shared memory, and loads of matrix-product operands from them.
 #pragma once
 
 #include "kernels/platform/pack.cuh"
 
 namespace dtfm::kernels {
 
-/// Rows of `columns` numbers. Chunks of 16 bytes are swapped within a row, otherwise in each row, so that a
-/// column of chunks lies in all banks of the shared memory. Every eighth row is swapped alike, and a swap is
-/// an exclusive or, so where column and c have no bit in common
+/// A tile with rows of `columns` numbers. The 16-byte chunks of each row are permuted (swizzled), differently
+/// from row to row, so that a column of chunks is spread over all banks of shared memory. The pattern repeats
+/// every eight rows and is an exclusive or; where `column` and c have no bit in common, therefore,
 ///   offset(row + 8·i, column + c) = (offset(row, column) ^ c) + 8·i·columns
-/// which takes a lane from its own place to the next in one instruction, or in none.
+/// which takes a lane from one position to the next in at most one instruction.
 template <class T, int columns>
 struct Tile {
   static constexpr int pack = pack_size<T>, chunks = columns / pack;
@@ -23,19 +23,20 @@ struct Tile {
   __device__ T* at(int row, int column) const { return data + offset(row, column); }
 };
 
-/// A thread's place in a fragment (platform/fragment.hpp).
+/// A thread's position in a fragment (platform/fragment.hpp).
 struct LanePlace {
   int lane, g, t;
 };
 
-/// Asked for anew in each step of a loop over tiles: addresses that follow from it are then computed where
-/// they are used, and are not kept in registers, of which there are too few, all the loop long.
+/// Recomputed in each step of a loop over tiles, so that the compiler computes dependent addresses where they
+/// are used instead of keeping them in registers, which are scarce, for the whole loop.
 __device__ inline LanePlace lane_place() {
   const int lane = opaque(thread_index() % warp_size);
   return {lane, lane / 4, lane % 4};
 }
 
-/// Starts the copy of `rows` rows from `from`, `stride` apart; rows from `rows_left` on become zero.
+/// Starts asynchronous copies of `rows` rows, `stride` apart, beginning at `from`. Rows from `rows_left` on
+/// become zero.
 template <int rows, int threads, class T, int columns>
 __device__ void load_tile(Tile<T, columns> tile, const T* from, int stride, int rows_left) {
   constexpr int chunks = columns / pack_size<T>, rows_of_pass = threads / chunks;
@@ -45,13 +46,14 @@ __device__ void load_tile(Tile<T, columns> tile, const T* from, int stride, int 
   const T* source = from + static_cast<std::int64_t>(first) * stride + column;
 #pragma unroll
   for (int row = 0; row < rows;
-       row += rows_of_pass) {  // pointers that step need fewer registers than offsets
+       row += rows_of_pass) {  // incrementing pointers needs fewer registers than offsets
     copy_async(tile.at(first + row, column), source, first + row < rows_left);
     source += static_cast<std::int64_t>(rows_of_pass) * stride;
   }
 }
 
-/// By one warp, once it has met: rows first … first + rows − 1 of the tile, as far as rows_left allows.
+/// Writes rows first … first + rows − 1 of the tile, up to rows_left. Called by one warp, after it has
+/// synchronized.
 template <int rows, class T, int columns>
 __device__ void store_rows(Tile<T, columns> tile, int first, T* to, int stride, int rows_left) {
   constexpr int chunks = columns / pack_size<T>;
@@ -68,7 +70,7 @@ __device__ inline void store_pair(T* to, Pair<T> pair) {
   *reinterpret_cast<Pair<T>*>(to) = pair;
 }
 
-/// Rounds fragment c, scaled, and writes it at (row, column) of the tile.
+/// Scales and rounds fragment c, and stores it at (row, column) of the tile.
 template <class T, int columns>
 __device__ void store_fragment(Tile<T, columns> tile, LanePlace at, int row, int column, const float (&c)[4],
                                float upper, float lower) {
@@ -77,7 +79,7 @@ __device__ void store_fragment(Tile<T, columns> tile, LanePlace at, int row, int
   store_pair(to + 8 * columns, make_pair_of<T>(c[2] * lower, c[3] * lower));
 }
 
-/// Two neighbouring C fragments as one A fragment.
+/// Converts two adjacent C fragments to one A fragment.
 template <class T>
 __device__ void as_operand(Pair<T> (&a)[4], const float (&left)[4], const float (&right)[4]) {
   a[0] = make_pair_of<T>(left[0], left[1]);
@@ -96,9 +98,9 @@ __device__ Pair<T> pair_below(Tile<T, columns> tile, int row, int column) {
   return {*tile.at(row, column), *tile.at(row + 1, column)};
 }
 
-/// What a lane gives to load_matrices for the 16 × 16 numbers at (row, column), multiples of 16, where its
-/// own are at (lane_row, lane_column) of them. Tiles begin at multiples of their rows' bytes: the address
-/// itself takes the exclusive or.
+/// Returns the address that a lane passes to load_matrices for the 16 × 16 numbers at (row, column), both
+/// multiples of 16. (lane_row, lane_column) is the position of the lane's own numbers within them. Tiles are
+/// aligned to the size of their rows, so the exclusive or can be applied to the address itself.
 template <class T, int columns>
 __device__ SharedAddress matrices_at(Tile<T, columns> tile, int lane_row, int lane_column, int row,
                                      int column) {
@@ -108,7 +110,7 @@ __device__ SharedAddress matrices_at(Tile<T, columns> tile, int lane_row, int la
   return (shared_address(tile.at(lane_row, lane_column)) ^ bytes(column)) + bytes(row * columns);
 }
 
-/// A (16 × 16) from a tile that holds it: A[i][k] at (row + i, column + k).
+/// Loads A (16 × 16) from a tile that holds A: A[i][k] is at (row + i, column + k).
 template <class T, int columns>
 __device__ void load_a(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
@@ -118,7 +120,7 @@ __device__ void load_a(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int
   }
 }
 
-/// A (16 × 16) from a tile that holds its transpose: A[i][k] at (row + k, column + i).
+/// Loads A (16 × 16) from a tile that holds its transpose: A[i][k] is at (row + k, column + i).
 template <class T, int columns>
 __device__ void load_a_transposed(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
@@ -130,8 +132,8 @@ __device__ void load_a_transposed(Pair<T> (&a)[4], Tile<T, columns> tile, LanePl
   }
 }
 
-/// Two B fragments side by side (16 × 16) from a tile that holds the transpose: B[k][j] at (row + j, column +
-/// k). The first is b[0], b[1], the second b[2], b[3].
+/// Loads two adjacent B fragments (16 × 16) from a tile that holds the transpose: B[k][j] is at (row + j,
+/// column + k). The first fragment is b[0], b[1], the second b[2], b[3].
 template <class T, int columns>
 __device__ void load_b(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
@@ -141,7 +143,7 @@ __device__ void load_b(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int
   }
 }
 
-/// The same from a tile that holds B itself: B[k][j] at (row + k, column + j).
+/// Like load_b, but from a tile that holds B itself: B[k][j] is at (row + k, column + j).
 template <class T, int columns>
 __device__ void load_b_transposed(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
@@ -152,7 +154,7 @@ __device__ void load_b_transposed(Pair<T> (&b)[4], Tile<T, columns> tile, LanePl
   }
 }
 
-/// left += a · first of b, right += a · second of b.
+/// left += a · first fragment of b; right += a · second fragment of b.
 template <class T>
 __device__ void multiply_both(float (&left)[4], float (&right)[4], const Pair<T> (&a)[4],
                               const Pair<T> (&b)[4]) {

@@ -118,7 +118,7 @@ void Block<T>::attend_backward() {
                    dqkv.data());
 }
 
-/// dhidden back through one of the norms, the residual's gradient added.
+/// Propagates dhidden back through one of the two norms and adds the residual's gradient.
 template <class T>
 void Block<T>::norm(int which, bool accumulate) {
   NormBackward<T> norm{widths.rows, shape.hidden, shape.rms};

@@ -8,16 +8,16 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr int threads = 256;
-constexpr int columns_of_block = 32;  // of packs: a warp reads 512 bytes of a row
+constexpr int columns_of_block = 32;  // in packs: a warp reads 512 bytes of a row
 constexpr int row_lanes = threads / columns_of_block;
 constexpr int rows_of_thread = 32;
-constexpr int rows_at_once = 8;  // loaded before any is added: only then are all of them under way
+constexpr int rows_at_once = 8;  // loaded before any is added, so that all loads are in flight together
 
 int part_count(int rows) {
   return ceil_div(rows, row_lanes * rows_of_thread);
 }
 
-/// Block (x, y): packs 32·x … of the columns, the y-th share of the rows.
+/// Block (x, y) sums packs 32·x … of the columns over the y-th share of the rows.
 template <class T>
 __global__ void __launch_bounds__(threads, 4)
     sum_rows(const T* x, int rows, int columns, int row_stride, float* parts) {
@@ -58,8 +58,7 @@ __global__ void __launch_bounds__(threads, 4)
 
 constexpr int part_groups = 32;
 
-/// 32 columns a block, 32 threads a column: the parts come from cache, and waiting for them is what takes
-/// time.
+/// Uses 32 columns per block and 32 threads per column: the parts come from cache, so latency dominates.
 template <class T>
 __global__ void __launch_bounds__(32 * part_groups)
     sum_parts(const float* parts, int part_count, int columns, T* first, T* second, bool accumulate) {

@@ -12,7 +12,7 @@ constexpr int max_threads = 1024;
 constexpr float log2_e = 1.44269504F;
 constexpr float ln_2 = 0.693147181F;
 
-/// Scaled by log₂ e; −∞ past the last class.
+/// The logits of a pack, scaled by log₂ e, and −∞ past the last class.
 template <class T>
 __device__ inline Floats<T> exponents(const RawPack& raw, int column, int classes) {
   Floats<T> x = unpack<T>(raw);
@@ -21,7 +21,7 @@ __device__ inline Floats<T> exponents(const RawPack& raw, int column, int classe
   return x;
 }
 
-/// One maximum a pack, so that a running sum is rescaled once a pack and not once a number.
+/// Uses one maximum per pack, so that a running sum is rescaled once per pack instead of once per number.
 template <class T>
 __device__ inline ExponentSum sum_of(const Floats<T>& x) {
   ExponentSum part{x.v[0], 0};
@@ -41,9 +41,9 @@ __device__ inline Floats<T> gradient(Floats<T> x, int column, int label, float l
   return x;
 }
 
-/// A block per row. Its first `kept` numbers lie in shared memory from the sum to the gradient, the others,
-/// where a row is longer than that, are read again. A thread reads in shared memory only what it copied
-/// itself, so no barrier is needed.
+/// One block per row. The first `kept` numbers of the row stay in shared memory between the sum and the
+/// gradient; the rest of a longer row is read again. A thread reads only those numbers in shared memory that
+/// it copied itself, so no barrier is needed.
 template <class T>
 __global__ void __launch_bounds__(max_threads)
     cross_entropy_kernel(int classes, int row_stride, int kept, T* logits, const int* labels, float scale,
@@ -61,10 +61,11 @@ __global__ void __launch_bounds__(max_threads)
     for (int column = begin + first; column < end; column += step)
       total = merged(total, sum_of(exponents<T>(load_raw(source + column), column, classes)));
   };
-  add(row, kept, row_stride);  // while the copies are under way
+  add(row, kept, row_stride);  // overlaps with the copies
   wait_copies<0>();
   add(shared, 0, kept);
-  total = block_exponent_sum(total);  // its barrier stands between the reading of `target` and the gradient
+  // contains the barrier between reading `target` and writing the gradient
+  total = block_exponent_sum(total);
   const float log2_total = total.maximum + log2f(total.sum);
   const auto write = [&](const T* source, int begin, int end) {
 #pragma unroll 4
@@ -82,12 +83,12 @@ __global__ void __launch_bounds__(max_threads)
 template <class T>
 void cross_entropy(int rows, int classes, int row_stride, T* logits, const int* labels, float scale,
                    float* loss) {
-  constexpr std::size_t other_shared = 1024;  // for the sums of the block
+  constexpr std::size_t other_shared = 1024;  // for block-wide sums
   const std::size_t room = device_limits().shared_bytes - other_shared;
   const int kept = std::min(row_stride, static_cast<int>(room / 16) * pack_size<T>);
   const std::size_t bytes = static_cast<std::size_t>(kept) * sizeof(T);
   int threads = max_threads;
-  if (kept == row_stride) threads /= 2;  // two rows are then under way in a multiprocessor, if they fit
+  if (kept == row_stride) threads /= 2;  // a multiprocessor can then process two rows at once if they fit
   if (bytes < 8192) threads = 128;
   launch(cross_entropy_kernel<T>, {static_cast<unsigned>(rows)}, threads, bytes, classes, row_stride, kept,
          logits, labels, scale, loss);

@@ -14,7 +14,7 @@ __global__ void forward(int rows, int columns, int sequence, const int* ids, con
   const int row = static_cast<int>(launch_thread() / packs_of_row);
   const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
   if (row >= rows) return;
-  RawPack position{};  // on its way while the token's number is
+  RawPack position{};  // its load overlaps with that of the token id
   if (positions != nullptr)
     position = load_raw(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
   const RawPack token = load_raw(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
@@ -25,7 +25,7 @@ __global__ void forward(int rows, int columns, int sequence, const int* ids, con
   store_pack(y + static_cast<std::int64_t>(row) * columns + column, sum);
 }
 
-/// A thread takes one pack of one position, for all sequences of the batch.
+/// A thread handles one pack of one position, for all sequences of the batch.
 template <class T>
 __global__ void backward(int rows, int columns, int sequence, const int* ids, const T* dy,
                          float* token_gradient, float* position_gradient, bool accumulate_positions) {

@@ -1,4 +1,4 @@
-// The first and the last layer: embedding and head.
+// The first and the last layer of a transformer: embedding and head.
 #include <algorithm>
 
 #include "kernels/cross_entropy.hpp"

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Output `index` of splitmix64 (Steele, Lea, Flood 2014) with this seed.
+/// Returns output `index` of splitmix64 (Steele, Lea, Flood 2014) for this seed.
 __device__ inline std::uint64_t random_bits(std::uint64_t seed, std::int64_t index) {
   std::uint64_t z = seed + (static_cast<std::uint64_t>(index) + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -36,7 +36,8 @@ Grid blocks_for(std::int64_t size) {
 
 template <class T>
 void fill_random(T* to, std::int64_t size, std::uint64_t seed, float mean, float deviation) {
-  constexpr float width = 1.73205081F;  // √3: half the width of a uniform distribution of deviation 1
+  // √3: half the width of a uniform distribution with standard deviation 1
+  constexpr float width = 1.73205081F;
   if (size > 0) launch(fill_kernel<T>, blocks_for(size), threads, 0, to, size, seed, mean, deviation * width);
 }
 

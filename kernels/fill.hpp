@@ -1,12 +1,12 @@
-// Random contents for buffers that are timed: zeros would take less power, and so less time.
+// Random contents for buffers that are timed. Zeros would draw less power, and kernels would run faster.
 #pragma once
 
 #include <cstdint>
 
 namespace dtfm::kernels {
 
-/// Uniform, of the given mean and standard deviation; the same for the same seed in every format, but for
-/// rounding.
+/// Fills `to` with uniform random numbers of the given mean and standard deviation. The same seed gives the
+/// same numbers in every format, up to rounding.
 template <class T>
 void fill_random(T* to, std::int64_t size, std::uint64_t seed, float mean, float deviation);
 

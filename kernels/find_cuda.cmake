@@ -1,5 +1,5 @@
-# CUDA is looked for and never required: sets DTFM_HAVE_CUDA and, where it is on, enables the language.
-# Included from the top: a language must be enabled where all that link its objects can see it.
+# Finds CUDA, which is optional: sets DTFM_HAVE_CUDA and, if it is on, enables the language. Included from the
+# top level, because a language must be enabled where every target that links its objects can see it.
 set(DTFM_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO, ON or OFF")
 set_property(CACHE DTFM_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(DTFM_HAVE_CUDA OFF)
@@ -12,13 +12,14 @@ if(NOT DTFM_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
-    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1) # 12.0 reads C++20, 12.1 has red.v2
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1) # 12.0 accepts C++20, but only 12.1 has red.v2
       set(DTFM_HAVE_CUDA ON)
       find_package(CUDAToolkit REQUIRED)
     endif()
   endif()
 endif()
-if(DTFM_HAVE_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake before 3.26 knows no C++20 of nvcc
+# CMake before 3.26 does not know nvcc's C++20 option
+if(DTFM_HAVE_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()

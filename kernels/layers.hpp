@@ -1,6 +1,6 @@
-// The layers of a transformer with all their buffers, run as a trainer would: forward, backward, optimizer
-// step. Dropout is off, nothing is recomputed, and what tensor-parallel ranks would send one another is left
-// out.
+// The layers of a transformer with all their buffers, run as a trainer would run them: forward, backward,
+// optimizer step. Dropout is off, nothing is recomputed, and communication between tensor-parallel ranks is
+// omitted.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,23 @@ class Layer {
  public:
   virtual ~Layer() = default;
   virtual void forward() = 0;
-  /// Of the last forward pass. `accumulate` adds to the parameters' gradients: every micro-batch but the
-  /// first.
+  /// Backward pass of the last forward pass. `accumulate` adds to the parameters' gradients, as for every
+  /// micro-batch but the first.
   virtual void backward(bool accumulate) = 0;
   virtual void update(const AdamStep& step) = 0;
   virtual void zero_gradients() = 0;
-  /// Held from a layer's forward pass to its backward pass, its input with it.
+  /// Bytes held from a layer's forward pass to its backward pass, including its input.
   virtual std::size_t activation_bytes() const = 0;
-  /// All that is allocated: parameters and their state, activations, output, gradients, workspace.
+  /// Bytes of all allocations: parameters and their state, activations, output, gradients, workspace.
   virtual std::size_t total_bytes() const = 0;
 };
 
-/// With inputs and output gradients drawn at random. Throws DeviceError: a shape that cannot be, memory that
-/// is out.
+/// Creates a layer with random inputs and output gradients. Throws DeviceError for an invalid shape, and if
+/// memory is insufficient.
 std::unique_ptr<Layer> make_layer(const TransformerShape& shape, LayerKind kind, std::uint64_t seed = 1);
 
-/// The layers themselves, for tests that look inside. Matrices are rows × columns, weights outputs × inputs.
+/// The layers themselves, for tests that inspect their buffers. Matrices are rows × columns, weights outputs
+/// × inputs.
 template <class T>
 struct Block final : Layer {
   Block(const TransformerShape& shape, std::uint64_t seed);
@@ -44,7 +45,7 @@ struct Block final : Layer {
   TransformerShape shape;
   RankWidths widths;
   Parameters<T> parameters;
-  int norm1, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;  // −1: a bias that is not there
+  int norm1, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;  // −1: the bias does not exist
   int norm2, norm2_bias, up_weight, up_bias, down_weight, down_bias;
   DeviceArray<T> x, h1, qkv, attended, sum, h2, up, activated;  // kept for the backward pass, in this order
   DeviceArray<float> mean1, rstd1, log_sum_exp, mean2, rstd2;
@@ -74,13 +75,14 @@ struct Embedding final : Layer {
 
   TransformerShape shape;
   RankWidths widths;
-  Parameters<T, float> parameters;  // rows of gradients are summed atomically, which wants float
-  int tokens, positions;            // −1: rotary models have no table of positions
+  Parameters<T, float> parameters;  // gradients are float because rows are summed atomically
+  int tokens, positions;            // −1: rotary models have no position table
   DeviceArray<int> ids;
   DeviceArray<T> y, dy;
 };
 
-/// The loss is a sum over tokens; where training means their mean, the optimizer's gradient_scale divides.
+/// The loss is the sum over tokens. Where training uses the mean, the optimizer's gradient_scale divides by
+/// their number.
 template <class T>
 struct Head final : Layer {
   Head(const TransformerShape& shape, std::uint64_t seed);
@@ -96,7 +98,7 @@ struct Head final : Layer {
   Parameters<T> parameters;
   int norm, norm_bias, projection;
   DeviceArray<int> labels;
-  DeviceArray<T> x, h, logits;  // the logits become their gradient in the forward pass
+  DeviceArray<T> x, h, logits;  // the forward pass replaces the logits by their gradient
   DeviceArray<float> mean, rstd, loss;
   DeviceArray<T> dh, dx;
   DeviceArray<float> workspace;

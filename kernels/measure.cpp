@@ -9,7 +9,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// As many as the cache asks for and memory has room for; one at least.
+/// Creates as many layers as the cache requires and memory permits, at least one.
 std::vector<std::unique_ptr<Layer>> layers_in_rotation(const TransformerShape& shape, LayerKind kind) {
   std::vector<std::unique_ptr<Layer>> layers;
   layers.push_back(make_layer(shape, kind));
@@ -17,7 +17,7 @@ std::vector<std::unique_ptr<Layer>> layers_in_rotation(const TransformerShape& s
   const int wanted = rotation(static_cast<double>(bytes));
   while (static_cast<int>(layers.size()) < wanted && has_room(bytes))
     layers.push_back(make_layer(shape, kind, layers.size() + 1));
-  for (const auto& layer : layers) layer->forward();  // the first backwards are of these
+  for (const auto& layer : layers) layer->forward();  // the first backward passes belong to these
   return layers;
 }
 
@@ -25,9 +25,9 @@ LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs
   const auto layers = layers_in_rotation(shape, kind);
   const auto layer = [&](int index) -> Layer& { return *layers[static_cast<std::size_t>(index)]; };
   const auto turn = [&](int run) { return turn_of(run, static_cast<int>(layers.size())); };
-  DeviceState state = device_state();  // NVML is open when the device works
+  DeviceState state = device_state();  // opens NVML before the measurement
   AdamStep step;
-  step.learning_rate = 1e-6F;  // the numbers stay what they are, however long it runs
+  step.learning_rate = 1e-6F;  // small enough that the weights hardly change, however long it runs
   const auto times = time_steps(
       runs,
       {[&](int run) { layer(turn(run).forward).forward(); },

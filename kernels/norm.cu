@@ -12,16 +12,16 @@ namespace {
 constexpr int max_threads = 512, max_packs = 4;
 static_assert(max_threads * max_packs * 16 == most_norm_bytes);
 
-/// A block holds a row in registers, `packs` packs a thread.
+/// A block holds one row in registers, `packs` packs per thread.
 template <class T, int packs>
 __global__ void __launch_bounds__(max_threads) forward(NormForward<T> in) {
   constexpr int n = pack_size<T>;
   const std::int64_t row = static_cast<std::int64_t>(block_index()) * in.columns;
-  // Of x − shift, which is near the mean, the sums below are: so their difference does not cancel.
+  // The sums below are of x − shift. The shift is near the mean, so that their difference does not cancel.
   const float shift = in.rms ? 0.0F : to_float(in.x[row]);
   RawPack raw[packs], residual[packs];
 #pragma unroll
-  for (int p = 0; p < packs; ++p) {  // all are on their way before the first is waited for
+  for (int p = 0; p < packs; ++p) {  // all loads are in flight before the first is awaited
     const int column = (p * thread_count() + thread_index()) * n;
     const bool inside = column < in.columns;
     raw[p] = inside ? load_raw(in.x + row + column) : RawPack{};
@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(max_threads) forward(NormForward<T> in) {
   in.rstd[block_index()] = rstd;
 }
 
-/// A block's sums of the parameters' gradients, a row of the workspace for each of the two.
+/// Writes a block's sums of the parameters' gradients to the workspace, one row for each of the two
+/// parameters.
 template <class T, int packs>
 __device__ void write_parts(const NormBackward<T>& in, const Floats<T> (&weight_sum)[packs],
                             const Floats<T> (&bias_sum)[packs]) {
@@ -88,9 +89,9 @@ __device__ void write_parts(const NormBackward<T>& in, const Floats<T> (&weight_
   }
 }
 
-/// With h = (x − mean)·rstd and g = dy·weight:  dx = rstd·(g − Σg/c − h·Σ(g·h)/c), without Σg/c for RMS norm;
-/// dweight = Σ over rows dy·h, dbias = Σ over rows dy. A block keeps the latter in registers over all of its
-/// rows.
+/// With h = (x − mean)·rstd and g = dy·weight: dx = rstd·(g − Σg/c − h·Σ(g·h)/c), without Σg/c for RMS norm;
+/// dweight = Σ over rows dy·h, dbias = Σ over rows dy. A block keeps the latter two in registers over all of
+/// its rows.
 template <class T, int packs>
 __global__ void __launch_bounds__(max_threads) backward(NormBackward<T> in) {
   constexpr int n = pack_size<T>;
@@ -149,21 +150,22 @@ __global__ void __launch_bounds__(max_threads) backward(NormBackward<T> in) {
   write_parts<T, packs>(in, weight_sum, bias_sum);
 }
 
-/// As many as run at once, so that bytes are on their way while some wait at a barrier, and not more: each
-/// block writes a row of sums. With one pack a thread has 64 registers, with more it has 128.
+/// Returns the number of blocks that are resident at once. Enough must be resident to keep loads in flight
+/// while some wait at a barrier; more would only write more rows of sums. With one pack a thread has 64
+/// registers, with more it has 128.
 int backward_blocks(int rows, int packs, int threads) {
   const int each = packs == 1 ? std::clamp(768 / threads, 2, 6) : std::clamp(512 / threads, 1, 4);
   return std::min(rows, device_limits().multiprocessors * each);
 }
 
-/// Calls f with the packs a thread holds, as a constant, and the threads of a block.
+/// Calls f with the number of packs per thread, as a constant, and the number of threads per block.
 template <class T, class F>
 void for_row_of(int columns, F f) {
   const int packs = columns / pack_size<T>;
   if (columns <= 0 || columns % pack_size<T> != 0 || packs > max_packs * max_threads)
-    throw DeviceError("norm: " + std::to_string(columns) + " columns; a multiple of " +
+    throw DeviceError("norm: " + std::to_string(columns) + " columns are not supported; use a multiple of " +
                       std::to_string(pack_size<T>) + " up to " +
-                      std::to_string(max_packs * max_threads * pack_size<T>) + " is possible");
+                      std::to_string(max_packs * max_threads * pack_size<T>));
   const auto threads = [&](int each) { return ceil_div(ceil_div(packs, each), warp_size) * warp_size; };
   if (packs <= 128) return f(std::integral_constant<int, 1>{}, threads(1));
   if (packs <= 2 * max_threads) return f(std::integral_constant<int, 2>{}, threads(2));

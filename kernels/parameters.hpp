@@ -1,5 +1,5 @@
-// The parameters of a layer with what a trainer keeps beside them, each kind in one array: one kernel updates
-// all.
+// The parameters of a layer with the state that a trainer keeps for them, each kind in one array so that one
+// kernel updates all.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace dtfm::kernels {
 
-/// Weights in T, gradients in G; master weights and the two moments in float.
+/// Weights are T, gradients G; master weights and the two moments are float.
 template <class T, class G = T>
 class Parameters {
  public:
-  /// The number of a new tensor of `size` numbers, drawn at random when allocate() is called.
+  /// Adds a tensor of `size` numbers, which allocate() fills with random values, and returns its index.
   int add(std::size_t size, float mean, float deviation) {
     tensors_.push_back({total_, size, mean, deviation});
-    constexpr std::size_t alignment = 64;  // numbers: 128 bytes and more
+    constexpr std::size_t alignment = 64;  // in numbers: at least 128 bytes
     total_ += (size + alignment - 1) / alignment * alignment;
     return static_cast<int>(tensors_.size()) - 1;
   }

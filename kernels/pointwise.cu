@@ -28,8 +28,8 @@ __device__ inline float gelu_slope(float x) {
   return s + x * s * (1.0F - s) * 2 * gelu_scale * (1.0F + 3 * gelu_cubic * x * x);
 }
 
-/// Where a thread's packs lie: a block takes two packs of each of its threads, loads both and then computes,
-/// so that enough bytes are on their way.
+/// Offsets of a thread's packs. A thread loads two packs before it computes, so that enough loads are in
+/// flight.
 template <class T>
 struct Place {
   std::int64_t offset[2];
@@ -137,7 +137,7 @@ __global__ void gelu_backward_kernel(int rows, int columns, const T* x, const T*
   }
 }
 
-/// Where the gate of the number at `offset` of the output lies; `columns` further is the other factor.
+/// Offset of the gate for the number at `offset` of the output; the other factor is `columns` further on.
 template <class T>
 __device__ inline std::int64_t gate_offset(const Place<T>& at, int j) {
   return 2 * at.offset[j] - at.column[j];
@@ -192,9 +192,9 @@ __global__ void gated_silu_backward_kernel(int rows, int columns, const T* x, co
   }
 }
 
-constexpr int heads_of_thread = 4;  // share the sines and cosines
+constexpr int heads_of_thread = 4;  // they share the sines and cosines
 
-/// A thread takes, of some heads of a row, a pack of the first half and the pack that it is paired with.
+/// For some heads of a row, a thread handles one pack of the first half and the pack that it is paired with.
 template <class T>
 __global__ void bias_rotary_kernel(int rows, int columns, int sequence, int head_size, int rotary_heads,
                                    bool inverse, const T* bias, T* x) {

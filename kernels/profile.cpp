@@ -36,7 +36,7 @@ std::string quoted(std::string_view text) {
   return json + '"';
 }
 
-/// The shortest text that reads back as the same number.
+/// Returns the shortest text that reads back as the same number.
 std::string number(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -51,7 +51,7 @@ std::string joined(std::span<const std::string> parts, const char* separator) {
   return text;
 }
 
-/// A JSON object, field by field.
+/// A JSON object that is built field by field.
 class Object {
  public:
   void add(const std::string& key, const std::string& json) { fields_.push_back(quoted(key) + ": " + json); }
@@ -95,7 +95,8 @@ std::string row_json(const LayerTimes& row) {
   Object json;
   const auto add_times = [&](const std::string& what, double seconds, double spread) {
     json.add(what + "_s", seconds);
-    json.add(what + "_spread_s", seconds * spread);  // in rows of kernels a share of the median
+    // rows of kernels store the spread as a share of the median
+    json.add(what + "_spread_s", seconds * spread);
   };
   json.add("kind", quoted(name_of(row.kind)));
   json.add("micro_batch", row.micro_batch);
@@ -116,8 +117,8 @@ std::string derivation_of(const ProfileRequest& request, const DeviceIdentity& d
   std::vector<DeviceState> states;
   for (const LayerTimes& row : rows) states.push_back(row.state);
   if (const std::string conditions = text_of(states); !conditions.empty())
-    text += "; while it worked: " + conditions;
-  if (!omitted.empty()) text += "; there was no memory for " + joined(omitted, ", ");
+    text += "; during the measurement: " + conditions;
+  if (!omitted.empty()) text += "; not enough memory for " + joined(omitted, ", ");
   return text;
 }
 
@@ -136,7 +137,7 @@ class Measuring {
       const std::size_t before = rows_.size();
       for (const int tensor : request_.tensor_degrees)
         for (const int micro_batch : request_.micro_batches) measure_row(kind, tensor, micro_batch);
-      if (rows_.size() == before) throw OutOfMemory("there is no memory for " + omitted_.back());
+      if (rows_.size() == before) throw OutOfMemory("not enough memory for " + omitted_.back());
     }
     return profile_json(request_, device_identity(), rows_, omitted_);
   }

@@ -9,7 +9,7 @@ set(DTFM_KERNEL_SOURCES
   fill.cu
   norm.cu
   pointwise.cu)
-# Host code, the same for both.
+# Host code, the same for GPU and emulation.
 set(DTFM_LAYER_SOURCES
   block_layer.cpp
   platform/device_state.cpp

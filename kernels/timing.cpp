@@ -10,7 +10,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// The events around the steps of a run: one more than there are steps.
+/// Events around the steps of a run: one more than there are steps.
 using Marks = std::deque<Event>;
 
 void run_once(int run, const std::vector<std::function<void(int)>>& steps,
@@ -25,7 +25,7 @@ void run_once(int run, const std::vector<std::function<void(int)>>& steps,
   if (after) after(run);
 }
 
-/// Clocks rise with load. The first run loads code, and does not count.
+/// Runs until clocks have risen with the load. The first run is not counted, because it loads code.
 int warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after) {
   using Clock = std::chrono::steady_clock;
   constexpr auto min_duration = std::chrono::milliseconds(200);
@@ -44,7 +44,7 @@ int warm_up(const std::vector<std::function<void(int)>>& steps, const std::funct
 
 Times summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  const auto percentile = [&](double p) {  // interpolated between neighbours
+  const auto percentile = [&](double p) {  // interpolates between neighbouring ranks
     const double place = p * static_cast<double>(seconds.size() - 1);
     const auto below = static_cast<std::size_t>(place);
     const std::size_t above = std::min(below + 1, seconds.size() - 1);
@@ -56,9 +56,9 @@ Times summary(std::vector<double> seconds) {
 
 std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
-  if (runs < 1) throw DeviceError("timing: at least one run is needed");
+  if (runs < 1) throw DeviceError("timing: runs must be at least 1");
   const int first = warm_up(steps, after);
-  // Nothing is waited for between runs: the host stays ahead, as that of a trainer does.
+  // Nothing synchronizes between runs, so that the host stays ahead of the device, as in a trainer.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)
     run_once(first + run, steps, after, marks[static_cast<std::size_t>(run)]);
@@ -81,7 +81,7 @@ int rotation(double bytes) {
 
 bool has_room(std::size_t bytes) {
   constexpr std::size_t reserve = std::size_t{512}
-                                  << 20;  // cuBLAS: its workspace, and the code of its kernels
+                                  << 20;  // cuBLAS: its workspace and the code of its kernels
   const std::size_t free = device_free_bytes();
   return free >= reserve && free - reserve >= bytes;
 }

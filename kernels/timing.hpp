@@ -1,4 +1,4 @@
-// Times of work on the device, by its own clock.
+// Timing of work on the device by the device's own clock.
 #pragma once
 
 #include <functional>
@@ -6,31 +6,33 @@
 
 namespace dtfm::kernels {
 
-/// Of repeated runs: the median, and how far they lie apart: (90th − 10th percentile) / median.
+/// Statistics of repeated runs: the median, and the spread (90th − 10th percentile) / median.
 struct Times {
   double seconds = 0, spread = 0;
 };
 
-/// `seconds` must not be empty.
+/// Summarizes `seconds`, which must not be empty.
 Times summary(std::vector<double> seconds);
 
-/// A run calls steps in turn, each with the run's number: take another set of buffers each time, so that the
-/// cache does not hold what the last run left. Runs until about 0.2 s have passed and at least twice to warm
-/// up, then `runs` times. The result has the times of each step; `after`, if given, is called behind each run
-/// and not timed; `meanwhile` once, while the device works on what is timed and nothing more is asked of it.
+/// Times each step of a run. A run calls the steps in turn with the number of the run; each step should use
+/// another set of buffers every time, so that the cache does not hold what the previous run left. Warms up
+/// until about 0.2 s have passed and for at least two runs, then measures `runs` runs. `after`, if given, is
+/// called after each run and not timed. `meanwhile`, if given, is called once while the device works on timed
+/// runs and all of them have been queued.
 std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after = {},
                               const std::function<void()>& meanwhile = {});
 
-/// How many sets of buffers of `bytes` each to rotate: three times the cache at least, at least two.
+/// Returns how many sets of buffers of `bytes` each to rotate: at least two, and at least three times the
+/// cache size.
 int rotation(double bytes);
 
-/// Whether a further set of `bytes` leaves the memory that libraries want when they are first used.
+/// Whether another set of `bytes` leaves enough memory for what libraries allocate on first use.
 bool has_room(std::size_t bytes);
 
-/// The layers, of so many in rotation, that the steps of a run work on: each on another one if there are
-/// three, so that none finds in the cache what the step before it left. Half a rotation lies between a
-/// layer's forward and its backward.
+/// Indices of the layers, out of `layers` in rotation, that the steps of a run work on. If there are at least
+/// three, each step uses a different one, so that none finds in the cache what the previous step left. A
+/// layer's backward pass follows half a rotation after its forward pass.
 struct Turn {
   int forward = 0, backward = 0, update = 0;
 };

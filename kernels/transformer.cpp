@@ -10,7 +10,8 @@
 namespace dtfm::kernels {
 namespace {
 
-constexpr int max_sequences = 65535;  // of a micro-batch: they are the z of attention's grids
+// sequences of a micro-batch, which are the z dimension of attention's grids
+constexpr int max_sequences = 65535;
 
 void require(bool good, const std::string& what) {
   if (!good) throw DeviceError("shape: " + what);
@@ -20,7 +21,7 @@ AttentionShape attention_of(const TransformerShape& s, const RankWidths& w) {
   return {s.batch, s.sequence, w.heads, w.kv_heads, w.head_size, s.causal};
 }
 
-/// Multiply-adds of a token, attention apart.
+/// Multiply-adds per token, without attention.
 double multiply_adds(const TransformerShape& s, const RankWidths& w, LayerKind kind) {
   const double hidden = s.hidden;
   switch (kind) {
@@ -43,7 +44,7 @@ double attention_of_layer(const TransformerShape& s, const RankWidths& w, LayerK
 void check_shape(const TransformerShape& s) {
   for (const int number :
        {s.batch, s.sequence, s.hidden, s.heads, s.kv_heads, s.ffn, s.vocabulary, s.tensor_parallel})
-    require(number > 0, "every number must be above zero");
+    require(number > 0, "every number must be positive");
   const int t = s.tensor_parallel;
   require(
       s.hidden % s.heads == 0 && (s.hidden / s.heads == 64 || s.hidden / s.heads == 128),

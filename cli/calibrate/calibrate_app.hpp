@@ -9,10 +9,11 @@ class App;
 
 namespace dtfm::cli {
 
-/// Makes `app` that of dtfm-calibrate: its name, what --help says, and all options, which go to `options`.
+/// Sets up `app` for dtfm-calibrate: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `app`.
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options);
 
-/// Refuses options that say nothing beside others, or lack others. Throws Error.
+/// Throws Error if a required argument is missing.
 void check_calibrate_options(const CalibrateOptions& options);
 
 }  // namespace dtfm::cli

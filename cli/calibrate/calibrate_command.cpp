@@ -1,4 +1,4 @@
-// dtfm-calibrate without its command line: measured iterations in, the simulator's constants out.
+// The dtfm-calibrate command: reads measured iterations and fits the constants of the simulator.
 #include <array>
 #include <memory>
 
@@ -26,7 +26,7 @@ std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options,
   const Roofline roofline = io::built_in_roofline();
   std::vector<sim::MeasuredRun> runs = io::read_runs(options.runs, {topology, job, roofline});
   if (runs.size() < sim::min_runs)
-    throw Error(options.runs, fmt::format("has {} runs; it takes {} at least to fit the constants",
+    throw Error(options.runs, fmt::format("has {} runs; fitting the constants requires at least {}",
                                           runs.size(), sim::min_runs));
   return runs;
 }
@@ -39,7 +39,7 @@ sim::CalibrationFit fit_constants(const CalibrateOptions& options, const std::ve
                            }});
 }
 
-/// The file first: it must be there even if nobody reads stdout.
+/// Writes the file before printing: it must exist even if stdout is closed.
 void write_output(const CalibrateOptions& options, const CalibrateSummary& summary) {
   write_output(options.output, options.format, calibration_file_json(summary), format_summary(summary), options.color);
 }

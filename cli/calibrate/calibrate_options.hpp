@@ -1,4 +1,4 @@
-// What the user asked dtfm-calibrate for.
+// Options of dtfm-calibrate.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace dtfm::cli {
 
 struct CalibrateOptions {
   std::string topology, runs;         // files
-  std::optional<std::string> job;     // file; nothing: those of the plans, else GPT-3 XL
+  std::optional<std::string> job;     // file; if not given: the jobs of the plans, else GPT-3 XL
   std::optional<std::string> output;  // file
   int threads = 1;
   OutputFormat format = OutputFormat::text;
@@ -19,7 +19,7 @@ struct CalibrateOptions {
   bool quiet = false;
 };
 
-/// Does what the options ask for; the exit code. Throws Error for bad input.
+/// Runs the command and returns the exit code. Throws Error for bad input.
 int run_calibrate_command(const CalibrateOptions& options);
 
 }  // namespace dtfm::cli

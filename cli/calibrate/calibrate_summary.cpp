@@ -18,9 +18,9 @@ namespace {
 using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Of simulated against measured seconds, over the runs that were fitted: means of absolute relative errors.
+/// Mean absolute relative errors of simulated against measured times, over all runs but outliers.
 struct MeanErrors {
-  double fitted = 0, left_out = 0, before = 0;
+  double fitted = 0, left_out = 0, before = 0;  // before: with the default constants
 };
 
 MeanErrors mean_errors(const CalibrateSummary& s) {
@@ -49,7 +49,7 @@ std::string constants_table(const CalibrateSummary& s) {
     const sim::ConstantInterval& interval = s.fit.intervals[i];
     rows.push_back({std::string(it.name), format_value(it, s.fit.constants.*it.value),
                     format_value(it, interval.low) + " … " + format_value(it, interval.high),
-                    format_value(it, s.before.*it.value), interval.is_identified ? "" : "hardly told by these runs"});
+                    format_value(it, s.before.*it.value), interval.is_identified ? "" : "hardly identified by these runs"});
   }
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
@@ -82,20 +82,20 @@ std::size_t outliers(const sim::CalibrationFit& fit) {
 std::string format_errors(const CalibrateSummary& s) {
   const MeanErrors mean = mean_errors(s);
   return fmt::format(
-      "Mean absolute error {:.1f} %; of runs left out of the fit {:.1f} %; with the constants as shipped "
-      "{:.1f} %.\n"
-      "A run is off by {:.1f} % (standard deviation, {:.1f} degrees of freedom).\n",
+      "Mean absolute error {:.1f} %; {:.1f} % when each run is left out of the fit; {:.1f} % with the shipped "
+      "constants.\n"
+      "Residual standard deviation {:.1f} % ({:.1f} degrees of freedom).\n",
       100 * mean.fitted, 100 * mean.left_out, 100 * mean.before, 100 * s.fit.spread.residual,
       s.fit.spread.degrees_of_freedom);
 }
 
-/// What a reader should know before the numbers.
+/// Notes to print before the numbers.
 std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
   constexpr double max_residual = 0.25;  // three times that of the published runs
   if (s.fit.spread.residual <= max_residual) return {};
   return {fmt::format(
-      "no constants explain these runs: they are off by {:.0f} % even so; are the times in seconds, "
-      "and are topology, job and plans those that ran?",
+      "no constants explain these runs: the residual is {:.0f} %; check that times are in seconds, and that "
+      "topology, job and plans are those of the runs",
       100 * s.fit.spread.residual)};
 }
 

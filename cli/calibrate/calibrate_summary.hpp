@@ -1,4 +1,4 @@
-// A calibration in words, and as a file.
+// The result of a calibration as text and as a file.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ struct CalibrateSummary {
   const Topology& topology;
   const std::vector<sim::MeasuredRun>& runs;
   const sim::CalibrationFit& fit;
-  const Calibration& before;            // the constants that come with the program
-  const std::vector<double>& before_s;  // seconds of the runs with these
+  const Calibration& before;            // the default constants (configs/calibration.yaml)
+  const std::vector<double>& before_s;  // simulated seconds of each run with `before`
 };
 
-/// A table of the constants, one of the runs, and how far the simulated times are off.
+/// Tables of the constants and of the runs, and the errors of the simulated times.
 std::string format_summary(const CalibrateSummary& summary);
 
-/// A file of schema dtfm-calibration/1. Same arguments, same bytes.
+/// JSON of schema dtfm-calibration/1. The same arguments give the same bytes.
 std::string calibration_file_json(const CalibrateSummary& summary);
 
 }  // namespace dtfm::cli

@@ -10,11 +10,11 @@ namespace {
 
 using Files = OptionDescription::Files;
 
-// Readline's own completion, which alone knows how to quote what it finds. (An error outside of a
-// completion.)
+// Readline's own file completion, because only it quotes file names correctly. compopt fails outside of a
+// completion, so its error is discarded.
 constexpr const char* file_names = "compopt -o default 2>/dev/null";
 
-/// The lines of a script that say what comes next.
+/// Branches of the script's case statements.
 struct Cases {
   std::string commands, values, words;
 };
@@ -35,7 +35,7 @@ std::string value_case(const std::string& path, const OptionDescription& option)
   return fmt::format("    {}) {}; return ;;\n", fmt::join(patterns, " | "), reply(option));
 }
 
-/// What may stand where no option does: subcommands, values of positionals, files.
+/// Completions of a word that is not an option: subcommands, values of positional arguments, files.
 std::string positional_case(const std::string& path, const CommandDescription& command) {
   std::vector<std::string> words;
   for (const CommandDescription& sub : command.commands) words.push_back(sub.name);
@@ -50,7 +50,7 @@ std::string positional_case(const std::string& path, const CommandDescription& c
   return replies.empty() ? "" : fmt::format("    '{}:'*) {} ;;\n", path, fmt::join(replies, "; "));
 }
 
-/// `path`: the words that lead to `command`.
+/// `path` is the program name with the subcommands that lead to `command`.
 void add_cases(const std::string& path, const CommandDescription& command, Cases& cases) {
   std::vector<std::string> names;
   for (const OptionDescription& option : command.options) {
@@ -66,7 +66,7 @@ void add_cases(const std::string& path, const CommandDescription& command, Cases
   }
 }
 
-/// Finds `path`, the subcommand that the words before this one have chosen.
+/// A loop that sets `path` to the program with the subcommands among the preceding words.
 std::string path_loop(const std::string& commands) {
   if (commands.empty()) return "";
   return fmt::format(
@@ -89,7 +89,7 @@ std::string bash_completion(const CommandDescription& program) {
   Cases cases;
   add_cases(program.name, program, cases);
   return fmt::format(
-      "# bash completion of {0}, made from its table of options\n"
+      "# bash completion of {0}, generated from its options\n"
       "_{1}() {{\n"
       "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} path={0}\n"
       "  if [[ $cur == = ]]; then # --option=\n"

@@ -13,7 +13,7 @@ namespace {
 
 using Files = OptionDescription::Files;
 
-/// What the word that stands for a value says of it.
+/// Whether the placeholder of a value stands for a file, a folder or neither.
 Files file_kind(const std::string& word) {
   for (const char* known : {"FILE", "PLAN", "TOPOLOGY", "JOB", "SCENARIO", "PROFILE"})
     if (word == known || word.starts_with(std::string(known) + '.')) return Files::files;
@@ -21,7 +21,8 @@ Files file_kind(const std::string& word) {
   return word == "DIR" || word == "FOLDER" ? Files::folders : Files::none;
 }
 
-/// Choices go into scripts of three shells as they are.
+/// Throws std::logic_error for a choice that would need quoting: choices are inserted into shell scripts as
+/// is.
 void check_choice(const std::string& choice) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._+";
   if (choice.empty() || choice.find_first_not_of(allowed) != std::string::npos)
@@ -61,7 +62,7 @@ CommandDescription describe(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
     words.commands.push_back(describe(*command));
   for (CommandDescription& command : words.commands)
-    if (command.footer == words.footer) command.footer.clear();  // CLI11 hands it down
+    if (command.footer == words.footer) command.footer.clear();  // inherited from the parent by CLI11
   return words;
 }
 

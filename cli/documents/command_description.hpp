@@ -1,4 +1,4 @@
-// What a command line says of itself, as plain values: manual pages and completions are made from these.
+// Plain-value description of a command line, from which manual pages and completions are generated.
 #pragma once
 
 #include <string>
@@ -13,24 +13,25 @@ namespace dtfm::cli {
 struct OptionDescription {
   enum class Files { none, files, folders };
 
-  std::vector<std::string> names;  // "-o", "--output"; of a positional what stands for it: "TOPOLOGY"
+  std::vector<std::string> names;  // "-o", "--output"; of a positional its placeholder: "TOPOLOGY"
   std::vector<std::string>
-      values;        // what stands for each of its values, "FILE"; empty: a flag, or a positional
-  std::string help;  // of one line
-  std::vector<std::string> choices;  // values to complete; of letters, digits and -._+ only
-  Files files = Files::none;         // that its values name
+      values;        // placeholder of each value, such as "FILE"; empty for a flag or positional
+  std::string help;  // one line
+  std::vector<std::string> choices;  // values to complete; letters, digits and -._+ only
+  Files files = Files::none;         // kind of path that its values name
   bool is_required = false, may_repeat = false;
 };
 
 struct CommandDescription {
-  std::string name;         // "dtfm-plan"; of a subcommand its own, "import"
-  std::string description;  // of one line
-  std::string footer;       // paragraphs; indented lines are to be left as they are
+  std::string name;         // "dtfm-plan"; of a subcommand its own name, "import"
+  std::string description;  // one line
+  std::string footer;       // paragraphs; indented lines are preformatted
   std::vector<OptionDescription> options, positionals;
   std::vector<CommandDescription> commands;  // subcommands
 };
 
-/// Throws std::logic_error for a choice that a shell could take for something else.
+/// The description of `app` and its subcommands. Throws std::logic_error for a choice that a shell could
+/// misinterpret.
 CommandDescription describe(CLI::App& app);
 
 }  // namespace dtfm::cli

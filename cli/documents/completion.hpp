@@ -1,4 +1,4 @@
-// Scripts that complete a command line, for three shells.
+// Shell scripts that complete a command line.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ std::string bash_completion(const CommandDescription& program);
 std::string zsh_completion(const CommandDescription& program);
 std::string fish_completion(const CommandDescription& program);
 
-/// "dtfm-plan" → "dtfm_plan", as names of functions are written.
+/// A name for shell functions: "dtfm_plan" for "dtfm-plan".
 std::string as_identifier(const std::string& name);
 
 }  // namespace dtfm::cli

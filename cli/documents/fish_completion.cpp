@@ -19,7 +19,7 @@ std::string quoted(std::string_view text) {
   return out + "'";
 }
 
-/// How fish completes the value of an option (`-r`: it has one, `-x`: and it is no file).
+/// Flags of `complete` for the value of an option (`-r`: requires a value, `-x`: a value that is not a file).
 std::string value_part(const OptionDescription& option) {
   if (option.values.empty()) return "";
   if (!option.choices.empty()) return fmt::format(" -x -a '{}'", fmt::join(option.choices, " "));
@@ -34,8 +34,8 @@ std::string option_line(const std::string& begin, const OptionDescription& optio
   return fmt::format("{}{} -d {}\n", text, value_part(option), quoted(option.help));
 }
 
-/// What may stand where no option does: values of positionals, or nothing; files are what fish completes
-/// itself.
+/// Completions of positional arguments: their values, or no files if there are none. By default, fish
+/// completes files.
 std::string positional_lines(const std::string& begin, const CommandDescription& command) {
   std::string text;
   for (const OptionDescription& positional : command.positionals)
@@ -45,7 +45,7 @@ std::string positional_lines(const std::string& begin, const CommandDescription&
   return command.positionals.empty() && command.commands.empty() ? begin + " -f\n" : text;
 }
 
-/// `condition`: under which the words before lead to `command`; empty: always.
+/// The lines for `command`. `condition` holds if the preceding words lead to it; empty: always.
 std::string lines(const std::string& program, const std::string& condition, const CommandDescription& command) {
   const std::string begin =
       fmt::format("complete -c {}{}", program, condition.empty() ? "" : " -n " + quoted(condition));
@@ -67,7 +67,7 @@ std::string lines(const std::string& program, const std::string& condition, cons
 }  // namespace
 
 std::string fish_completion(const CommandDescription& program) {
-  return fmt::format("# fish completion of {}, made from its table of options\n{}", program.name,
+  return fmt::format("# fish completion of {}, generated from its options\n{}", program.name,
                      lines(program.name, "", program));
 }
 

@@ -1,4 +1,4 @@
-// dtfm-documents FOLDER: writes manual pages and completions of all programs, for `cmake --install`.
+// dtfm-documents FOLDER: writes manual pages and shell completions of all programs, for `cmake --install`.
 #include "cli/documents/programs.hpp"
 #include "cli/documents/write_documents.hpp"
 #include "cli/common/main_guard.hpp"

@@ -12,7 +12,8 @@
 namespace dtfm::cli {
 namespace {
 
-/// The character of several bytes, valid UTF-8, that `text` begins with; takes it away.
+/// Removes the first character of `text`, which must be valid UTF-8 of several bytes, and returns its code
+/// point.
 unsigned take_character(std::string_view& text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
@@ -22,7 +23,7 @@ unsigned take_character(std::string_view& text) {
   return code;
 }
 
-/// `text` as roff prints it: what is copied from a manual page must be what was typed into the table.
+/// `text` escaped for roff, so that text copied from a manual page is the original text.
 std::string escaped(std::string_view text) {
   constexpr std::pair<char, std::string_view> special[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"},
                                                            {'"', "\\(dq"}, {'`', "\\(ga"}, {'^', "\\(ha"},
@@ -42,7 +43,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// A line of its own, which must not be taken for a request.
+/// A text line, which must not be interpreted as a request.
 std::string line(const std::string& roff) {
   return fmt::format("{}{}\n", roff.starts_with('.') ? "\\&" : "", roff);
 }
@@ -80,7 +81,7 @@ bool is_verbatim(const std::string& text) {
   return text.starts_with(' ');
 }
 
-/// Indented lines are kept as they are, the others are filled.
+/// A paragraph in roff: indented lines are preformatted, the others are filled.
 std::string paragraph(const Lines& lines) {
   std::string roff = ".PP\n";
   bool verbatim = false;
@@ -96,7 +97,7 @@ struct Sections {
   std::string examples, exit_status, notes;
 };
 
-/// The footer's paragraphs by what they begin with; indented ones go with the paragraph before them.
+/// Sorts the paragraphs of the footer into sections by how they begin; indented ones follow the previous one.
 Sections sections_of(const std::string& footer) {
   Sections sections;
   std::string* section = &sections.notes;
@@ -145,7 +146,7 @@ std::string synopsis(const std::string& path, const CommandDescription& command)
   return fmt::format(".PP\n{}", line(text));
 }
 
-/// `path`: the words that lead to `command`.
+/// The synopsis of `command`, reached by `path`, and of all its subcommands.
 std::string synopses(const std::string& path, const CommandDescription& command) {
   std::string text = synopsis(path, command);
   for (const CommandDescription& sub : command.commands) text += synopses(path + " " + sub.name, sub);
@@ -170,7 +171,7 @@ std::string command_items(const std::string& path, const CommandDescription& com
   return text;
 }
 
-/// What a page is found by: no capital, no full stop.
+/// The description as whatis expects it: without initial capital and full stop.
 std::string short_description(std::string text) {
   if (!text.empty()) text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
   if (text.ends_with('.')) text.pop_back();

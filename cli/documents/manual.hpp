@@ -8,7 +8,7 @@
 
 namespace dtfm::cli {
 
-/// The page of `program`, which refers to all of `programs`.
+/// The page of `program`. Its section SEE ALSO lists the other `programs`.
 std::string manual_page(const CommandDescription& program, std::span<const CommandDescription> programs);
 
 }  // namespace dtfm::cli

@@ -13,7 +13,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// Of the program whose table of options `add` makes.
+/// Description of the program whose options are defined by `add`.
 template <class Options>
 CommandDescription describe_program(void (*add)(CLI::App&, Options&)) {
   CLI::App app;

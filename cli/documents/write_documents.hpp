@@ -1,4 +1,4 @@
-// All documents of programs, as files.
+// Writes manual pages and completions to files.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,8 @@
 
 namespace dtfm::cli {
 
-/// In `folder`, which is made: man/NAME.1, bash/NAME, zsh/_NAME and fish/NAME.fish of each. Throws Error.
+/// Writes man/NAME.1, bash/NAME, zsh/_NAME and fish/NAME.fish for each program to `folder`, which is created
+/// if needed. Throws Error if a file cannot be written.
 void write_documents(std::span<const CommandDescription> programs, const std::filesystem::path& folder);
 
 }  // namespace dtfm::cli

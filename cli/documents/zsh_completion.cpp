@@ -10,7 +10,7 @@ namespace {
 
 using Files = OptionDescription::Files;
 
-/// Between single quotes, inside a specification of _arguments.
+/// `text` escaped for use inside single quotes in an _arguments specification.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -29,7 +29,7 @@ std::string action(const OptionDescription& option) {
   return option.files == Files::files ? "_files" : " ";
 }
 
-/// `-o+`, `--output=`: the value may be a word of its own or not.
+/// `-o+` or `--output=`: the value may be attached or a separate word.
 std::string option_spelling(const std::string& name, bool has_value) {
   return fmt::format("{}{}", name, !has_value ? "" : name.starts_with("--") ? "=" : "+");
 }
@@ -52,12 +52,12 @@ std::string positional_spec(const OptionDescription& positional) {
   return fmt::format("'{}:{}:{}'", positional.may_repeat ? "*" : "", name, action(positional));
 }
 
-/// `specs` as the arguments of one call of _arguments.
+/// One call of _arguments with `specs`.
 std::string call(const char* options, const std::vector<std::string>& specs) {
   return fmt::format("  _arguments {} \\\n    {}\n", options, fmt::join(specs, " \\\n    "));
 }
 
-/// Says which subcommands there are, or lets the chosen one go on.
+/// Completes the name of a subcommand, or calls the function of the chosen one.
 std::string dispatch(const std::string& function, const CommandDescription& command) {
   std::string described, chosen;
   for (const CommandDescription& sub : command.commands) {
@@ -72,7 +72,7 @@ std::string dispatch(const std::string& function, const CommandDescription& comm
       described, chosen);
 }
 
-/// The function of `command` after those of its subcommands.
+/// The function of `command`, preceded by those of its subcommands.
 std::string functions(const std::string& function, const CommandDescription& command) {
   std::string text;
   for (const CommandDescription& sub : command.commands)
@@ -93,7 +93,7 @@ std::string functions(const std::string& function, const CommandDescription& com
 
 std::string zsh_completion(const CommandDescription& program) {
   const std::string function = fmt::format("_{}", as_identifier(program.name));
-  return fmt::format("#compdef {0}\n# zsh completion of {0}, made from its table of options\n{1}{2} \"$@\"\n",
+  return fmt::format("#compdef {0}\n# zsh completion of {0}, generated from its options\n{1}{2} \"$@\"\n",
                      program.name, functions(function, program), function);
 }
 

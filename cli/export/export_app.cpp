@@ -15,25 +15,25 @@ namespace dtfm::cli {
 namespace {
 
 constexpr const char* examples = R"(Examples:
-  dtfm-export plan.json --to megatron,torchrun -o handover
-  dtfm-export plan.json --to flashflex,slurm --hosts machines.txt -o handover
-  dtfm-export plan.json --to torchrun --agents host --order pipeline-major -o handover
+  dtfm-export plan.json --to megatron,torchrun -o exported
+  dtfm-export plan.json --to flashflex,slurm --hosts machines.txt -o exported
+  dtfm-export plan.json --to torchrun --agents host --order pipeline-major -o exported
   dtfm-export plan.json --to netem --topology worldwide.yaml -o network
   dtfm-export --list-targets
 
-A trainer and launchers may be named together; then they agree on the order of ranks. rank_table.json, who is who,
-and a README.md, how to start, are always written. What a target cannot express is refused, with nothing written;
-what was written is read again and compared with the plan. A plan that needs more memory than devices have, as its
-file estimates, is written all the same, with a note on stderr.
+One trainer and several launchers can be combined; they then share one order of ranks. The folder always contains
+rank_table.json, the role of every rank, and README.md, how to start. If a target cannot express the plan, nothing
+is written. The generated files are parsed again and compared with the plan. A plan that exceeds the memory of
+devices, by the estimate in its file, is exported with a note on stderr.
 
-machines.txt says by what address each machine is reached, a line each:
-  oregon/0   10.0.0.17        # as the plan calls it, and an address
+machines.txt gives the address of each machine, one per line:
+  oregon/0   10.0.0.17        # the name in the plan, and the address
   my desk    desk.example.org  # the last word is the address
-Without it, a machine's address is its name, with - in place of /.
+Without it, the address of a machine is its name with / replaced by -.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or a plan that the target cannot express.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or a plan that the target cannot express.)";
 
-/// One of two words.
+/// Whether `text` is `first`; false if it is `second`. Throws Error for `option` otherwise.
 bool parse_choice(const char* option, const std::string& text, const char* first, const char* second) {
   if (text == first || text == second) return text == first;
   throw Error(option, fmt::format("unknown {}; {}", io::quote(text), io::suggestion(text, {first, second})));
@@ -56,54 +56,54 @@ std::vector<std::string> target_names() {
 }
 
 void add_input_options(CLI::App& app, ExportOptions& options) {
-  app.add_option("PLAN", options.plan, "as dtfm-plan -o writes it (JSON)")->type_name("");
+  app.add_option("PLAN", options.plan, "plan written by dtfm-plan -o (JSON)")->type_name("");
   CLI::Option* to = app.add_option_function<std::vector<std::string>>(
                            "--to",
                            [&](const std::vector<std::string>& words) {
                              for (const std::string& word : words) add_targets(word, options.targets);
                            },
-                           "trainers and launchers, with commas or repeated; see --list-targets")
+                           "trainers and launchers, comma-separated or repeated; see --list-targets")
                         ->type_name("TARGET")
                         ->expected(1)
                         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   set_completion_values(*to, target_names());
-  add_option(app, "-o,--output", "DIR", "where the files go; made if it is not there",
+  add_option(app, "-o,--output", "DIR", "output folder; created if it does not exist",
              [&](const std::string& text) { options.folder = text; });
   app.add_flag("--force", options.force,
-               "writes into a DIR that holds other files, over those of the same names");
-  app.add_flag("--list-targets", options.list_targets, "names the targets and exits");
-  add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
+               "writes to a DIR that contains other files, and overwrites those of the same names");
+  app.add_flag("--list-targets", options.list_targets, "lists the targets and exits");
+  add_option(app, "--job", "FILE", "job (YAML) to use instead of the one in the plan",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--topology", "FILE", "that the plan was made for (YAML); for netem",
+  add_option(app, "--topology", "FILE", "topology for which the plan was made (YAML); required for netem",
              [&](const std::string& text) { options.topology = text; });
 }
 
 void add_launch_options(CLI::App& app, ExportOptions& options) {
-  add_option(app, "--hosts", "FILE", "the addresses of the machines, a line `MACHINE ADDRESS` each",
+  add_option(app, "--hosts", "FILE", "addresses of the machines, one line `MACHINE ADDRESS` each",
              [&](const std::string& text) { options.hosts = text; });
-  add_option(app, "--master", "MACHINE", "rank 0 shall be there: pipelines change places",
+  add_option(app, "--master", "MACHINE", "machine for rank 0: reorders pipelines so that one begins there",
              [&](const std::string& text) { options.master = text; });
-  add_option(app, "--order", "stage-major|pipeline-major", "of the ranks; the trainer's own when not given",
+  add_option(app, "--order", "stage-major|pipeline-major", "order of ranks [the default of the trainer]",
              [&](const std::string& text) {
                options.order = parse_choice("--order", text, "stage-major", "pipeline-major")
                                    ? exporter::RankOrder::stage_major
                                    : exporter::RankOrder::pipeline_major;
              });
-  add_option(app, "--agents", "gpu|host", "of torchrun: one for each GPU, or for each machine (gpu)",
+  add_option(app, "--agents", "gpu|host", "torchrun agents: one per GPU or one per machine [gpu]",
              [&](const std::string& text) {
                options.launch.agents = parse_choice("--agents", text, "gpu", "host") ? exporter::AgentPer::gpu : exporter::AgentPer::host;
              });
-  add_option(app, "--port", "N", "on which rank 0 listens (29500)",
+  add_option(app, "--port", "N", "port on which rank 0 listens [29500]",
              [&](const std::string& text) { options.launch.port = parse_whole_number("--port", text, 1, 65535); });
   add_option(
-      app, "--cores", "N", "CPU cores of a machine, all of which openmpi gives to each rank (16)",
+      app, "--cores", "N", "CPU cores per machine, for openmpi, which gives all of them to each rank [16]",
       [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });
-  app.add_flag("--any-gpu", options.launch.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
-  add_option(app, "--image", "NAME", "for kubernetes: the container (dtfm-trainer:latest)",
+  app.add_flag("--any-gpu", options.launch.any_gpu, "kubernetes: a rank may use any GPU of its machine");
+  add_option(app, "--image", "NAME", "kubernetes: container image [dtfm-trainer:latest]",
              [&](const std::string& text) { options.launch.image = text; });
   add_format_option(app, options.format);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints nothing but errors and what to know");
+  app.add_flag("--quiet", options.quiet, "prints only errors and memory notes");
   app.set_version_flag("--version", "dtfm-export " DTFM_VERSION);
 }
 
@@ -119,7 +119,7 @@ std::string format_targets(std::string_view margin) {
 
 void add_export_options(CLI::App& app, ExportOptions& options) {
   app.name("dtfm-export");
-  app.description("Writes what existing trainers and launchers read, to run a plan.");
+  app.description("Exports a plan to the file formats of trainers and launchers.");
   app.footer(fmt::format("Targets:\n{}\n{}", format_targets("  "), examples));
   add_input_options(app, options);
   add_launch_options(app, options);
@@ -129,9 +129,9 @@ void check_export_options(const ExportOptions& options) {
   if (options.list_targets) return;
   if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
   if (options.targets.empty())
-    throw Error("--to", "is missing: which trainer or launcher? (see dtfm-export --list-targets)");
-  if (options.folder == "-") throw Error("--output", "is a folder, and - is none");
-  if (options.folder.empty()) throw Error("--output", "is missing: which folder do the files go to?");
+    throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
+  if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
+  if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
 }
 
 }  // namespace dtfm::cli

@@ -12,13 +12,14 @@ class App;
 
 namespace dtfm::cli {
 
-/// Makes `app` that of dtfm-export: its name, what --help says, and all options, which go to `options`.
+/// Sets up `app` for dtfm-export: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `app`.
 void add_export_options(CLI::App& app, ExportOptions& options);
 
-/// The targets, a line each: name, trainer or launcher, and what it is. `margin` begins each line.
+/// The targets, one per line: name, trainer or launcher, and description. `margin` is prepended to each line.
 std::string format_targets(std::string_view margin = "");
 
-/// Refuses options that lack others. Throws Error.
+/// Throws Error if a required option or argument is missing.
 void check_export_options(const ExportOptions& options);
 
 }  // namespace dtfm::cli

@@ -1,4 +1,4 @@
-// dtfm-export without its command line: a plan in, a folder of files out.
+// The dtfm-export command: reads a plan and writes a folder of files.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -27,25 +27,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t max_bytes = std::size_t{64} << 20;  // of a list of hosts, or a file of ours
+constexpr std::size_t max_bytes = std::size_t{64} << 20;  // of a hosts file or a file read back
 
-/// A name of an image has no blanks, quotes or control characters.
+/// Throws Error for an image name with blanks, quotes, control or other unusual characters.
 void check_image(const std::string& image) {
   const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("._-/:@").find(c) != std::string_view::npos;
   };
   if (image.empty() || !std::all_of(image.begin(), image.end(), is_allowed))
-    throw Error("--image", fmt::format("{} is no name of a container image", io::quote(image)));
+    throw Error("--image", fmt::format("{} is not a valid name of a container image", io::quote(image)));
 }
 
-/// Ranks of an agent for a machine are torchrun's alone.
+/// Throws Error for --agents host with a launcher other than torchrun.
 void check_agents(const ExportOptions& options, const std::vector<const exporter::Exporter*>& targets) {
   if (options.launch.agents == exporter::AgentPer::gpu) return;
   for (const exporter::Exporter* target : targets)
     if (!target->is_trainer && target->name != "torchrun")
       throw Error("--agents",
-                  fmt::format("host is of torchrun, and {} starts one process for each GPU", target->name));
+                  fmt::format("host requires torchrun; {} starts one process per GPU", target->name));
 }
 
 exporter::ExportChoices bundle_choices(const ExportOptions& options, exporter::RankOrder order) {
@@ -68,13 +68,14 @@ exporter::ExportBundle read_bundle(const ExportOptions& options, exporter::RankO
   return exporter::read_export_bundle(plan, job, bundle_choices(options, order));
 }
 
-/// What is in the folder must be what would be written there: files of another hand-over would be mistaken
-/// for this one's, and others' files are not overwritten.
+/// Throws Error if the folder contains anything but the files to be written, with the same contents: files of
+/// another export could be mistaken for this one's, and other files must not be overwritten. --force allows
+/// both.
 void check_folder(const ExportOptions& options, const exporter::ExportFiles& files) {
   const fs::path folder = options.folder;
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return;
-  if (!fs::is_directory(folder, ignored)) throw Error(options.folder, "is no folder");
+  if (!fs::is_directory(folder, ignored)) throw Error(options.folder, "is not a folder");
   if (options.force) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -83,8 +84,8 @@ void check_folder(const ExportOptions& options, const exporter::ExportFiles& fil
     if (expected_file == files.end() || !entry.is_regular_file() || entry.file_size() != expected_file->text.size() ||
         io::read_file(entry.path(), expected_file->text.size()) != expected_file->text)
       throw Error(options.folder,
-                  fmt::format("holds {}, which is not of this hand-over; name a new folder, or use --force "
-                              "to write beside and over what is there",
+                  fmt::format("contains {}, which is not part of this export; name a new folder, or use "
+                              "--force to keep and overwrite files",
                               io::quote(name)));
   }
 }
@@ -95,11 +96,11 @@ std::vector<std::string> output_paths(const std::string& folder, const exporter:
   return paths;
 }
 
-/// What is on the disk must be what was meant.
+/// Writes the files and reads them back. Throws Error if a file cannot be written or differs when read back.
 void write_files(const std::string& folder, const exporter::ExportFiles& files) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw Error(folder, fmt::format("cannot be made: {}", error.message()));
+  if (error) throw Error(folder, fmt::format("cannot be created: {}", error.message()));
   for (const exporter::ExportFile& file : files) io::check_writable(fs::path(folder) / file.name);
   for (const exporter::ExportFile& file : files) {
     const fs::path path = fs::path(folder) / file.name;
@@ -108,7 +109,7 @@ void write_files(const std::string& folder, const exporter::ExportFiles& files) 
       fs::permissions(path, fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,
                       fs::perm_options::add, error);
     if (io::read_file(path, std::max(max_bytes, file.text.size())) != file.text)
-      throw Error(path.string(), "reads back otherwise than it was written");
+      throw Error(path.string(), "differs from what was written to it when read back");
   }
 }
 
@@ -134,7 +135,7 @@ std::string summary_json(const ExportOptions& options, const exporter::ExportBun
                     {"notes", notes}});
 }
 
-/// What --force left there.
+/// A note on other files in the folder, which --force permits.
 std::vector<std::string> leftover_notes(const ExportOptions& options, const exporter::ExportFiles& files) {
   std::vector<std::string> leftover_files;
   for (const auto& entry : fs::directory_iterator(options.folder)) {
@@ -144,7 +145,7 @@ std::vector<std::string> leftover_notes(const ExportOptions& options, const expo
   }
   std::sort(leftover_files.begin(), leftover_files.end());
   if (leftover_files.empty()) return {};
-  return {fmt::format("{} also holds {}, which {} not of this hand-over", options.folder,
+  return {fmt::format("{} also contains {}, which {} not part of this export", options.folder,
                       fmt::join(leftover_files, ", "), leftover_files.size() == 1 ? "is" : "are")};
 }
 
@@ -162,7 +163,7 @@ int run_export_command(const ExportOptions& options) {
   const exporter::ExportBundle bundle = read_bundle(options, exporter::choose_rank_order(targets, options.order));
   const exporter::ExportFiles files = exporter::export_files(bundle, targets);
   check_not_read(read, output_paths(options.folder, files));
-  check_folder(options, files);  // which reads what is there
+  check_folder(options, files);  // reads the existing files, so it must follow check_not_read
   write_files(options.folder, files);
   const std::vector<std::string> warnings = exporter::memory_notes(bundle);
   for (const std::string& warning : warnings) print_error(fmt::format("dtfm-export: note: {}\n", warning));

@@ -1,4 +1,4 @@
-// What the user asked dtfm-export for.
+// Options of dtfm-export.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct ExportOptions {
   std::vector<std::string> targets;  // names of exporters
   std::string folder;
   std::optional<std::string> job, topology, hosts;  // files
-  std::optional<exporter::RankOrder> order;                   // nothing: the trainer's own
+  std::optional<exporter::RankOrder> order;                   // if not given: the default of the trainer
   exporter::LaunchSettings launch;
   std::optional<std::string> master;
   bool force = false, list_targets = false, quiet = false;
@@ -24,8 +24,8 @@ struct ExportOptions {
   ColorChoice color = ColorChoice::automatic;
 };
 
-/// Does what the options ask for; the exit code. Throws Error for bad input and for plans that a target
-/// cannot express, with nothing written.
+/// Runs the command and returns the exit code. Throws Error for bad input and for plans that a target cannot
+/// express; then no file is written.
 int run_export_command(const ExportOptions& options);
 
 }  // namespace dtfm::cli

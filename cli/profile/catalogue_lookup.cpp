@@ -12,7 +12,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// Runs of letters and digits, as capitals.
+/// Runs of letters and digits, in upper case.
 std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words(1);
   for (const char c : text) {
@@ -25,7 +25,7 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-/// Whether `word` is one of `words` or several of them in a row: `2080TI` is `2080`, `TI`.
+/// Whether `word` is one of `words` or several consecutive ones joined: `2080TI` matches `2080`, `TI`.
 bool has_word(const std::vector<std::string>& words, const std::string& word) {
   for (std::size_t first = 0; first < words.size(); ++first) {
     std::string run;
@@ -35,7 +35,7 @@ bool has_word(const std::vector<std::string>& words, const std::string& word) {
   return false;
 }
 
-/// The longest of the names whose words are all in that of the device.
+/// The GPU with the longest name whose words all occur in `device_name`; null if there is none.
 const Gpu* most_similar_gpu(std::span<const Gpu> catalogue, const std::string& device_name) {
   const std::vector<std::string> words = split_words(device_name);
   const Gpu* best = nullptr;
@@ -49,23 +49,23 @@ const Gpu* most_similar_gpu(std::span<const Gpu> catalogue, const std::string& d
 }
 
 Error unknown_gpu_error(const std::string& why) {
-  return Error("--gpu", fmt::format("is missing: {}; say what profiles shall call it", why));
+  return Error("--gpu", fmt::format("is missing: {}; give the name to use in profiles", why));
 }
 
 }  // namespace
 
 const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory) {
-  constexpr double tolerance = 0.1;  // 16 GiB called 16 GB are 7 % more; slices of a GPU are half or less
+  constexpr double tolerance = 0.1;  // 16 GiB sold as 16 GB are 7 % more; MIG slices have half or less
   for (const Gpu& gpu : catalogue) {
     if (gpu.driver.empty() || gpu.driver != device_name) continue;
     if (std::abs(memory / gpu.memory - 1) <= tolerance) return gpu;
-    throw unknown_gpu_error(fmt::format("{} has {} here, the catalogue's {} has {}", io::quote(device_name),
+    throw unknown_gpu_error(fmt::format("{} has {} here, but the catalogue's {} has {}", io::quote(device_name),
                                   io::format_bytes(memory), gpu.name, io::format_bytes(gpu.memory)));
   }
   const Gpu* other = most_similar_gpu(catalogue, device_name);
   throw unknown_gpu_error(fmt::format(
       "{} is not in the catalogue{}", io::quote(device_name),
-      other ? fmt::format(", whose {} is another, {}", other->name, io::quote(other->driver)) : ""));
+      other ? fmt::format(", whose {} is a different one, {}", other->name, io::quote(other->driver)) : ""));
 }
 
 }  // namespace dtfm::cli

@@ -1,5 +1,5 @@
-// The one door to the GPU of this machine. Two files implement it: measure_layers_gpu.cpp where there is
-// nvcc, else measure_layers_none.cpp.
+// Access to the GPU of this machine. It is implemented by measure_layers_gpu.cpp if nvcc is available at
+// build time, else by measure_layers_none.cpp.
 #pragma once
 
 #include <functional>
@@ -14,23 +14,23 @@
 namespace dtfm::cli {
 
 struct MeasureRequest {
-  const Job& job;  // its model and precision
+  const Job& job;  // only its model and precision are used
   std::optional<std::string>
-      gpu;  // its name in profiles; nothing: the one of `catalogue` that the driver names
+      gpu;  // its name in profiles; if not given: the entry of `catalogue` with the driver's name
   std::span<const Gpu> catalogue;
   std::vector<int> micro_batches, tensors;
   std::function<void(double share, const std::string& text)> on_progress;
 };
 
-/// Times every kind of the job's layers at every micro-batch and tensor degree. Throws Error where there is
-/// no GPU, for a model whose layers there are no kernels for, and for what does not fit in the GPU's memory.
+/// Measures every kind of layer of the job at every micro-batch size and tensor degree. Throws Error if there
+/// is no GPU, no kernels for the layers of the model, or not enough GPU memory.
 LayerProfile measure_layers(const MeasureRequest& request);
 
-/// The entry of the catalogue whose driver's name this is and whose memory is within 10 % of this. Throws
-/// Error where there is none, naming the one that is alike but another, such as H100 for an H100 PCIe.
+/// The entry of `catalogue` that the driver calls `device_name`, with memory within 10 % of `memory`. Throws
+/// Error if there is none, naming a similar entry if there is one, such as H100 for an H100 PCIe.
 const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory);
 
-/// For errors: what to do without a GPU.
+/// Alternatives without a GPU, for error messages.
 inline constexpr const char* no_gpu_advice =
     "estimate its times (--estimate GPU) or import them (--import FORMAT FILE)";
 

@@ -17,7 +17,7 @@ kernels::DType number_type(const std::string& precision) {
               fmt::format("layers can be measured in fp16, bf16 or fp32, not in {}", precision));
 }
 
-/// Of a micro-batch of one sequence on one device. Throws Error for a model that the kernels do not have.
+/// Layer shape for a micro-batch of one sequence on one device. Throws Error for a model without kernels.
 kernels::TransformerShape shape_of(const Job& job) {
   const auto* model = std::get_if<Transformer>(&job.model);
   const auto refuse = [&](const char* what) {
@@ -50,7 +50,7 @@ std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity&
 
 LayerProfile measure_layers(const MeasureRequest& request) {
   if (!kernels::device_available())
-    throw Error("", fmt::format("nothing can be measured, for there is no GPU here, or no driver for it: {}",
+    throw Error("", fmt::format("nothing can be measured: this machine has no GPU, or no driver for it; {}",
                                 no_gpu_advice));
   const kernels::TransformerShape shape = shape_of(request.job);
   std::string text;
@@ -63,10 +63,10 @@ LayerProfile measure_layers(const MeasureRequest& request) {
     throw Error("", error.what());
   }
   LayerProfile profile = io::parse_profile(std::move(text), "what was measured");
-  // The job's own words say more: whether embedding and head are tied, for one.
+  // The job knows more about the model than the kernels do, such as whether embedding and head are tied.
   profile.shape = std::get<Transformer>(request.job.model);
-  profile.shape->layers = 0;              // as it is read
-  profile.shape->flash_attention = true;  // the kernels keep no scores
+  profile.shape->layers = 0;              // as in a profile that is read from a file
+  profile.shape->flash_attention = true;  // the kernels do not store attention scores
   return profile;
 }
 

@@ -31,7 +31,7 @@ constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: no)";
 #endif
 
 constexpr const char* examples = R"(Examples:
-  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (times the layers on the GPU of this machine)
+  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (measures the layers on the GPU of this machine)
   dtfm-profile --estimate A100-80GB --job job.yaml --tensor 1,2 -o a100.json
   dtfm-profile --import sailor profile.json --gpu A100-40GB --job opt.yaml --precision tf32 -o a100.json
   dtfm-profile --import metis DeviceType.A100_tp*_bs*.json --gpu A100-80GB --job job.yaml -o a100.json
@@ -39,10 +39,10 @@ constexpr const char* examples = R"(Examples:
   dtfm-profile a100.json                                              (checks a profile and prints it)
   dtfm-profile --list-gpus
 
-A job names its profiles by `profile: a100.json` or a list of several. Layers in a trace are found by the names that the
-trainer gave them with record_function: embedding.fwd, embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
+A job refers to its profiles by `profile: a100.json` or a list of files. Layers in a trace are identified by the names
+that the trainer sets with record_function: embedding.fwd, embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or nothing to measure on.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or no GPU to measure.)";
 
 constexpr std::array precisions = {"fp16", "bf16", "tf32", "fp32"};
 
@@ -53,7 +53,7 @@ std::vector<std::string> names_of(const Items& items) {
   return names;
 }
 
-/// `1,2,4`, in ascending order.
+/// Parses a list such as `1,2,4` and sorts it. Throws Error for an invalid, repeated or 65th number.
 std::vector<int> parse_number_list(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000;
   constexpr std::size_t longest = 64;
@@ -61,12 +61,12 @@ std::vector<int> parse_number_list(const std::string& option, const std::string&
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
     numbers.push_back(parse_whole_number(option, text.substr(begin, comma - begin), 1, most));
-    if (numbers.size() > longest) throw Error(option, fmt::format("more than {} numbers", longest));
+    if (numbers.size() > longest) throw Error(option, fmt::format("expected at most {} numbers", longest));
     begin = comma + 1;
   }
   std::sort(numbers.begin(), numbers.end());
   const auto twice = std::adjacent_find(numbers.begin(), numbers.end());
-  if (twice != numbers.end()) throw Error(option, fmt::format("{} is there twice", *twice));
+  if (twice != numbers.end()) throw Error(option, fmt::format("{} is given twice", *twice));
   return numbers;
 }
 
@@ -84,46 +84,46 @@ std::string parse_precision(const std::string& text) {
 
 void add_input_options(CLI::App& app, ProfileOptions& options) {
   const auto estimate = add_option(
-      app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
+      app, "--estimate", "GPU", "estimates times from the data sheet of a GPU in the catalogue, instead of measuring",
       [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
   set_completion_values(*estimate, names_of(io::built_in_gpus()));
   const auto imported =
       add_option(app, "--import", "FORMAT",
-                 "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
+                 "imports times from FILEs written by sailor, metis or kineto (PyTorch's profiler)",
                  [&](const std::string& text) { options.import_format = text; });
   set_completion_values(*imported, names_of(io::import_formats()));
-  app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
-  app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
-  app.add_option("FILE", options.files, "what to import or check")->type_name("");
+  app.add_flag("--check")->description("checks and prints the profile FILE; the default if FILE is the only argument");
+  app.add_flag("--list-gpus")->description("prints the GPU catalogue");
+  app.add_option("FILE", options.files, "files to import, or profile to check")->type_name("");
 }
 
 void add_model(CLI::App& app, ProfileOptions& options) {
   const auto model = add_option(app, "--model", "NAME",
-                                "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
+                                "model from configs/models.yaml [GPT-3 XL]",
                                 [&](const std::string& text) { options.model = text; });
   set_completion_values(*model, io::preset_names());
-  add_option(app, "--job", "FILE", "the same by a job (YAML)",
+  add_option(app, "--job", "FILE", "job (YAML) whose model to use",
              [&](const std::string& text) { options.job = text; });
-  const auto gpu = add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
+  const auto gpu = add_option(app, "--gpu", "NAME", "GPU that was measured, by its name in the catalogue",
                               [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
   set_completion_values(*gpu, names_of(io::built_in_gpus()));
   const auto precision =
-      add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
+      add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32 [that of the job]",
                  [&](const std::string& text) { options.precision = parse_precision(text); });
   set_completion_values(*precision, {precisions.begin(), precisions.end()});
-  add_option(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
+  add_option(app, "--micro-batch", "LIST", "micro-batch sizes; with --import kineto, the measured size [1,2,4,8]",
              [&](const std::string& text) { options.micro_batches = parse_number_list("--micro-batch", text); });
   add_option(app, "--tensor", "LIST",
-             "tensor-parallel degrees (1); of --import kineto, the degree that was measured",
+             "tensor-parallel degrees; with --import kineto, the measured degree [1]",
              [&](const std::string& text) { options.tensors = parse_number_list("--tensor", text); });
 }
 
 void add_output(CLI::App& app, ProfileOptions& options) {
-  add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
+  add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - for stdout instead of the table",
              [&](const std::string& text) { options.output = text; });
   add_format_option(app, options.format);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "no progress");
+  app.add_flag("--quiet", options.quiet, "prints no progress");
   app.set_version_flag("--version", version_line);
 }
 
@@ -143,14 +143,14 @@ Mode mode_of(const CLI::App& app) {
   return mode;
 }
 
-/// What says nothing to the chosen mode.
+/// Throws Error for an option that the chosen mode does not use.
 void reject_irrelevant_options(const CLI::App& app, Mode mode) {
   const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
   if (only_prints)
     reject_options(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
-                 "is not for what is only printed");
-  if (only_prints || mode == Mode::estimate) reject_options(app, {"--gpu"}, "is for --import and measuring");
-  if (mode != Mode::check && mode != Mode::import) reject_options(app, {"FILE"}, "is for --import and --check");
+                 "cannot be used when only printing");
+  if (only_prints || mode == Mode::estimate) reject_options(app, {"--gpu"}, "requires --import or measuring");
+  if (mode != Mode::check && mode != Mode::import) reject_options(app, {"FILE"}, "requires --import or --check");
 }
 
 void check_complete(const ProfileOptions& options) {
@@ -160,10 +160,10 @@ void check_complete(const ProfileOptions& options) {
   };
   if (options.mode == Mode::check && options.files.size() != 1) throw missing("--check takes one FILE");
   if (options.mode != Mode::import) return;
-  if (options.files.empty()) throw missing("FILE is missing: what to import");
-  if (!options.gpu) throw missing("--gpu is missing: what was measured");
+  if (options.files.empty()) throw missing("FILE is missing: name the files to import");
+  if (!options.gpu) throw missing("--gpu is missing: name the GPU that was measured");
   if (!options.job && !options.model)
-    throw missing("--model or --job is missing: whose layers were measured");
+    throw missing("--model or --job is missing: name the model that was measured");
 }
 
 }  // namespace
@@ -171,7 +171,7 @@ void check_complete(const ProfileOptions& options) {
 void add_profile_options(CLI::App& app, ProfileOptions& options) {
   app.name("dtfm-profile");
   app.description(
-      "Times of a model's layers on a GPU: measured, estimated, or as others have measured them.");
+      "Measures, estimates or imports the times of the layers of a model on a GPU.");
   app.footer(examples);
   add_input_options(app, options);
   add_model(app, options);

@@ -9,10 +9,11 @@ class App;
 
 namespace dtfm::cli {
 
-/// Makes `app` that of dtfm-profile: its name, what --help says, and all options, which go to `options`.
+/// Sets up `app` for dtfm-profile: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `app`.
 void add_profile_options(CLI::App& app, ProfileOptions& options);
 
-/// Refuses options that say nothing beside others, or lack others, and settles their mode. Throws Error.
+/// Sets options.mode. Throws Error for options that cannot be combined and for missing ones.
 void check_profile_options(const CLI::App& app, ProfileOptions& options);
 
 }  // namespace dtfm::cli

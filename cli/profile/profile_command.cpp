@@ -1,4 +1,5 @@
-// dtfm-profile without its command line: one of five sources, then a table and a profile file out.
+// The dtfm-profile command: obtains a profile in one of several ways, prints it as a table and writes it to a
+// file.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -33,7 +34,7 @@ namespace {
 
 using Mode = ProfileOptions::Mode;
 
-/// A job of nothing but a model that has a name.
+/// A job with nothing but the model preset `name`.
 Job preset_job(const std::string& name, const std::string& precision) {
   const std::string quoted =
       nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -44,30 +45,31 @@ Job preset_job(const std::string& name, const std::string& precision) {
     return io::parse_job(text, "--model");
   } catch (const Error& error) {
     throw Error("--model",
-                std::string(error.what()).substr(error.where().size() + 2));  // no one has the file
+                std::string(error.what()).substr(error.where().size() + 2));  // drops the position
   }
 }
 
-/// Of the model and the precision that the times are of.
+/// The job with the model and the precision of the profile.
 Job job_of(const ProfileOptions& options) {
   if (options.model) return preset_job(*options.model, options.precision.value_or("fp16"));
-  Job job = options.job ? io::read_job_without_profiles(*options.job) : io::default_job();  // it may name this one
+  // Profiles are not read, because the job may refer to the one that is to be written.
+  Job job = options.job ? io::read_job_without_profiles(*options.job) : io::default_job();
   if (!options.precision || *options.precision == job.training.precision) return job;
   if (options.mode == Mode::estimate && std::holds_alternative<LayerChain>(job.model))
     throw Error("--precision",
-                "the job has the sizes of its layers in its own precision: set that in the job");
+                "cannot override the job, which gives layer sizes in its own precision; change it in the job");
   job.training.precision = *options.precision;
   return job;
 }
 
-/// A profile tells layers apart by their names.
+/// Throws Error if different kinds of layers have the same name, by which a profile identifies them.
 void check_names(const Job& job) {
   std::set<std::string> names;
   for (const Layer& kind : layer_kinds(job.model, bytes_per_element(job.training)).kinds)
     if (!names.insert(kind.name).second)
       throw Error("job " + job.name,
-                  fmt::format("it has different layers of the name {}, which a profile cannot "
-                              "tell apart; give them names of their own",
+                  fmt::format("different layers have the same name, {}, which profiles cannot "
+                              "distinguish; give them different names",
                               io::quote(kind.name)));
 }
 
@@ -75,12 +77,12 @@ std::vector<int> default_if_empty(const std::vector<int>& values, std::vector<in
   return values.empty() ? std::move(fallback) : values;
 }
 
-/// "V100" is no GPU, but the beginning of several: these are named rather than what is spelt alike.
+/// Suggests the GPUs that begin with `name`, as several do with "V100", else one that is spelt similarly.
 std::string suggest_gpus(const std::string& name, const std::vector<std::string_view>& names) {
   std::vector<std::string> longer;
   for (const std::string_view known : names)
     if (known.starts_with(name)) longer.push_back(io::quote(known));
-  return longer.empty() ? io::suggestion(name, names) : fmt::format("there are {}", fmt::join(longer, ", "));
+  return longer.empty() ? io::suggestion(name, names) : fmt::format("known: {}", fmt::join(longer, ", "));
 }
 
 const Gpu& gpu_named(std::span<const Gpu> catalogue, const std::string& name) {
@@ -89,13 +91,13 @@ const Gpu& gpu_named(std::span<const Gpu> catalogue, const std::string& name) {
     if (gpu.name == name) return gpu;
     names.push_back(gpu.name);
   }
-  throw Error("--estimate", fmt::format("unknown GPU {}; {} (--list-gpus has all)", io::quote(name),
+  throw Error("--estimate", fmt::format("unknown GPU {}; {} (see --list-gpus)", io::quote(name),
                                         suggest_gpus(name, names)));
 }
 
-/// The one number of a list that is not empty.
+/// The only number of a list; nothing if the list is empty. Throws Error for several.
 std::optional<int> single_value(const std::vector<int>& numbers, const std::string& option) {
-  if (numbers.size() > 1) throw Error(option, "expected one number: what the files were measured at");
+  if (numbers.size() > 1) throw Error(option, "expected one number, with which the files were measured");
   return numbers.empty() ? std::nullopt : std::optional(numbers.front());
 }
 
@@ -120,7 +122,7 @@ LayerProfile estimate_profile(const ProfileOptions& options, const Job& job, std
                            default_if_empty(options.micro_batches, {1, 2, 4, 8}), default_if_empty(options.tensors, {1}));
 }
 
-/// The profile file first: it must be there even if nobody reads stdout.
+/// Writes the profile file before printing: it must exist even if stdout is closed.
 void write_output(const ProfileOptions& options, const ProfileSummary& summary) {
   write_output(options.output, options.format, io::format_json(io::profile_json(summary.profile)), format_summary(summary),
           options.color);
@@ -132,7 +134,7 @@ void list_gpus(const ProfileOptions& options, std::span<const Gpu> catalogue) {
       options.color);
 }
 
-/// Model of the profile's own shape.
+/// A model of one layer with the shape in the profile, if it has one.
 std::optional<Model> own_model(const LayerProfile& profile) {
   if (!profile.shape) return std::nullopt;
   Transformer model = *profile.shape;

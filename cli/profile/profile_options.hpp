@@ -1,4 +1,4 @@
-// What the user asked dtfm-profile for.
+// Options of dtfm-profile.
 #pragma once
 
 #include <optional>
@@ -17,17 +17,17 @@ struct ProfileOptions {
   std::string import_format;
   std::vector<std::string> files;           // to import or check
   std::optional<std::string> model;         // name of a preset
-  std::optional<std::string> job;           // file; neither: GPT-3 XL
-  std::optional<std::string> gpu;           // name in the catalogue; of `estimate` and `import` always there
-  std::optional<std::string> precision;     // nothing: the job's
-  std::vector<int> micro_batches, tensors;  // empty: what the mode takes then
+  std::optional<std::string> job;           // file; without model and job: GPT-3 XL
+  std::optional<std::string> gpu;           // name in the catalogue; set in modes estimate and import
+  std::optional<std::string> precision;     // if not given: that of the job
+  std::vector<int> micro_batches, tensors;  // empty: defaults of the mode
   std::optional<std::string> output;        // file
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
 };
 
-/// Does what the options ask for; the exit code. Throws Error for bad input.
+/// Runs the command and returns the exit code. Throws Error for bad input.
 int run_profile_command(const ProfileOptions& options);
 
 }  // namespace dtfm::cli

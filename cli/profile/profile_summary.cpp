@@ -52,7 +52,7 @@ class Writer {
       std::vector<std::string_view> names;
       for (const Gpu& gpu : catalogue_) names.push_back(gpu.name);
       text += format_remarks(
-          "note", {fmt::format("GPU {} is not in the catalogue: a topology that has it must describe it; {}",
+          "note", {fmt::format("GPU {} is not in the catalogue: topologies that use it must define it; {}",
                                io::quote(profile_.gpu), io::suggestion(profile_.gpu, names))});
     }
     return text + beyond_peak_warning();
@@ -72,9 +72,9 @@ class Writer {
     return table(rows) + flops_convention_note();
   }
 
-  /// Empty where the profile says nothing of it.
+  /// Table of activation and peak memory; empty if the profile has neither.
   std::string memory() const {
-    Rows rows = {{"kind", "micro-batch", "tensor", "kept until the backward", "most allocated"}};
+    Rows rows = {{"kind", "micro-batch", "tensor", "kept until backward", "peak allocated"}};
     for (const ProfileRow& row : profile_.rows)
       if (row.activation_bytes || row.peak_bytes)
         rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
@@ -83,7 +83,8 @@ class Writer {
   }
 
  private:
-  /// Kinds that would be computed faster than the GPU can: what was measured is less than the model has.
+  /// Warns of layers faster than the peak of the GPU allows: their measurement is incomplete or of another
+  /// model.
   std::string beyond_peak_warning() const {
     std::vector<std::string> kinds;
     for (const ProfileRow& row : profile_.rows) {
@@ -96,22 +97,22 @@ class Writer {
     if (kinds.empty()) return "";
     return format_remarks(
         "note", {fmt::format(
-                    "{} would be computed faster than the peak of the GPU: not all of it was measured, or it "
-                    "is of another model",
+                    "{} would be computed faster than the peak of the GPU: the measurement is incomplete or of "
+                    "another model",
                     fmt::join(kinds, ", "))});
   }
 
-  /// Of forward and backward of a sequence, as the field counts a model's FLOPs: attention as if there were
-  /// no causal mask (Narayanan et al., arXiv 2104.04473, section 3.4; Chowdhery et al., arXiv 2204.02311,
+  /// FLOPs of forward and backward of one sequence, as usually counted: attention as if there were no causal
+  /// mask (Narayanan et al., arXiv 2104.04473, section 3.4; Chowdhery et al., arXiv 2204.02311,
   /// appendix B).
   static double model_flops(const Layer& kind) { return (kind.forward + kind.backward).value(); }
 
-  /// What the table counts, where kernels may do less.
+  /// A note on how the table counts FLOPs of attention, of which kernels may skip a part.
   std::string flops_convention_note() const {
     const bool has_attention = std::any_of(kinds_.kinds.begin(), kinds_.kinds.end(),
                                            [](const Layer& kind) { return kind.attention.value() > 0; });
-    return has_attention ? "\nmodel TFLOP/s count attention in full, also where a causal mask lets kernels "
-                           "skip half of it; nothing that is computed again\n"
+    return has_attention ? "\nmodel TFLOP/s count attention in full, even where a causal mask lets kernels "
+                           "skip half of it, and exclude recomputation\n"
                          : "";
   }
 
@@ -119,7 +120,7 @@ class Writer {
     return bytes ? io::format_bytes(Bytes(*bytes)) : no_value;
   }
 
-  /// Nothing for a layer that the model does not have.
+  /// Null for a layer that the model does not have.
   const Layer* kind_of(const ProfileRow& row) const {
     const auto kind = std::find_if(kinds_.kinds.begin(), kinds_.kinds.end(),
                                    [&](const Layer& it) { return it.name == row.kind; });
@@ -128,7 +129,7 @@ class Writer {
 
   static double seconds_of(const ProfileRow& row) { return row.forward.median_s + row.backward.median_s; }
 
-  /// Of the model's FLOPs. Nothing where it has none, or a time too short to divide by.
+  /// Model FLOP/s; nothing if the FLOPs are unknown or the time is too short to divide by.
   std::optional<double> rate_of(const ProfileRow& row) const {
     const Layer* kind = kind_of(row);
     if (kind == nullptr || kind->forward.value() == 0) return std::nullopt;

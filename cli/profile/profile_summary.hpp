@@ -1,4 +1,4 @@
-// Profiles and the GPU catalogue for people.
+// Text of profiles, and of the GPU catalogue.
 #pragma once
 
 #include <span>
@@ -14,11 +14,11 @@ namespace dtfm::cli {
 
 struct ProfileSummary {
   const LayerProfile& profile;
-  std::optional<Model> model;  // nothing: FLOPs are not known
+  std::optional<Model> model;  // if not given, FLOPs are unknown
   std::span<const Gpu> catalogue;
 };
 
-/// A title and a table of the rows.
+/// A title with notes, a table of the times and, if known, a table of the memory.
 std::string format_summary(const ProfileSummary& summary);
 
 std::string catalogue_text(std::span<const Gpu> catalogue);

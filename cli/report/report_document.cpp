@@ -16,11 +16,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int max_sites_for_links = 64;    // of more, the links of those pairs that carried something
-constexpr std::size_t max_links = 4096;   // those that carried the most
+constexpr int max_sites_for_links = 64;    // beyond this, only links with traffic are in the document
+constexpr std::size_t max_links = 4096;   // those with the most traffic
 constexpr std::size_t max_listed = 2000;  // iterations, samples, events, steps
 
-/// All devices; of very many, the first ones of each site: what is looked at grows with their square.
+/// All devices or, if there are very many, the first ones of each site, since the work is quadratic in their
+/// number.
 std::vector<int> sampled_devices(const Topology& topology) {
   constexpr int most = 2048;
   const int per_site_limit =
@@ -31,7 +32,8 @@ std::vector<int> sampled_devices(const Topology& topology) {
   return devices;
 }
 
-/// Sites × sites, row = sender: of pairs of devices on different hosts where there are some, else of any.
+/// Sites × sites, row = sender: link ranges over pairs of devices on different hosts, or else on the same
+/// host.
 std::vector<LinkRange> site_link_ranges(const Topology& topology) {
   const std::size_t sites = topology.sites.size();
   std::vector<LinkRange> ranges(sites * sites), within_hosts(sites * sites);
@@ -70,7 +72,7 @@ ordered_json sites_json(const Topology& topology) {
   return sites;
 }
 
-/// Columns, for there may be thousands: ids, and the indices of sites and GPUs.
+/// Columns, as there may be thousands of devices: ids, and indices of sites and GPUs.
 ordered_json devices_json(const Topology& topology) {
   ordered_json ids = ordered_json::array(), sites = ids, gpus = ids;
   for (const Device& device : topology.devices) {
@@ -93,29 +95,29 @@ ordered_json topology_json(const Topology& topology) {
   return json;
 }
 
-/// The name of a span's kind.
+/// Display names of span kinds, keyed by letter.
 ordered_json kinds_json() {
   return {{"F", "forward"},
           {"B", "backward"},
-          {"U", "update of weights"},
+          {"U", "weight update"},
           {"C", "compression"},
           {"A", "activations"},
           {"G", "gradients of activations"},
           {"R", "all-reduce in a stage"},
-          {"X", "exchange of gradients"},
-          {"W", "fetching weights"},
+          {"X", "gradient synchronization"},
+          {"W", "weight transfer"},
           {"O", "overhead"},
           {"S", "several kinds"}};
 }
 
-/// A power of ten of seconds, so that the picture is at most 10^8 of them long; nothing below a nanosecond.
+/// Time unit in seconds: a power of ten of which the timeline has at most 10^8, and at least a nanosecond.
 double tick_length(double length) {
   constexpr double nanosecond = 1e-9;
   if (length <= 0.1) return nanosecond;
   return std::pow(10, std::ceil(std::log10(length)) - 8);
 }
 
-/// A list that says nothing is left out.
+/// Adds a column with a member of all spans, unless it equals `nothing` in all of them.
 template <class Value>
 void add_column(ordered_json& json, const char* name, const std::vector<TimelineSpan>& spans,
                 Value TimelineSpan::*member, Value nothing) {
@@ -128,7 +130,8 @@ void add_column(ordered_json& json, const char* name, const std::vector<Timeline
   if (says_something) json[name] = std::move(column);
 }
 
-/// Starts count from the one before, the first from the start of the picture, in ticks; kinds are letters.
+/// Starts are relative to the previous one, the first to `origin`, in ticks of `tick` seconds; kinds are
+/// letters.
 ordered_json row_json(const TimelineRow& row, double origin, double tick) {
   constexpr const char* names[] = {"compute", "send", "receive"};
   ordered_json json = {{"device", row.device}, {"lane", names[static_cast<std::size_t>(row.track)]}};
@@ -165,7 +168,8 @@ ordered_json timeline_json(const Timeline& timeline) {
   return json;
 }
 
-/// Cuts the list `json[key]`, and notes how many were left out. (A new key moves the others.)
+/// Truncates the list `json[key]` and records the number of omitted items. (Adding a key may move the others
+/// in memory.)
 void keep_first(ordered_json& json, const char* key, std::size_t most) {
   if (!json[key].is_array() || json[key].size() <= most) return;
   json["left_out"][key] = json[key].size() - most;
@@ -173,7 +177,7 @@ void keep_first(ordered_json& json, const char* key, std::size_t most) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
 }
 
-/// Of many runs, so many of their times, evenly over all of them in order of size.
+/// Reduces the mean times of many runs to `most` evenly spaced quantiles.
 void keep_quantiles(ordered_json& samples, std::size_t most) {
   constexpr const char* key = "mean_iteration_time_s";
   std::vector<double> times = samples[key].get<std::vector<double>>();
@@ -192,8 +196,9 @@ ordered_json shorten_lists(ordered_json simulation) {
   return simulation;
 }
 
-/// The whole critical path by what its steps do, as the text summary has it: shares are of the time from its
-/// first step to its last, of which a cut list of steps says only a part.
+/// The whole critical path summed by description, as in the text summary. Shares are of the time from the
+/// start of the first step to the end of the last, so they must be computed before the list of steps is
+/// truncated.
 ordered_json critical_path_json(const std::vector<sim::CriticalStep>& steps) {
   const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
@@ -205,7 +210,7 @@ ordered_json critical_path_json(const std::vector<sim::CriticalStep>& steps) {
   return json;
 }
 
-/// Without lists of layers or operators and without their times, which no page shows.
+/// Removes the lists of layers or operators and their times, which the page does not show.
 void shorten_job(ordered_json& job) {
   job.erase("profile");
   ordered_json model = ordered_json::object();
@@ -214,8 +219,8 @@ void shorten_job(ordered_json& job) {
   job["model"] = std::move(model);
 }
 
-/// `computes` beside the `layers` of stages of several virtual stages, whose range says how many they are
-/// alone.
+/// Adds `computes`, the ranges of layers of each stage, under the interleaved schedule, for which `layers`
+/// only gives their number.
 void add_virtual_stages(ordered_json& plan) {
   const ordered_json& parallelism = plan.at("job").at("parallelism");
   const int chunks = parallelism.at("schedule") == "interleaved" ? parallelism.value("chunks", 1) : 1;

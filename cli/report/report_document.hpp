@@ -1,4 +1,4 @@
-// All that a report page shows, as one JSON document: schema dtfm-report/1.
+// The contents of a report page as one JSON document of schema dtfm-report/1.
 #pragma once
 
 #include <optional>
@@ -12,29 +12,29 @@
 
 namespace dtfm::cli {
 
-/// As the result file says it.
+/// A simulation, as in the result file of dtfm-sim.
 struct ReportedRun {
   sim::SimReport report;
   io::SimRecord record;
 };
 
-/// What there is to tell; the page leaves out what there is not.
+/// Input of report_document. The page omits sections whose content is not given.
 struct ReportContent {
   const Topology& topology;
-  std::string program;          // that says it, with its version: "dtfm-plan 0.1.0"
-  nlohmann::ordered_json plan;  // of plan_document; null: none
+  std::string program;          // that wrote the page, with its version: "dtfm-plan 0.1.0"
+  nlohmann::ordered_json plan;  // from plan_document; null: none
   std::optional<ReportedRun> simulation;
-  std::optional<Timeline> timeline;        // of that simulation
-  nlohmann::ordered_json comparison = {};  // as dtfm-compare -o writes it; null: none
+  std::optional<Timeline> timeline;        // of `simulation`
+  nlohmann::ordered_json comparison = {};  // as written by dtfm-compare -o; null: none
 };
 
-/// At most so many spans, so that a page opens in seconds whatever the run.
+/// Limit on timeline spans, so that a page opens in seconds for any run.
 inline constexpr long long max_spans = 120'000;
 
-/// Keys `schema`, `program`, `comparison`, `plan`, `critical_path` (all steps of that of the simulation,
-/// summed by what they do), `simulation`, `topology` (sites, devices, and the links between sites),
-/// `timeline`. Long lists are cut; `left_out` says how much of each. The job is without its layers and their
-/// times. Ranks and groups, which say again what the pipelines say, are not in it.
+/// The document, with keys `schema`, `program`, `comparison`, `plan`, `critical_path` (all steps of the
+/// critical path, summed by description), `simulation`, `topology` (sites, devices, and links between sites)
+/// and `timeline`. Long lists are truncated, with the number of omitted items in `left_out`. Layers of the
+/// job and their times are omitted, and so are ranks and groups, which follow from the pipelines.
 nlohmann::ordered_json report_document(ReportContent content);
 
 }  // namespace dtfm::cli

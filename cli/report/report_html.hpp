@@ -1,4 +1,4 @@
-// A report as one HTML file that needs nothing else.
+// A report as one self-contained HTML file.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace dtfm::cli {
 
-/// Throws Error for option --report where this program was built without the page (no npm), and for a `file`
-/// that is stdout, or exists and is no page: at once, before any work is done.
+/// Checks option --report before any work is done. Throws Error if this program was built without the page
+/// (no npm), and if `file` is stdout, or exists and is not a report.
 void check_report(const std::optional<std::string>& file);
 
-/// The page about `document` (report_document). Nothing in `document` or `title` becomes part of the page's
-/// markup or is run.
+/// The page for `document` (report_document). Text in `document` or `title` is never interpreted as markup or
+/// script.
 std::string report_html(std::string_view title, const nlohmann::ordered_json& document);
 
-/// JSON that ends neither a script element nor a string: `<`, `>`, `&`, U+2028 and U+2029 as \u escapes.
+/// JSON that is safe inside a script element: `<`, `>`, `&`, U+2028 and U+2029 are \u escapes.
 std::string script_json(const nlohmann::ordered_json& value);
 
-/// As text between tags or in a quoted attribute.
+/// `text` escaped for use between tags or in a quoted attribute.
 std::string html_text(std::string_view text);
 
 }  // namespace dtfm::cli

@@ -1,19 +1,19 @@
-# Makes the page of reports, whole but for its data: our files, d3 from npm and the hashes of its
-# Content-Security-Policy. dtfm_report_page(TARGET) compiles it into TARGET as `dtfm::cli::report_page`, which is empty
-# where npm is absent or fails; then --report is refused when it is asked for.
+# Builds the report page without its data: the files of page/, d3 from npm, and the hashes of its Content-Security-Policy.
+# dtfm_report_page(TARGET) compiles it into TARGET as `dtfm::cli::report_page`, which is empty if npm is missing or fails;
+# then --report is rejected.
 
 set(report_folder ${CMAKE_CURRENT_LIST_DIR}/page)
-# In this order they are one script.
+# Concatenated in this order to one script.
 set(report_scripts format colors dom tooltip labels device_rows summary sites layers timeline_data timeline_canvas timeline
     device_time memory search finalists runs path explanation comparison main)
 
-# The folder with d3, or nothing. Installed in the build folder, again when the lock file changes.
+# The folder with d3, or nothing. It is installed in the build folder, and again when the lock file changes.
 function(report_packages result)
   set(${result} "" PARENT_SCOPE)
   find_program(NPM npm)
   mark_as_advanced(NPM)
   if(NOT NPM)
-    message(STATUS "npm: not found, so --report will be refused (install the package npm, then configure again)")
+    message(STATUS "npm: not found, so --report will not work (install the package npm, then configure again)")
     return()
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/report_packages)
@@ -27,7 +27,7 @@ function(report_packages result)
                     WORKING_DIRECTORY ${folder} TIMEOUT 180 RESULT_VARIABLE failure OUTPUT_QUIET ERROR_VARIABLE why)
     if(failure)
       string(REGEX MATCH "npm (error|ERR!) [^\n]*" why "${why}")
-      message(STATUS "npm: could not get d3 (${failure}: ${why}), so --report will be refused; configure again to retry")
+      message(STATUS "npm: could not get d3 (${failure}: ${why}), so --report will not work; configure again to retry")
       return()
     endif()
     file(TOUCH ${stamp})
@@ -35,7 +35,7 @@ function(report_packages result)
   set(${result} ${folder}/node_modules/d3 PARENT_SCOPE)
 endfunction()
 
-# The digest of `text` as a Content-Security-Policy wants it: base64.
+# The SHA-256 digest of `text` in base64, for a Content-Security-Policy.
 function(report_digest result text)
   set(alphabet ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
   string(SHA256 hex "${text}")
@@ -54,7 +54,7 @@ function(report_digest result text)
   set(${result} "sha256-${digest}${last}=" PARENT_SCOPE)
 endfunction()
 
-# All our scripts as one, in a scope of their own.
+# All scripts of page/ as one, in a scope of its own.
 function(report_script result)
   set(text "\n(() => {\n\"use strict\";\n")
   foreach(name IN LISTS report_scripts)

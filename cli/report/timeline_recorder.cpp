@@ -54,14 +54,14 @@ std::string title_of(const sim::RunInterval& run_interval) {
     case sim::RunInterval::Kind::checkpoint:
       return fmt::format("checkpoint before iteration {}", run_interval.iteration);
     case sim::RunInterval::Kind::part:
-      return fmt::format("iteration {} up to a departure", run_interval.iteration);
+      return fmt::format("iteration {} up to a failure", run_interval.iteration);
   }
   return fmt::format("iteration {}", run_interval.iteration);
 }
 
 using Track = TimelineRow::Track;
 
-/// Whether the reader loses nothing that he could see if `next` becomes a part of `last`.
+/// Whether merging `next` into `last` loses nothing visible, if gaps and spans below `max_gap` are invisible.
 bool can_merge(const TimelineSpan& last, const TimelineSpan& next, double max_gap, bool merge_kinds) {
   if (!merge_kinds && last.kind != next.kind) return false;
   if (next.start < last.end) return true;  // messages that overlap cannot be told apart
@@ -75,7 +75,7 @@ void merge_into(TimelineSpan& last, const TimelineSpan& next) {
   last.micro_batch = last.peer = no_index;
 }
 
-/// Calls `keep` for every span of the row after merging.
+/// Calls visit(span) for every span of the row after merging.
 template <class Keep>
 void for_each_merged(const TimelineRow& row, double max_gap, bool merge_kinds, const Keep& visit) {
   if (row.spans.empty()) return;
@@ -123,7 +123,7 @@ void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
 }
 
 Timeline TimelineRecorder::timeline() const {
-  std::vector<TimelineRow> rows;  // for each lane of each device, empty or not
+  std::vector<TimelineRow> rows;  // one per track of every device, possibly empty
   for (int i = 0; i < devices_ * tracks_per_device; ++i) rows.push_back({i / tracks_per_device, static_cast<Track>(i % tracks_per_device), {}});
   const auto add = [&](int device, Track track, const TimelineSpan& span) {
     rows[at(device * tracks_per_device + static_cast<int>(track))].spans.push_back(span);
@@ -148,7 +148,7 @@ Timeline TimelineRecorder::timeline() const {
 
 Timeline merged(Timeline timeline, long long max_span_count) {
   if (timeline.tasks <= max_span_count) return timeline;
-  constexpr double min_share = 1.0 / 65536, pixel = 1.0 / 2048;  // of the width of the picture
+  constexpr double min_share = 1.0 / 65536, pixel = 1.0 / 2048;  // of the width of the timeline
   const double length = timeline.end_s - timeline.start_s;
   double share = min_share;
   bool merge_kinds = false;

@@ -1,4 +1,4 @@
-// What every device does in one iteration of a run, for the picture of it.
+// Records what every device does in one iteration of a run, for the timeline of the report.
 #pragma once
 
 #include <string>
@@ -8,31 +8,31 @@
 
 namespace dtfm::cli {
 
-/// What fills a span, as a letter.
+/// Kind of a span, by its letter in the document.
 enum class SpanKind : char {
   forward = 'F',
   backward = 'B',
   update = 'U',
   compress = 'C',
-  activations = 'A',  // sent to the next stage
-  gradients = 'G',    // of activations, sent to the stage before
-  all_reduce = 'R',   // between the devices of a stage
-  gradient_sync = 'X',     // of the gradients of parameters
-  fetch = 'W',        // of weights, in a recovery or to a checkpoint
+  activations = 'A',    // sent to the next stage
+  gradients = 'G',      // of activations, sent to the previous stage
+  all_reduce = 'R',     // between the devices of a stage
+  gradient_sync = 'X',
+  fetch = 'W',          // transfer of weights, in a recovery or to a checkpoint
   overhead = 'O',
-  mixed = 'S',  // put together from unlike ones
+  mixed = 'S',          // merged from spans of several kinds
 };
 
 struct TimelineSpan {
   double start = 0, end = 0;  // s since the start of the run
   SpanKind kind = SpanKind::mixed;
-  int tasks = 1;               // put together
-  int micro_batch = no_index;  // of one task
-  int peer = no_index;         // of one message: the device at its other end
+  int tasks = 1;               // number of merged tasks
+  int micro_batch = no_index;  // of a single task
+  int peer = no_index;         // of a single message: the device at its other end
   double length() const { return end - start; }
 };
 
-/// What a device computes, sends or receives, by start. Messages may overlap each other.
+/// What a device computes, sends or receives, ordered by start. Messages may overlap.
 struct TimelineRow {
   enum class Track { compute, send, receive };
   int device = 0;
@@ -43,23 +43,23 @@ struct TimelineRow {
 struct Timeline {
   std::string title;              // "iteration 2"
   double start_s = 0, end_s = 0;  // since the start of the run
-  long long tasks = 0;            // spans before any were put together
-  double merged_below_s = 0;      // neighbours shorter and nearer than this may be one span; 0: none are
-  bool merges_kinds = false;     // and even those of two kinds
-  std::vector<TimelineRow> rows;  // that hold something, by device and lane
+  long long tasks = 0;            // number of spans before merging
+  double merged_below_s = 0;      // adjacent spans shorter and nearer than this may be merged; 0: none
+  bool merges_kinds = false;      // whether spans of different kinds may be merged
+  std::vector<TimelineRow> rows;  // non-empty ones, ordered by device and track
 };
 
-/// Keeps the last whole iteration of a run; where there is none, the last stretch of it. Of each stretch,
-/// only the dates of its tasks are noted, over those of the one before: rows are made of the last one alone.
+/// Keeps the last complete iteration of a run or, if there is none, its last interval. Only the times of
+/// tasks are recorded, overwriting those of the previous interval; rows are built once, by timeline().
 class TimelineRecorder : public sim::RunObserver {
  public:
   explicit TimelineRecorder(int devices) : devices_(devices) {}
   void on_interval(const sim::RunInterval& run_interval) override;
-  /// Without rows if there was no stretch.
+  /// The recorded timeline; without rows if there was no interval.
   Timeline timeline() const;
 
  private:
-  /// A computation of `device`, or a message from it to the span's peer.
+  /// A computation of `device`, or a message from it to span.peer.
   struct RecordedSpan {
     int device = 0;
     bool is_sent = false;
@@ -73,9 +73,9 @@ class TimelineRecorder : public sim::RunObserver {
   std::vector<RecordedSpan> recorded_spans_;
 };
 
-/// The same with at most `most` spans, or one a row where there are more rows: neighbours in a row that are
-/// short and near each other become one. As far as a screen cannot show them apart anyway, only those of one
-/// kind; where that is not enough, any.
+/// The timeline reduced to at most `max_span_count` spans, or one per row if there are more rows, by merging
+/// short adjacent spans of a row. Below the resolution of a screen only spans of the same kind are merged; if
+/// that is not enough, spans of any kind.
 Timeline merged(Timeline timeline, long long max_span_count);
 
 }  // namespace dtfm::cli

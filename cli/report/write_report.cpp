@@ -19,7 +19,7 @@ void write_page(const std::string& file, const std::string& job, ReportContent c
   write_output_file(file, report_html(title, report_document(std::move(content))));
 }
 
-/// Fills in `simulation` and `timeline`; or why not, for the reader.
+/// Sets `simulation` and `timeline`. Returns the reason if that is not possible, else an empty text.
 std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
                           const std::function<bool()>& stop) {
   TimelineRecorder recorder(problem.topology.size());

@@ -1,4 +1,4 @@
-// The report of a command, to its file; and what is written before and after it.
+// Writes the report page of a command.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,16 @@
 
 namespace dtfm::cli {
 
-/// Of dtfm-plan: the plan as its file says it, and one iteration of it simulated, in which nothing happens. What
-/// cannot be simulated, or is not because `stop` says so, the page says, and shows the rest.
+/// The report of dtfm-plan: the plan as in its file, and one simulated iteration without a scenario. If the
+/// plan cannot be simulated or `stop` returns true, the page gives the reason and shows the rest.
 void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
                      const io::PlanRecord& record, const std::function<bool()>& stop);
 
-/// Of dtfm-sim: the result as its file says it, who computes what, and the timeline of one iteration if there
-/// is one.
+/// The report of dtfm-sim: the result as in its file, the plan, and the timeline of one iteration if given.
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
                     const sim::SimReport& report, const io::SimRecord& record, std::optional<Timeline> timeline);
 
-/// Of dtfm-compare: the comparison as its file says it (schema dtfm-compare/1).
+/// The report of dtfm-compare: the comparison as in its file (schema dtfm-compare/1).
 void write_comparison_report(const std::string& file, const Problem& problem,
                            nlohmann::ordered_json comparison);
 

@@ -21,18 +21,18 @@ namespace {
 using Mode = TopologyOptions::Mode;
 
 constexpr const char* examples = R"(Examples:
-  dtfm-topology check lab.yaml                    (says what it holds, and what looks like a mistake)
+  dtfm-topology check lab.yaml                    (prints a summary and warns of probable mistakes)
   dtfm-topology show lab.yaml --format json
   dtfm-topology import --format iperf3 a-b.json b-a.json --name 10.0.0.1=oregon --name 10.0.0.2=ohio -o lab.yaml
-  scripts/measure.sh --hosts hosts.txt -o lab     (measures your machines and imports that)
+  scripts/measure.sh --hosts hosts.txt -o lab     (measures your machines and imports the result)
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
 
 constexpr const char* import_examples = R"(Formats:
-  measurements   the files of raw/ that scripts/measure.sh leaves
-  iperf3         what iperf3 -J printed, one file a run: with one flow bandwidth, with several (-P) capacity
+  measurements   the files in raw/ written by scripts/measure.sh
+  iperf3         output of iperf3 -J, one file per run: one flow gives bandwidth, several (-P) give capacity
   csv            two square matrices, latencies first, row = sender, names in the first line
-  nccl-tests     what sendrecv_perf or all_reduce_perf printed, one GPU a host; latency and bandwidth are fitted:
+  nccl-tests     output of sendrecv_perf or all_reduce_perf, one GPU per host; latency and bandwidth are fitted:
                  t = latency + S/bandwidth, or t = 2 (n-1) (latency + S/(n bandwidth)) for an all-reduce of n ranks
 
 Examples:
@@ -41,26 +41,26 @@ Examples:
   dtfm-topology import --format csv rtt.csv rates.csv --rtt --latency-unit ms --bandwidth-unit Mbps -o lab.yaml
   dtfm-topology import --format nccl-tests sendrecv.txt --between oregon ohio --count oregon=8 --within-site 0.1ms,10Gbps
 
-The topology is read back before it is written, and is written whole or not at all.
+The topology is validated before it is written, and is written completely or not at all.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
 
 constexpr const char* check_examples = R"(Examples:
   dtfm-topology check lab.yaml
   dtfm-topology check lab.yaml --format json | jq '.warnings[]'
 
-Exit codes: 0 the topology can be used (there may be warnings), 1 a bug of ours, 2 bad usage or bad input.)";
+Exit codes: 0 valid topology, possibly with warnings, 1 internal error, 2 bad usage or bad input.)";
 
 constexpr const char* show_examples = R"(Examples:
   dtfm-topology show lab.yaml
   dtfm-topology show world.yaml --site oregon --site tokyo
 
-A cell is what a message between two devices of the sites meets: from the row's site to the column's; low … high
-where its device pairs differ; - where there is no such pair.
+A cell is the latency or bandwidth between devices from the site of the row to the site of the column: low … high
+if it differs between pairs of devices, - if there is no pair.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
 
-/// An option that may be given again and again, one value each time.
+/// Adds an option that may be repeated, with one value each time.
 void add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
                   const std::function<void(const std::string&)>& set) {
   app.add_option_function<std::vector<std::string>>(
@@ -74,7 +74,7 @@ void add_repeatable_option(CLI::App& app, const char* name, const char* value, c
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-/// `KEY=VALUE`; without a key, the whole text is the value.
+/// Splits `KEY=VALUE`. Without `=`, the key is empty and the whole text is the value.
 std::pair<std::string, std::string> key_and_value(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos) return {"", text};
@@ -109,21 +109,21 @@ void add_host_options(CLI::App& app, TopologyOptions& options) {
            options.measurements.between = {io::validate_text(ends.at(0), "--between"),
                                      io::validate_text(ends.at(1), "--between")};
          },
-         "who sent to whom in the only file (iperf3, nccl-tests)")
+         "sender and receiver of a single file (iperf3, nccl-tests)")
       ->type_name("FROM TO")
       ->expected(2);
-  add_repeatable_option(app, "--name", "HOST=SITE", "the site that a host of the files is; may be repeated",
+  add_repeatable_option(app, "--name", "HOST=SITE", "site name for a host in the files; may be repeated",
                [&](const std::string& text) {
                  const auto [host, site] = key_and_value(io::validate_text(text, "--name"));
                  if (host.empty()) throw Error("--name", "expected HOST=SITE; found " + io::quote(text));
                  options.measurements.names[host] = site;
                });
-  add_repeatable_option(app, "--gpu", "[SITE=]NAME", "the GPUs of every site, or of one; may be repeated",
+  add_repeatable_option(app, "--gpu", "[SITE=]NAME", "GPU model of all sites, or of one site; may be repeated",
                [&](const std::string& text) {
                  const auto [site, gpu] = key_and_value(io::validate_text(text, "--gpu"));
                  (site.empty() ? options.inventory.gpu : options.inventory.gpu_of[site]) = gpu;
                });
-  add_repeatable_option(app, "--count", "[SITE=]N", "hosts at every site, or at one (1); may be repeated",
+  add_repeatable_option(app, "--count", "[SITE=]N", "hosts per site, or of one site [1]; may be repeated",
                [&](const std::string& text) {
                  const auto [site, number] = key_and_value(io::validate_text(text, "--count"));
                  const int count = parse_whole_number("--count", number, 1, io::max_devices);
@@ -132,35 +132,35 @@ void add_host_options(CLI::App& app, TopologyOptions& options) {
                  else
                    options.inventory.hosts_of[site] = count;
                });
-  add_option(app, "--gpus-per-host", "N", "as measured, or 1, when not given", [&](const std::string& text) {
+  add_option(app, "--gpus-per-host", "N", "GPUs per host [as measured, or 1]", [&](const std::string& text) {
     options.inventory.gpus_per_host = parse_whole_number("--gpus-per-host", text, 1, io::max_devices);
   });
   add_option(
-      app, "--within-site", "LATENCY,BANDWIDTH", "between hosts of a site that has several",
+      app, "--within-site", "LATENCY,BANDWIDTH", "link between hosts of a site with several hosts",
       [&](const std::string& text) { options.inventory.within_site = parse_link("--within-site", text); });
   add_option(
-      app, "--within-host", "LATENCY,BANDWIDTH", "between GPUs of a host that has several",
+      app, "--within-host", "LATENCY,BANDWIDTH", "link between GPUs of a host with several GPUs",
       [&](const std::string& text) { options.inventory.within_host = parse_link("--within-host", text); });
 }
 
 void add_measurement_options(CLI::App& app, TopologyOptions& options) {
-  add_option(app, "--latency", "TIME", "one way, in place of what iperf3 or nccl-tests say",
+  add_option(app, "--latency", "TIME", "one-way latency, instead of that of iperf3 or nccl-tests",
              [&](const std::string& text) {
                options.measurements.latency = parse_for_option("--latency", text, io::parse_seconds);
                if (*options.measurements.latency < Seconds(0))
                  throw Error("--latency", "must not be negative; found " + io::quote(text));
              });
-  add_option(app, "--latency-unit", "UNIT", "of a matrix: ns, us, ms or s", [&](const std::string& text) {
+  add_option(app, "--latency-unit", "UNIT", "unit of the latency matrix: ns, us, ms or s", [&](const std::string& text) {
     options.measurements.latency_unit = parse_for_option("--latency-unit", text, io::time_unit);
   });
-  add_option(app, "--bandwidth-unit", "UNIT", "of a matrix: Mbps, Gbps, MB/s, …",
+  add_option(app, "--bandwidth-unit", "UNIT", "unit of the bandwidth matrix: Mbps, Gbps, MB/s, …",
              [&](const std::string& text) {
                options.measurements.bandwidth_unit = parse_for_option("--bandwidth-unit", text, io::rate_unit);
              });
-  app.add_flag("--rtt", options.measurements.is_round_trip, "the matrix of latencies has round trips");
+  app.add_flag("--rtt", options.measurements.is_round_trip, "the latency matrix contains round-trip times");
   app.add_flag("--symmetric", options.measurements.is_symmetric,
-               "a direction that was not measured is as the other one");
-  add_option(app, "--collective", "sendrecv|all_reduce", "of nccl-tests whose text does not say it",
+               "uses the other direction where one was not measured");
+  add_option(app, "--collective", "sendrecv|all_reduce", "nccl-tests: the collective, if the output does not name it",
              [&](const std::string& text) {
                if (text != "sendrecv" && text != "all_reduce")
                  throw Error("--collective", "expected sendrecv or all_reduce; found " + io::quote(text));
@@ -169,27 +169,27 @@ void add_measurement_options(CLI::App& app, TopologyOptions& options) {
 }
 
 void add_import_command(CLI::App& app, TopologyOptions& options) {
-  CLI::App& command = *app.add_subcommand("import", "makes a topology from others' measurements");
+  CLI::App& command = *app.add_subcommand("import", "creates a topology from network measurements");
   command.footer(import_examples);
   command.callback([&] { options.mode = Mode::import; });
-  command.add_option("FILE", options.files, "measurements")->type_name("");
+  command.add_option("FILE", options.files, "files with measurements")->type_name("");
   CLI::Option* format =
-      add_option(command, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
+      add_option(command, "--format", "FORMAT", "format of the files: measurements, iperf3, csv or nccl-tests (below)",
                  [&](const std::string& text) { options.measurement_format = text; });
   std::vector<std::string> names;
   for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
   set_completion_values(*format, names);
   add_host_options(command, options);
   add_measurement_options(command, options);
-  add_option(command, "--topology-name", "NAME", "of the topology; that of the output file when not given",
+  add_option(command, "--topology-name", "NAME", "name of the topology [name of the output file]",
              [&](const std::string& text) { options.name = io::validate_text(text, "--topology-name"); });
   add_option(command, "-o,--output", "FILE",
-             "writes the topology (YAML) and prints a summary; stdout when not given",
+             "writes the topology (YAML) and prints a summary [topology to stdout]",
              [&](const std::string& text) { options.output = text; });
-  add_option(command, "--summary", "text|json", "of what is printed beside -o (text)",
+  add_option(command, "--summary", "text|json", "format of the summary that -o prints [text]",
              [&](const std::string& text) { options.format = parse_output_format("--summary", text); });
   add_color_option(command, options.color);
-  command.add_flag("--quiet", options.quiet, "nothing but warnings");
+  command.add_flag("--quiet", options.quiet, "prints only warnings");
 }
 
 void add_read_command(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
@@ -199,7 +199,7 @@ void add_read_command(CLI::App& command, Mode mode, const char* footer, Topology
       ->type_name("");
   add_format_option(command, options.format);
   add_color_option(command, options.color);
-  command.add_flag("--quiet", options.quiet, mode == Mode::check ? "nothing but warnings" : "no notes");
+  command.add_flag("--quiet", options.quiet, mode == Mode::check ? "prints only warnings" : "prints no notes");
 }
 
 Error missing(const std::string& what, const char* command) {
@@ -210,17 +210,17 @@ Error missing(const std::string& what, const char* command) {
 
 void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.name("dtfm-topology");
-  app.description("Makes a topology from others' measurements, validates one, prints it as a table.");
+  app.description("Creates a topology from network measurements, validates one, or prints one as tables.");
   app.footer(examples);
   add_color_option(app, options.color);
   app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION);
   add_import_command(app, options);
-  add_read_command(*app.add_subcommand("check", "validates a topology and says what it holds"), Mode::check,
+  add_read_command(*app.add_subcommand("check", "validates a topology and prints a summary"), Mode::check,
               check_examples, options);
   CLI::App& show =
-      *app.add_subcommand("show", "prints latency and bandwidth between all sites, and the devices");
+      *app.add_subcommand("show", "prints the devices, and latency and bandwidth between all sites");
   add_read_command(show, Mode::show, show_examples, options);
-  add_repeatable_option(show, "--site", "SITE", "one of those to show (all); may be repeated",
+  add_repeatable_option(show, "--site", "SITE", "site to show [all]; may be repeated",
                [&](const std::string& text) { options.sites.push_back(text); });
   app.require_subcommand(0, 1);
 }
@@ -234,8 +234,8 @@ void check_topology_options(const TopologyOptions& options) {
       throw missing(fmt::format("expected one TOPOLOGY; found {}", options.files.size()), command);
     return;
   }
-  if (options.measurement_format.empty()) throw missing("--format is missing: what the files are", "import");
-  if (options.files.empty()) throw missing("FILE is missing: what to import", "import");
+  if (options.measurement_format.empty()) throw missing("--format is missing: name the format of the files", "import");
+  if (options.files.empty()) throw missing("FILE is missing: name the files to import", "import");
 }
 
 }  // namespace dtfm::cli

@@ -9,11 +9,11 @@ class App;
 
 namespace dtfm::cli {
 
-/// Description, examples, subcommands and options. What is parsed goes into `options`, which must outlive
-/// `app`.
+/// Sets up `app` for dtfm-topology: description, examples, subcommands and options. Parsing stores values in
+/// `options`, which must outlive `app`.
 void add_topology_options(CLI::App& app, TopologyOptions& options);
 
-/// Throws Error where options that need each other are not all there.
+/// Throws Error if a subcommand, option or argument is missing.
 void check_topology_options(const TopologyOptions& options);
 
 }  // namespace dtfm::cli

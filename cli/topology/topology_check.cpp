@@ -17,7 +17,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// One kind of warning: the first pair of devices that deserves it, and how many do.
+/// One kind of warning: the text for the first pair of devices, and the number of pairs.
 class PairWarning {
  public:
   template <class Text>
@@ -48,9 +48,10 @@ std::string format_device_pair(const Topology& topology, int from, int to) {
                      io::quote(topology.devices[at(to)].id));
 }
 
-/// One way the two directions of a route differ by detours, not tenfold; bandwidths do so by a slip of units.
+/// Detours make the one-way latencies of a route differ, but not tenfold. Bandwidths that do suggest wrong
+/// units.
 constexpr double implausible_ratio = 10;
-/// One way over a geostationary satellite and half the earth's fibre is less.
+/// Longer than one way over a geostationary satellite and fibre halfway round the earth.
 constexpr Seconds implausible_latency{0.5};
 
 void warn_about_asymmetry(const Topology& topology, std::vector<std::string>& warnings) {
@@ -81,14 +82,14 @@ void warn_about_links(const Topology& topology, std::vector<std::string>& warnin
     const Link link = topology.link(from, to);
     if (link.latency > implausible_latency)
       high_latency.add([&] {
-        return fmt::format("latency {} is {}, one way: farther than a satellite; is its unit right?",
+        return fmt::format("one-way latency {} is {}, longer than via satellite; is the unit right?",
                            format_device_pair(topology, from, to), io::format_seconds(link.latency));
       });
     if (link.latency == Seconds(0))
       zero_latency.add([&] { return fmt::format("latency {} is 0, between sites", format_device_pair(topology, from, to)); });
     if (link.capacity < link.bandwidth)
       over_capacity.add([&] {
-        return fmt::format("one flow {} may have {}, more than the capacity of all flows, {}",
+        return fmt::format("bandwidth of one flow {} is {}, above the capacity for all flows, {}",
                            format_device_pair(topology, from, to), io::format_rate(link.bandwidth),
                            io::format_rate(link.capacity));
       });
@@ -112,7 +113,7 @@ void warn_about_unused_rules(const Topology& topology, std::vector<std::string>&
       if (entry >= 0) is_used[at(entry)] = 1;
   for (std::size_t i = 0; i < is_used.size(); ++i)
     if (is_used[i] == 0)
-      warnings.push_back(fmt::format("entry {} of `links` is for no pair of devices", i + 1));
+      warnings.push_back(fmt::format("entry {} of `links` matches no pair of devices", i + 1));
 }
 
 bool has_price(const Topology& topology, const Device& device) {
@@ -158,11 +159,11 @@ std::vector<std::string> topology_warnings(const Topology& topology) {
   warn_about_links(topology, warnings);
   warn_about_unused_rules(topology, warnings);
   warn_about_devices(
-      topology, "without a GPU, which plans by iteration time and by cost need",
+      topology, "no GPU, which planning by iteration time or cost requires",
       [](const Device& device) { return device.gpu < 0; }, warnings);
   const auto is_unpriced = [&](const Device& device) { return !has_price(topology, device); };
   if (!std::all_of(topology.devices.begin(), topology.devices.end(), is_unpriced))
-    warn_about_devices(topology, "without a price while others have one", is_unpriced, warnings);
+    warn_about_devices(topology, "no price, although other devices have one", is_unpriced, warnings);
   return warnings;
 }
 

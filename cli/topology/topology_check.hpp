@@ -1,4 +1,4 @@
-// What a topology holds, and what in it looks like a mistake.
+// Summary of a topology, and warnings of probable mistakes in it.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 
 namespace dtfm::cli {
 
-/// A line each; none of them keeps anyone from planning.
+/// Warnings of one line each. They do not prevent planning.
 std::vector<std::string> topology_warnings(const Topology& topology);
 
-/// With `quiet`, the warnings alone.
+/// Summary and warnings; with `quiet`, only the warnings.
 std::string format_topology_check(const Topology& topology, const std::vector<std::string>& warnings, bool quiet);
+/// The same as JSON, schema dtfm-topology-check/1.
 nlohmann::ordered_json topology_check_json(const Topology& topology, const std::vector<std::string>& warnings);
 
 }  // namespace dtfm::cli

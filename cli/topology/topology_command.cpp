@@ -24,7 +24,7 @@ bool begins_as_topology(const std::string& begin) {
   return begin.starts_with("#") || begin.starts_with("version") || begin.starts_with("name");
 }
 
-/// What the user says of the machines; the topology is called like its file, if that can be a name.
+/// The machines as described by the options. The default name of the topology is that of its file, if valid.
 io::InventorySettings inventory_settings(const TopologyOptions& options, const std::string& output) {
   io::InventorySettings inventory = options.inventory;
   const std::string stem = std::filesystem::path(output).stem().string();
@@ -35,7 +35,7 @@ io::InventorySettings inventory_settings(const TopologyOptions& options, const s
   return inventory;
 }
 
-/// An option that says nothing to the chosen format is a mistake.
+/// Throws Error for an option that the chosen format does not use.
 void reject_irrelevant_options(const io::MeasurementFormat& format, const io::MeasurementSettings& settings) {
   const bool is_csv = format.name == "csv", is_nccl = format.name == "nccl-tests",
              is_iperf3 = format.name == "iperf3";
@@ -58,7 +58,7 @@ void print_summary(const Topology& topology, const TopologyOptions& options) {
                options.color);
 }
 
-/// The file first: it must be there even if nobody reads stdout.
+/// Writes the file before printing: it must exist even if stdout is closed.
 int import_topology(const TopologyOptions& options) {
   const io::MeasurementFormat& format = io::find_row(io::measurement_formats(), options.measurement_format, "--format", "no format");
   reject_irrelevant_options(format, options.measurements);

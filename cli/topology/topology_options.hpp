@@ -1,4 +1,4 @@
-// What the user asked dtfm-topology for.
+// Options of dtfm-topology.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,13 @@ struct TopologyOptions {
   enum class Mode { none, import, check, show };
 
   Mode mode = Mode::none;
-  std::vector<std::string> files;  // what to import; else one topology
-  std::vector<std::string> sites;  // to show; empty: all
+  std::vector<std::string> files;  // files to import; for check and show one topology
+  std::vector<std::string> sites;  // names of sites to show; empty: all
   std::string measurement_format;       // of the files to import
   io::MeasurementSettings measurements;
   io::InventorySettings inventory;
   std::optional<std::string> name;    // of the topology
-  std::optional<std::string> output;  // file; nothing: the topology goes to stdout
+  std::optional<std::string> output;  // file; if not given, the topology goes to stdout
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;

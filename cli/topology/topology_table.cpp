@@ -18,7 +18,7 @@ namespace {
 
 using Cells = std::vector<std::vector<std::string>>;
 
-constexpr std::size_t max_columns = 6;  // of a table that fits a screen; more sites, more tables
+constexpr std::size_t max_columns = 6;  // of a table that fits a screen; further sites go to further tables
 constexpr std::size_t longest_name = 24;
 
 int find_site(const Topology& topology, const std::string& name) {
@@ -30,14 +30,14 @@ std::vector<int> select_sites(const Topology& topology, const std::vector<std::s
   for (const std::string& name : names) {
     sites.push_back(find_site(topology, name));
     if (std::find(sites.begin(), sites.end() - 1, sites.back()) != sites.end() - 1)
-      throw Error("--site", io::quote(name) + " is there twice");
+      throw Error("--site", io::quote(name) + " is given twice");
   }
   if (names.empty()) {
     sites.resize(topology.sites.size());
     std::iota(sites.begin(), sites.end(), 0);
   }
   if (sites.size() > max_shown_sites)
-    throw Error("--site", fmt::format("{} sites; choose at most {} of them", sites.size(), max_shown_sites));
+    throw Error("--site", fmt::format("{} sites are too many; choose at most {} of them", sites.size(), max_shown_sites));
   return sites;
 }
 
@@ -76,7 +76,7 @@ std::string format_matrix(const Topology& topology, const SiteTable& table, cons
   return text;
 }
 
-/// Of one site, those that are alike together: "8 × V100-16GB".
+/// The devices of a site, equal ones grouped: "8 × V100-16GB".
 std::string format_devices(const Topology& topology, int site) {
   std::vector<std::string> kinds;
   for (const Device& device : topology.devices) {

@@ -1,4 +1,4 @@
-// Sets of buffers in rotation, filled with random numbers.
+// Rotating sets of buffers filled with random numbers.
 #pragma once
 
 #include <vector>

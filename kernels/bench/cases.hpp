@@ -1,4 +1,4 @@
-// What is benchmarked, for one model's shape and one number format each.
+// Benchmark cases, each for one model's shape and one number format.
 #pragma once
 
 #include "kernels/bench/report.hpp"
@@ -6,18 +6,18 @@
 
 namespace dtfm::kernels {
 
-/// Bytes per second of a large copy on the device, read and written counted; prints it.
+/// Measures a large copy on the device and prints it. Returns bytes per second, counting reads and writes.
 double copy_bandwidth(Report& report, int runs);
 
 template <class T>
 void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs, double copy_bandwidth);
 
-/// The products of a block by cuBLAS; attention against cuBLAS' batched products of the same tiles, written
-/// out in full.
+/// Benchmarks the matrix products of a block by cuBLAS, and attention against batched cuBLAS products of the
+/// same tiles that write out the full matrices.
 template <class T>
 void benchmark_products(Report& report, const TransformerShape& shape, int runs);
 
-/// Whole layers by measure(), the block twice.
+/// Benchmarks whole layers by measure(), the block twice to check repeatability.
 void benchmark_layers(Report& report, const TransformerShape& shape, int runs);
 
 }  // namespace dtfm::kernels

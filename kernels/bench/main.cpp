@@ -1,4 +1,5 @@
-// kernels_bench: every kernel and layer of a model timed on this GPU, beside what cuBLAS and a copy reach.
+// kernels_bench: times every kernel and layer of a model on this GPU, next to what cuBLAS and a plain copy
+// achieve.
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -16,13 +17,14 @@ namespace {
 
 constexpr const char* usage =
     "usage: kernels_bench [--runs N] [--no-bars] [--profile DIR [--gpu NAME]] [MODEL]…\n"
-    "                     (default: gpt3-xl gpt3-6.7b llama-3-8b, 30 runs)\n"
-    "Times the kernels and layers of transformers on this GPU. Exit codes: 0 all bars reached · 1 a bar "
-    "missed · 2 bad\n"
-    "usage, no GPU, or something could not be measured. --no-bars: times alone. --profile: writes "
-    "DIR/GPU-MODEL.json\n"
-    "(dtfm-profile/1) for each model.\n"
-    "--gpu: the GPU's name in them, if not the driver's. Models:";
+    "                     (default models: gpt3-xl gpt3-6.7b llama-3-8b)\n"
+    "Times the kernels and layers of transformers on this GPU.\n"
+    "  --runs N       runs per measurement [30]\n"
+    "  --no-bars      print times only, check no bars\n"
+    "  --profile DIR  write DIR/GPU-MODEL.json (dtfm-profile/1) for each model\n"
+    "  --gpu NAME     GPU name to use in profiles [the driver's name]\n"
+    "Exit codes: 0 all bars reached, 1 a bar missed, 2 bad usage, no GPU, or a failed measurement.\n"
+    "Models:";
 
 struct Options {
   int runs = 30;
@@ -69,16 +71,16 @@ bool read_options(const std::vector<const char*>& words, Options& options) {
 
 template <class T>
 void benchmark(Report& report, const TransformerShape& shape, int runs, double copy) {
-  report.title("kernels that move bytes; share of a copy");
+  report.title("memory-bound kernels (share: of the bandwidth of a copy)");
   benchmark_pointwise<T>(report, shape, runs, copy);
-  report.title("products and attention; cuBLAS: share of the large product, attention: share of cuBLAS");
+  report.title("matrix products (share: of the large product) and attention (share: of cuBLAS)");
   benchmark_products<T>(report, shape, runs);
   report.title("layers");
   benchmark_layers(report, shape, runs);
 }
 
-/// Whether it came to its end. What ends one table early, memory that is out say, is said, and the others go
-/// on.
+/// Runs one table and returns whether it completed. An error such as out of memory is printed, and the
+/// remaining tables still run.
 bool finished(const std::string& what, const std::function<void()>& work) {
   try {
     work();
@@ -129,7 +131,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!device_available()) {
-    std::fputs("kernels_bench: no CUDA GPU, or no driver for it, on this machine\n", stderr);
+    std::fputs("kernels_bench: no CUDA GPU or driver found\n", stderr);
     return 2;
   }
   try {

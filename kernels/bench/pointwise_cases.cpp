@@ -1,4 +1,4 @@
-// Kernels that should be as fast as memory: bytes are counted as the fewest that must be moved.
+// Benchmarks of memory-bound kernels. Bytes are counted as the minimum that must be moved.
 #include "kernels/adam.hpp"
 #include "kernels/bench/buffers.hpp"
 #include "kernels/bench/cases.hpp"
@@ -11,7 +11,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// A bench's shape with its buffers' common numbers.
+/// A benchmark's shape, with the sizes that its buffers have in common.
 template <class T>
 struct Bench {
   Report& report;
@@ -21,11 +21,11 @@ struct Bench {
   double copy;
 
   std::int64_t size(int columns) const { return static_cast<std::int64_t>(w.rows) * columns; }
-  /// Sets of `arrays` arrays of rows × columns.
+  /// Number of buffer sets to rotate, each of `arrays` arrays of rows × columns.
   int sets(int columns, int arrays) const {
     return rotation(static_cast<double>(size(columns)) * arrays * sizeof(T));
   }
-  /// `arrays` times rows × columns numbers are moved.
+  /// Times `work`, which moves `arrays` times rows × columns numbers.
   void run(const std::string& what, int columns, double arrays, const std::function<void(int)>& work) const {
     report.bandwidth(what, time_of(runs, work), arrays * static_cast<double>(size(columns)) * sizeof(T),
                      copy);
@@ -125,7 +125,7 @@ void benchmark_embedding(const Bench<T>& b) {
     embedding_forward<T>(b.w.rows, columns, b.shape.sequence, ids[run], tokens[0],
                          b.shape.rotary ? nullptr : positions[0], y[run]);
   });
-  // Reads dy; reads and writes as many floats of the gradient.
+  // The kernel reads dy, and reads and writes as many floats of the gradient.
   const double arrays = 1 + 2.0 * sizeof(float) / sizeof(T);
   const Times times = time_of(b.runs, [&](int run) {
     embedding_backward<T>(b.w.rows, columns, b.shape.sequence, ids[run], y[run], gradient[0], nullptr, false);
@@ -160,7 +160,7 @@ void benchmark_loss_and_update(const Bench<T>& b) {
 
 double copy_bandwidth(Report& report, int runs) {
   const std::int64_t size =
-      device_limits().cache_bytes < (4u << 20) ? 1 << 16 : 1 << 28;  // half a GB each on a GPU
+      device_limits().cache_bytes < (4u << 20) ? 1 << 16 : 1 << 28;  // half a gigabyte each on a GPU
   const DeviceArray<Half> from(static_cast<std::size_t>(size)), to(static_cast<std::size_t>(size));
   fill_random(from.data(), size, 1, 0, 1);
   const Times times = time_of(runs, [&](int) { copy_on_device(to.data(), from.data(), from.bytes()); });

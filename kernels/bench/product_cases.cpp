@@ -1,4 +1,4 @@
-// Matrix products and attention.
+// Benchmarks of matrix products, attention and whole layers.
 #include "kernels/attention.hpp"
 #include "kernels/bench/buffers.hpp"
 #include "kernels/bench/cases.hpp"
@@ -25,8 +25,8 @@ void report_product(Report& report, const std::string& what, const ProductShape&
   report.arithmetic(what, time_product<T>(p, runs), flops_of(p), best, 0);
 }
 
-/// The rate of cuBLAS at what attention computes, the sequence × sequence matrices written out: q·kᵀ and p·v
-/// forward, three more backward.
+/// Rate of cuBLAS for the products of attention with the sequence × sequence matrices written out: q·kᵀ and
+/// p·v forward, three more backward.
 template <class T>
 double product_rate(const TransformerShape& shape, const RankWidths& w, bool backward, int runs) {
   const int n = shape.sequence, heads = shape.batch * w.heads;
@@ -112,7 +112,7 @@ void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
     report.arithmetic(name + " backward", {row.backward_s, row.backward_spread},
                       backward_flops(shape, row.kind), 0, 0);
     report.arithmetic(name + " update", {row.update_s, row.update_spread}, 0, 0, 0);
-    std::printf("%-34s %.3f GB kept from forward to backward, %.3f GB in all\n", "",
+    std::printf("%-34s %.3f GB held from forward to backward, %.3f GB in total\n", "",
                 static_cast<double>(row.activation_bytes) / 1e9, static_cast<double>(row.peak_bytes) / 1e9);
   }
   if (!measured.error.empty()) throw DeviceError("layers: " + measured.error);
@@ -121,7 +121,7 @@ void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
   std::vector<DeviceState> states;
   for (const LayerTimes& row : measured.rows) states.push_back(row.state);
   if (const std::string text = text_of(states); !text.empty())
-    std::printf("while it worked: %s\n", text.c_str());
+    std::printf("during the measurement: %s\n", text.c_str());
 }
 
 }  // namespace dtfm::kernels

@@ -12,7 +12,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// In small letters; what is no part of a name becomes a dash.
+/// Returns `text` in lower case, with every character that cannot be part of a name replaced by a dash.
 std::string file_name(std::string text) {
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);

@@ -1,4 +1,4 @@
-// kernels_bench --profile: a file for each model.
+// Implements kernels_bench --profile: writes one profile file per model.
 #pragma once
 
 #include <string>
@@ -8,13 +8,12 @@
 namespace dtfm::kernels {
 
 struct ProfileTarget {
-  std::string folder;  // empty: no profiles are wanted
-  std::string gpu;     // as profiles shall call it; empty: as the driver does
+  std::string folder;  // empty: write no profiles
+  std::string gpu;     // GPU name to write to the profiles; empty: the driver's name
 };
 
-/// Measures the layers of a model at 1, 2, 4 and 8 sequences, as far as memory has room, and writes
-/// GPU-MODEL.json, whole or not at all. Throws DeviceError, and std::runtime_error for a file that cannot be
-/// written.
+/// Measures the layers of a model at 1, 2, 4 and 8 sequences, as far as memory permits, and writes
+/// GPU-MODEL.json atomically. Throws DeviceError, or std::runtime_error if the file cannot be written.
 void write_profile(const ProfileTarget& target, const NamedShape& model, int runs);
 
 }  // namespace dtfm::kernels

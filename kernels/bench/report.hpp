@@ -1,4 +1,4 @@
-// The table that the benchmark prints, row by row, and which bars were reached.
+// The table that the benchmark prints row by row, with the bars that were reached.
 #pragma once
 
 #include <cstdio>
@@ -10,8 +10,8 @@ namespace dtfm::kernels {
 
 class Report {
  public:
-  /// `judged`: compare with the bars. Without, on a device where they mean nothing, only the times are
-  /// printed.
+  /// `checks_bars`: compare with the bars. Without it, on a device where the bars mean nothing, only times
+  /// are printed.
   explicit Report(bool checks_bars) : checks_bars_(checks_bars) {}
 
   void title(const std::string& text) const {
@@ -19,22 +19,22 @@ class Report {
                 "share", "bar");
   }
 
-  /// A kernel that moves bytes, against the bandwidth of a large copy; 80 % is the bar.
+  /// Reports a memory-bound kernel against the bandwidth of a large copy; the bar is 80 %.
   void bandwidth(const std::string& what, const Times& times, double bytes, double copy_bandwidth) {
     const double rate = bytes / times.seconds;
     line(what, times, rate / 1e9, "GB/s", copy_bandwidth > 0 ? rate / copy_bandwidth : 0,
          copy_bandwidth > 0 ? 0.8 : 0);
   }
 
-  /// A kernel that computes, against cuBLAS at the same shapes; `bar` zero: it is cuBLAS, and nothing is
-  /// asked of it.
+  /// Reports a compute-bound kernel against cuBLAS at the same shapes. `bar` 0 means no bar, for cuBLAS
+  /// itself.
   void arithmetic(const std::string& what, const Times& times, double flops, double reference_rate,
                   double bar) {
     const double rate = flops / times.seconds;
     line(what, times, rate / 1e12, "TFLOP/s", reference_rate > 0 ? rate / reference_rate : 0, bar);
   }
 
-  /// Two medians of the same work must lie within 3 %.
+  /// Checks that two medians of the same work are within 3 % of each other.
   void repeated(const std::string& what, double first, double second) {
     const double difference = (first > second ? first / second : second / first) - 1;
     std::printf("%-34s %8.3f ms and %.3f ms, %.1f %% apart  %s\n", what.c_str(), first * 1e3, second * 1e3,

@@ -1,4 +1,4 @@
-// The models whose layers are benchmarked by name.
+// Models whose layers can be benchmarked by name.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ struct NamedShape {
   TransformerShape shape;
 };
 
-/// Brown et al. 2020, table 2.1 (XL with the 16 heads of DT-FM's experiments); Llama Team 2024, table 3; tiny
-/// is for a look whether all runs.
+/// Sources: Brown et al. 2020, table 2.1 (XL with the 16 heads of DT-FM's experiments); Llama Team 2024,
+/// table 3. `tiny` is a quick check that everything runs.
 inline constexpr std::array named_shapes = {
     NamedShape{"gpt3-xl", {8, 2048, 2048, 16, 16, 8192, 50257}},
     NamedShape{"gpt3-6.7b", {4, 2048, 4096, 32, 32, 16384, 50257}},

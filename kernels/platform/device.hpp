@@ -1,5 +1,5 @@
-// The device that kernels run on: a GPU, or the emulation of one. Everything runs in the order it was asked
-// for.
+// The device that kernels run on: a GPU, or the emulation of one. All operations execute in the order in
+// which they were issued.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace dtfm::kernels {
 
-/// The device refused: no such device, out of memory, a launch or a library call that failed.
+/// Thrown when a device operation fails: no device, out of memory, a failed launch or library call.
 struct DeviceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,23 +25,23 @@ struct Grid {
 
 struct DeviceLimits {
   int multiprocessors = 0;
-  std::size_t shared_bytes = 0;  // the most that a block can ask for
-  std::size_t cache_bytes = 0;   // of the level 2 cache
+  std::size_t shared_bytes = 0;  // maximum per block
+  std::size_t cache_bytes = 0;   // level 2 cache
 };
 
-bool device_available();              // false without GPU or driver
-const DeviceLimits& device_limits();  // throws DeviceError where there is no device
+bool device_available();              // false without a GPU or a driver
+const DeviceLimits& device_limits();  // throws DeviceError if there is no device
 
 void* device_allocate(std::size_t bytes);  // 256-byte aligned; throws OutOfMemory
 void device_free(void* memory) noexcept;
-std::size_t device_free_bytes();  // that can still be allocated
+std::size_t device_free_bytes();  // bytes that can still be allocated
 void device_zero(void* memory, std::size_t bytes);
 void copy_on_device(void* to, const void* from, std::size_t bytes);
 void copy_to_device(void* to, const void* from, std::size_t bytes);
-void copy_to_host(void* to, const void* from, std::size_t bytes);  // waits for all that was asked for before
+void copy_to_host(void* to, const void* from, std::size_t bytes);  // waits for all previous operations
 void device_synchronize();                                         // throws DeviceError if a kernel failed
 
-/// Device memory for `size` numbers of type T, its contents undefined; freed with the object.
+/// Device memory for `size` numbers of type T, initially undefined, freed with the object.
 template <class T>
 class DeviceArray {
  public:
@@ -76,7 +76,7 @@ class DeviceArray {
   std::size_t size_ = 0;
 };
 
-/// A moment in the stream of work, for timing; seconds between two of them.
+/// A point in the stream of operations, used to measure the seconds between two of them.
 class Event {
  public:
   Event();

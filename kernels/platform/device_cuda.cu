@@ -32,7 +32,7 @@ void* device_allocate(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // reported here, and by no later call
+    cudaGetLastError();  // clears the error, so that no later call reports it
     throw OutOfMemory(std::string("memory: ") + cudaGetErrorString(status));
   }
   check_cuda(status, "memory");

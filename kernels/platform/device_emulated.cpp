@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t alignment = 256;  // as cudaMalloc's; the size is kept in front of the memory
+constexpr std::size_t alignment = 256;  // as of cudaMalloc; the size is stored in front of the memory
 
 std::size_t allocated_bytes = 0;
 std::size_t limit = std::numeric_limits<std::size_t>::max();
@@ -31,7 +31,8 @@ bool device_available() {
 }
 
 const DeviceLimits& device_limits() {
-  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024};  // few and small: so are grids and buffers
+  // few and small, to keep grids and buffers small
+  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024};
   return limits;
 }
 
@@ -42,7 +43,7 @@ void* device_allocate(std::size_t bytes) {
   std::memcpy(memory, &bytes, sizeof bytes);
   allocated_bytes += bytes;
   auto* data = static_cast<std::byte*>(memory) + alignment;
-  std::memset(data, 0xff, bytes);  // NaN in every format: what is read before it is written shows
+  std::memset(data, 0xff, bytes);  // NaN in every format, which reveals reads before writes
   return data;
 }
 

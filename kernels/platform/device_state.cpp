@@ -6,25 +6,26 @@
 namespace dtfm::kernels {
 namespace {
 
-/// NVML API reference, nvmlClocksEventReasons (before driver 535: nvmlClocksThrottleReasons).
-constexpr std::pair<std::uint64_t, const char*> reasons[] = {{0x1, "idleness"},
-                                                             {0x2, "clocks that were set"},
-                                                             {0x4, "the power limit"},
+/// Bits of nvmlClocksEventReasons (before driver 535: nvmlClocksThrottleReasons), from the NVML API
+/// reference.
+constexpr std::pair<std::uint64_t, const char*> reasons[] = {{0x1, "idling"},
+                                                             {0x2, "application clocks"},
+                                                             {0x4, "the power cap"},
                                                              {0x8, "the hardware"},
                                                              {0x10, "other GPUs of a sync boost group"},
-                                                             {0x20, "heat (software)"},
-                                                             {0x40, "heat (hardware)"},
+                                                             {0x20, "temperature (software)"},
+                                                             {0x40, "temperature (hardware)"},
                                                              {0x80, "the power brake"},
-                                                             {0x100, "clocks of a display"}};
+                                                             {0x100, "display clocks"}};
 
 std::string reason_text(std::uint64_t bits) {
   std::string text;
   for (const auto& [bit, name] : reasons)
-    if ((bits & bit) != 0) text += (text.empty() ? "held back by " : " and ") + std::string(name);
+    if ((bits & bit) != 0) text += (text.empty() ? "limited by " : " and ") + std::string(name);
   return text;
 }
 
-/// "5", or "5 to 7"; empty where no state has it.
+/// Returns "5", or "5 to 7", or an empty text if no state has the number.
 std::string range_text(std::span<const DeviceState> states, int DeviceState::*number) {
   int least = 0, most = 0;
   for (const DeviceState& state : states) {

@@ -1,4 +1,5 @@
-// NVML is opened by name: programs start without it. Its few functions are declared here as nvml.h has them.
+// NVML is loaded at run time, so that programs start without it. The few functions used are declared here as
+// in nvml.h.
 #include "kernels/platform/device_state.hpp"
 
 #include <dlfcn.h>
@@ -51,7 +52,7 @@ DeviceState device_state() {
     sm_clock = 1,
     memory_clock = 2,
     gpu_temperature = 0
-  };  // of nvmlClockType_t, nvmlTemperatureSensors_t
+  };  // values of nvmlClockType_t and nvmlTemperatureSensors_t
   const auto number = [&](int& to, auto... call) {
     unsigned value = 0;
     if (nvml.call(call..., &value)) to = static_cast<int>(value);

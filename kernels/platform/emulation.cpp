@@ -28,10 +28,10 @@ constexpr std::size_t lanes = 32;
 
 struct Copy {
   void* to;
-  const void* from;  // none: zeros
+  const void* from;  // null: write zeros
 };
 
-/// A flow of control with a stack of its own. AddressSanitizer is told of every switch.
+/// A flow of control with its own stack. AddressSanitizer is told of every switch.
 struct Flow {
   ucontext_t context{};
   const void* stack = nullptr;
@@ -41,7 +41,7 @@ struct Flow {
 #endif
 };
 
-/// A place where `expected` threads meet.
+/// A barrier for `expected` threads.
 struct Rendezvous {
   int expected = 0;
   int arrived = 0;
@@ -52,7 +52,7 @@ struct Fiber {
   Flow flow;
   std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(stack_bytes);
   bool done = false;
-  const Rendezvous* waiting_at = nullptr;  // until it is no longer of this generation
+  const Rendezvous* waiting_at = nullptr;  // set until the barrier moves to its next generation
   unsigned generation = 0;
   std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
 
@@ -65,9 +65,9 @@ struct Warp {
 };
 
 struct Block {
-  std::vector<std::unique_ptr<Fiber>> fibers;  // stacks are kept from block to block
+  std::vector<std::unique_ptr<Fiber>> fibers;  // stacks are reused from block to block
   std::vector<Warp> warps;
-  std::vector<std::byte> shared;  // with room to align
+  std::vector<std::byte> shared;  // with slack for alignment
   Rendezvous barrier;
   Flow main;
   const std::function<void()>* kernel = nullptr;
@@ -78,9 +78,9 @@ struct Block {
   Schedule schedule = Schedule::late_copies;
 };
 
-Block block;  // the one that runs: launches neither nest nor run side by side
+Block block;  // the running block: launches neither nest nor overlap
 
-/// `previous` has just been left and its stack becomes known; called first thing on every arrival.
+/// Must be called first whenever a flow resumes. `previous` has just been left, and its stack becomes known.
 void arrive([[maybe_unused]] Flow& here, [[maybe_unused]] Flow* previous) {
 #ifdef DTFM_ADDRESS_SANITIZER
   const void* bottom = nullptr;
@@ -116,8 +116,9 @@ Fiber& current() {
   return *block.fibers[block.current];
 }
 
-/// The thread that is to run next: of the same warp as long as one can, so that a warp runs ahead of the
-/// others as far as barriers let it, and a missing one shows. `threads` if all wait.
+/// Returns the index of the thread that runs next, or `threads` if all wait. Prefers the same warp as long as
+/// one of its threads can run: a warp then runs as far ahead of the others as barriers permit, which exposes
+/// missing barriers.
 std::size_t next_ready() {
   const std::size_t first = block.current / lanes * lanes, size = std::min(lanes, block.threads - first);
   const auto find = [](std::size_t from, std::size_t begin, std::size_t count) {
@@ -155,7 +156,7 @@ void wait_at(Rendezvous& rendezvous) {
   self.waiting_at = nullptr;
 }
 
-/// A thread that ends no longer counts where others wait.
+/// Removes a thread that has finished from the number that others wait for.
 void withdraw_from(Rendezvous& rendezvous) {
   if (--rendezvous.expected == rendezvous.arrived && rendezvous.arrived > 0) {
     rendezvous.arrived = 0;
@@ -163,7 +164,7 @@ void withdraw_from(Rendezvous& rendezvous) {
   }
 }
 
-/// A thread of block after block: making a fiber takes longer than most kernels.
+/// Runs a thread of one block after another, because creating a fiber takes longer than most kernels.
 void fiber_main() {
   arrive(current().flow, &block.main);
   for (;;) {
@@ -206,7 +207,7 @@ void run_block(std::size_t shared_bytes) {
   threadIdx = {static_cast<unsigned>(block.current), 0, 0};
   switch_flow(block.main, current().flow);
   if (block.error.empty()) return;
-  block.fibers.clear();  // they stand in the middle of the kernel that failed
+  block.fibers.clear();  // they are stopped in the middle of the failed kernel
   throw DeviceError(block.error);
 }
 
@@ -245,10 +246,10 @@ void block_barrier() {
 
 void fail(const char* what) {
   block.error = what;
-  for (auto& fiber : block.fibers) fiber->done = true;  // none of them runs on
+  for (auto& fiber : block.fibers) fiber->done = true;  // none of them resumes
   block.alive = 0;
   yield_turn();
-  std::abort();  // never reached: a failed block is not returned to
+  std::abort();  // never reached: a failed block does not resume
 }
 
 const std::byte* exchange_lanes(const void* own_value, std::size_t bytes) {

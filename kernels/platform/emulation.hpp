@@ -1,8 +1,8 @@
-// The platform without a GPU: the threads of a block are fibers that take turns, and give way only where
-// CUDA's threads wait for one another. Numbers are rounded as on a GPU, sums are in another order than tensor
-// cores choose. What a kernel forgets shows: shared memory holds NaN at first, asynchronous copies land only
-// when they are waited for, addresses of 16-byte accesses are checked, a barrier that not all threads reach
-// is an error, and so is, under AddressSanitizer, a step outside of any buffer.
+// The platform without a GPU. The threads of a block are fibers that take turns and switch only where CUDA
+// threads would wait for one another. Numbers are rounded as on a GPU; sums are in a different order than on
+// tensor cores. Programming errors become visible: shared memory initially holds NaN, asynchronous copies
+// complete only when they are waited for, the addresses of 16-byte accesses are checked, a barrier that not
+// all threads reach is an error, and so, under AddressSanitizer, is an access outside of a buffer.
 #pragma once
 
 #include <cmath>
@@ -26,29 +26,29 @@ namespace dtfm::kernels {
 struct Index3 {
   unsigned x = 0, y = 0, z = 0;
 };
-inline Index3 threadIdx, blockIdx, blockDim, gridDim;  // of the fiber that runs
+inline Index3 threadIdx, blockIdx, blockDim, gridDim;  // of the running fiber
 
 namespace emulation {
 
-/// What a GPU leaves open: the order in which warps and their threads take turns, and when asynchronous
-/// copies land. A kernel with its barriers in place gives the same bits in both extremes.
+/// What a GPU leaves unspecified: the order in which warps and their threads run, and when asynchronous
+/// copies complete. A kernel whose barriers are correct gives the same bits in both extremes.
 enum class Schedule {
-  late_copies,   // first threads first; copies land when they are waited for
-  early_copies,  // last threads first; copies land at once
+  late_copies,   // first threads first; copies complete when they are waited for
+  early_copies,  // last threads first; copies complete immediately
 };
 void set_schedule(Schedule schedule);
-/// device_allocate throws once more than this is held.
+/// Makes device_allocate throw when more than `bytes` would be allocated.
 void set_memory_limit(std::size_t bytes);
 std::size_t memory_held();
 
 void run_grid(Grid grid, unsigned threads, std::size_t shared_bytes, const std::function<void()>& kernel);
 void* shared_bytes();
 void block_barrier();
-[[noreturn]] void fail(const char* what);  // leaves the kernel; its launch throws DeviceError
+[[noreturn]] void fail(const char* what);  // aborts the kernel; its launch throws DeviceError
 
 constexpr std::size_t lane_bytes = 64;
-/// What every lane of the warp hands in, at most lane_bytes each: valid until the lane's next exchange but
-/// one.
+/// Returns the values of all lanes of the warp, at most lane_bytes each. The result is valid until the lane's
+/// second next call.
 const std::byte* exchange_lanes(const void* own_value, std::size_t bytes);
 
 template <class T>
@@ -111,7 +111,7 @@ inline float atomicAdd(float* to, float value) {
 
 inline void atomic_add_pair(float* to, float x, float y) {
   if (reinterpret_cast<std::uintptr_t>(to) % 8 != 0)
-    emulation::fail("atomic_add_pair at an address not of 8 bytes");
+    emulation::fail("atomic_add_pair: address is not 8-byte aligned");
   to[0] += x;
   to[1] += y;
 }
@@ -131,7 +131,7 @@ inline float rsqrtf(float x) {
 
 inline void check_16_bytes(const void* address) {
   if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
-    emulation::fail("16-byte access at an odd address");
+    emulation::fail("16-byte access: address is not 16-byte aligned");
 }
 
 inline RawPack load_raw(const void* from) {

@@ -17,7 +17,7 @@ inline void check_cuda(cudaError_t status, const char* what) {
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), Grid grid, int threads, std::size_t shared_bytes,
             Arguments... arguments) {
-  if (shared_bytes > 0)  // 48 KB need no asking, but what a kernel has of fixed size counts too
+  if (shared_bytes > 0)  // up to 48 KB need no attribute, but the kernel's static shared memory counts too
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)),
                "shared memory");
@@ -37,7 +37,7 @@ __device__ inline float fast_exp2(float x) {
   return y;
 }
 
-/// x, of which the compiler knows nothing.
+/// Returns x, but hides its value from the compiler.
 __device__ inline int opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
@@ -59,7 +59,7 @@ __device__ inline void store_raw(void* to, const RawPack& v) {
 /// to[0] += x, to[1] += y, each atomically; `to` is 8-byte aligned.
 __device__ inline void atomic_add_pair(float* to, float x, float y) {
 #if __CUDA_ARCH__ >= 900
-  // atomicAdd of a float2 would fetch what was there before.
+  // atomicAdd of a float2 would also return the previous value.
   asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)),
                "f"(x), "f"(y)
                : "memory");
@@ -74,7 +74,7 @@ __device__ inline SharedAddress shared_address(const void* pointer) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
 }
 
-/// Copies 16 bytes, or zeroes them where not `valid` (`global` is then not read).
+/// Copies 16 bytes asynchronously, or writes zeros and does not read `global` if not `valid`.
 __device__ inline void copy_async(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
   const int bytes = valid ? 16 : 0;
@@ -92,7 +92,7 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-/// Waits until at most N of this thread's latest groups of copies are under way.
+/// Waits until at most N of this thread's latest copy groups are pending.
 template <int N>
 __device__ void wait_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -100,7 +100,7 @@ __device__ void wait_copies() {
 #endif
 }
 
-/// Four 8 × 8 matrices of 16-bit numbers; lane i gives the address of row i % 8 of matrix i / 8.
+/// Loads four 8 × 8 matrices of 16-bit numbers; lane i passes the address of row i % 8 of matrix i / 8.
 __device__ inline void load_matrices(std::uint32_t (&r)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -122,9 +122,9 @@ __device__ inline FloatPair floats_of(Pair<T> pair) {
             to_float(T{static_cast<std::uint16_t>(pair >> 16)})};
 }
 
-/// What tensor cores do, by shuffles: for float, and for bfloat16 where tensor cores have none (before
-/// sm_80). Called and not inlined: a kernel has hundreds of products, and these two formats are there to be
-/// right, not fast.
+/// Emulates tensor cores by shuffles: for float, and for bfloat16 where tensor cores do not support it
+/// (before sm_80). Not inlined, because a kernel has hundreds of products, and these two formats need to be
+/// correct rather than fast.
 template <class Number>
 __device__ __noinline__ float4 multiply_by_shuffles(float4 c, FloatPair upper, FloatPair lower,
                                                     FloatPair column) {
@@ -144,11 +144,11 @@ __device__ __noinline__ float4 multiply_by_shuffles(float4 c, FloatPair upper, F
   return c;
 }
 
-/// c += a · b, by a whole warp.
+/// c += a · b, computed by a whole warp.
 template <class T>
 __device__ void multiply_fragments(float (&c)[4], const Pair<T> (&a)[4], const Pair<T> (&b)[2]) {
   float4 sum = make_float4(c[0], c[1], c[2], c[3]);
-  for (int k = 0; k < 2; ++k)  // 8 of the 16 deep at a time
+  for (int k = 0; k < 2; ++k)  // in steps of 8 along the inner dimension of 16
     sum = multiply_by_shuffles<float>(sum, floats_of<T>(a[2 * k]), floats_of<T>(a[2 * k + 1]),
                                       floats_of<T>(b[k]));
   c[0] = sum.x;
@@ -179,7 +179,7 @@ template <>
 __device__ inline void multiply_fragments<Half>(float (&c)[4], const std::uint32_t (&a)[4],
                                                 const std::uint32_t (&b)[2]) {
   for (int k = 0; k < 2;
-       ++k)  // sm_75 has half of it an instruction: the same registers, 8 of the 16 deep at a time
+       ++k)  // sm_75 has an instruction for half of it: same registers, 8 of the 16 at a time
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

@@ -1,4 +1,4 @@
-// cuBLAS is opened when the first product is asked for: a program that links these kernels starts without it.
+// cuBLAS is loaded on the first product, so that a program that links these kernels starts without it.
 #include "kernels/platform/matrix_product.hpp"
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// As cublas_api.h has it, where C++ has an older one of the same name beside it.
+/// As declared in cublas_api.h; in C++ that header also has an older overload of the same name.
 using GemmStridedBatchedEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
                                             int, const void* alpha, const void* a, cudaDataType, int,
                                             long long, const void* b, cudaDataType, int, long long,
@@ -25,13 +25,13 @@ struct Cublas {
   cublasHandle_t handle = nullptr;
 };
 
-/// From where the loader looks, else from the toolkit that this was built with.
+/// Opens cuBLAS from the loader's search path, or else from the toolkit that this was built with.
 void* open_library() {
   const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     library = dlopen((std::string(DTFM_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw DeviceError(name + " was not found: put its folder into LD_LIBRARY_PATH");
+  if (library == nullptr) throw DeviceError(name + " was not found: add its folder to LD_LIBRARY_PATH");
   return library;
 }
 
@@ -47,12 +47,12 @@ Cublas open_cublas() {
   Cublas cublas;
   cublas.product = function<GemmStridedBatchedEx>(library, "cublasGemmStridedBatchedEx");
   cublasStatus_t status = function<Create>(library, "cublasCreate_v2")(&cublas.handle);
-  if (status == CUBLAS_STATUS_SUCCESS)  // parts of a sum are added up in fp32 too
+  if (status == CUBLAS_STATUS_SUCCESS)  // partial sums are accumulated in fp32, too
     status = function<SetMathMode>(library, "cublasSetMathMode")(
         cublas.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory("cuBLAS has no memory to start");
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory("not enough memory to initialize cuBLAS");
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
+    throw DeviceError("cuBLAS initialization failed: status " + std::to_string(status));
   return cublas;
 }
 
@@ -67,7 +67,7 @@ constexpr cudaDataType_t type_of() {
 template <class T>
 void matrix_product(const ProductShape& s, const T* a, const T* b, T* c, float beta) {
   static const Cublas cublas = open_cublas();
-  // cuBLAS counts by columns: a matrix by rows is its transpose, and cᵀ = op(b)ᵀ · op(a)ᵀ.
+  // cuBLAS is column-major: a row-major matrix is its transpose, and cᵀ = op(b)ᵀ · op(a)ᵀ.
   const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const float one = 1;
   const long long m = s.m, n = s.n, k = s.k;

@@ -16,7 +16,7 @@ void matrix_product(const ProductShape& shape, const T* a, const T* b, T* c, flo
         for (std::ptrdiff_t l = 0; l < k; ++l)
           sum += to_float(shape.transpose_a ? a[l * m + i] : a[i * k + l]) *
                  to_float(shape.transpose_b ? b[j * k + l] : b[l * n + j]);
-        if (beta != 0) sum += beta * to_float(c[i * n + j]);  // as in BLAS, c is not read where beta is zero
+        if (beta != 0) sum += beta * to_float(c[i * n + j]);  // as in BLAS, c is not read if beta is zero
         c[i * n + j] = from_float<T>(sum);
       }
 }

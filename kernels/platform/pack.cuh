@@ -1,4 +1,4 @@
-// 16 bytes of numbers at a time, computed with as floats.
+// Loads and stores of 16 bytes of numbers at a time, which are computed with as floats.
 #pragma once
 
 #include <type_traits>
@@ -31,7 +31,7 @@ __device__ inline std::uint32_t bits_of_float(float value) {
 #endif
 }
 
-/// Two neighbours of a fragment or of a pack.
+/// Two adjacent numbers of a fragment or a pack.
 template <class T>
 __device__ inline Pair<T> make_pair_of(float x, float y) {
 #if __CUDA_ARCH__ >= 800
@@ -78,7 +78,7 @@ __device__ inline RawPack packed(const Floats<T>& in) {
   return raw;
 }
 
-/// `from` and `to` are 16-byte aligned.
+/// `from` and `to` must be 16-byte aligned.
 template <class T>
 __device__ inline Floats<T> load_pack(const T* from) {
   return unpack<T>(load_raw(from));
@@ -89,7 +89,7 @@ __device__ inline void store_pack(T* to, const Floats<T>& values) {
   store_raw(to, packed<T>(values));
 }
 
-/// The same of floats beside a pack of T: as many 16-byte accesses as it takes.
+/// Loads as many floats as a pack of T has numbers, by as many 16-byte accesses as needed.
 template <class T>
 __device__ inline Floats<T> load_floats(const float* from) {
   Floats<T> out;

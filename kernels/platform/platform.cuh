@@ -1,17 +1,17 @@
-// One kernel source, two machines: nvcc compiles it for GPUs; any C++ compiler compiles it for the emulation,
-// which runs blocks one after another and the threads of a block as fibers, so that kernels are tested
-// without a GPU.
+// One kernel source for two targets. nvcc compiles it for GPUs; any C++ compiler compiles it for the
+// emulation, which runs blocks one after another and the threads of a block as fibers, so that kernels can be
+// tested without a GPU.
 //
-// Both offer CUDA's own words (threadIdx, __shared__, __syncthreads, __shfl_xor_sync, atomicAdd) and:
-//   launch(kernel, grid, threads, shared_bytes, arguments…)   throws DeviceError where the launch is refused
-//   shared_memory<T>()                                        the block's dynamic shared memory, at a
-//                                                             multiple of 256 bytes
-//   shared_address(pointer)                                   a place in it, for load_matrices
+// Both offer CUDA's own names (threadIdx, __shared__, __syncthreads, __shfl_xor_sync, atomicAdd) and:
+//   launch(kernel, grid, threads, shared_bytes, arguments…)   throws DeviceError if the launch fails
+//   shared_memory<T>()                                        the block's dynamic shared memory,
+//                                                             256-byte aligned
+//   shared_address(pointer)                                   an address in it, for load_matrices
 //   copy_async, commit_copies, wait_copies<N>                 cp.async: 16 bytes from global to shared
 //   load_matrices, load_matrices_transposed                   ldmatrix .x4, .trans
-//   multiply_fragments                                        mma.sync m16n8k16, or its like for float
+//   multiply_fragments                                        mma.sync m16n8k16, or an equivalent for float
 //   fast_exp2, fast_reciprocal                                one instruction each on a GPU
-//   opaque(x)                                                 x, but the compiler does not know it
+//   opaque(x)                                                 x, with its value hidden from the compiler
 #pragma once
 
 #include "kernels/platform/device.hpp"
@@ -31,8 +31,8 @@ __device__ inline int thread_index() {
 __device__ inline int thread_count() {
   return static_cast<int>(blockDim.x);
 }
-/// This thread's number in the launch. In 32 bits, for 64-bit divisions take longer than the memory they are
-/// for.
+/// Index of this thread in the launch. It has 32 bits because 64-bit divisions would take longer than the
+/// memory accesses whose addresses they compute.
 __device__ inline unsigned launch_thread() {
   return blockIdx.x * blockDim.x + threadIdx.x;
 }

@@ -1,4 +1,4 @@
-// Sums and maxima over a warp and over a block; every thread gets the result.
+// Sums and maxima over a warp and over a block. Every thread gets the result.
 #pragma once
 
 #include "kernels/platform/platform.cuh"
@@ -11,22 +11,22 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
-/// The sums of two numbers over a block of whole warps. Called by all threads; it may be called again at
-/// once.
+/// Sums two numbers over a block of whole warps. All threads must call it; calls may follow each other
+/// directly.
 __device__ inline FloatPair block_sums(FloatPair value) {
   __shared__ FloatPair parts[warp_size];
   value = {warp_sum(value.x), warp_sum(value.y)};
   const int warps = thread_count() / warp_size;
   if (warps == 1) return value;
   const int lane = thread_index() % warp_size;
-  __syncthreads();  // the last call's parts have been read
+  __syncthreads();  // the parts of the previous call have been read
   if (lane == 0) parts[thread_index() / warp_size] = value;
   __syncthreads();
   value = lane < warps ? parts[lane] : FloatPair{0, 0};
   return {warp_sum(value.x), warp_sum(value.y)};
 }
 
-/// Of numbers x: their maximum, and Σ 2^(x − maximum), merged as an online softmax merges them.
+/// The maximum of numbers x and Σ 2^(x − maximum), merged as in an online softmax.
 struct ExponentSum {
   float maximum, sum;
 };

@@ -1,5 +1,4 @@
-// The number formats that kernels compute in. Half and Bfloat16 are storage only: arithmetic is done in
-// float.
+// Number formats of the kernels. Half and Bfloat16 are storage formats only: arithmetic is done in float.
 #pragma once
 
 #include <bit>
@@ -56,7 +55,7 @@ DTFM_HOST_DEVICE inline float to_float(Half value) {
 #endif
 }
 
-/// The value of format T next to `value`; of two equally near, the one whose last bit is zero.
+/// Rounds to the nearest value of format T, ties to even.
 template <class T>
 DTFM_HOST_DEVICE T from_float(float value);
 
@@ -71,7 +70,7 @@ DTFM_HOST_DEVICE inline Bfloat16 from_float<Bfloat16>(float value) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
 #else
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u)  // NaN stays one, made quiet
+  if ((bits & 0x7fffffffu) > 0x7f800000u)  // NaN stays NaN, made quiet
     return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
   return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 #endif
@@ -91,7 +90,7 @@ DTFM_HOST_DEVICE inline Half from_float<Half>(float value) {
   } else if (bits >= 0x477ff000u) {
     half = 0x7c00u;  // 65520 and above round to infinity
   } else if (bits < 0x38800000u) {
-    // Below 2⁻¹⁴: added to 1/2, whose last bit is worth 2⁻²⁴, the sum is rounded as a subnormal half must be.
+    // Below 2⁻¹⁴: the last bit of 1/2 is worth 2⁻²⁴, so adding 1/2 rounds as a subnormal half requires.
     half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5F) - 0x3f000000u;
   } else {
     half = (bits - 0x38000000u + 0x0fffu + ((bits >> 13) & 1u)) >> 13;

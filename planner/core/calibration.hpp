@@ -1,5 +1,5 @@
-// What of a machine is not in its data sheet: few numbers, fitted once to measured runs
-// (configs/calibration.yaml), or to a user's own (dtfm-calibrate).
+// Calibration constants: properties of machines that no data sheet gives, fitted once to measured runs
+// (configs/calibration.yaml) or to a user's own (dtfm-calibrate).
 #pragma once
 
 #include <array>
@@ -10,20 +10,20 @@
 namespace dtfm {
 
 struct Calibration {
-  double compute_scale = 1;           // time of a layer ÷ that of its profile or estimate
-  double message_overhead_s = 0;      // of every message between hosts, before its first byte
-  double network_efficiency = 1;      // bytes of tensors ÷ bytes that the link could carry
-  double iteration_overhead_s = 0;    // of every iteration, once: the optimizer's step, the loader, barriers
-  double micro_batch_overhead_s = 0;  // of every forward and every backward of a micro-batch on a stage
-  double sync_efficiency = 1;         // bytes of gradients ÷ bytes that their exchange sends
+  double compute_scale = 1;           // actual time of a layer ÷ its profiled or estimated time
+  double message_overhead_s = 0;      // per message between hosts, before its first byte
+  double network_efficiency = 1;      // payload bytes ÷ bytes that the link could carry in that time
+  double iteration_overhead_s = 0;    // once per iteration: optimizer step, data loader, barriers
+  double micro_batch_overhead_s = 0;  // per forward and per backward of a micro-batch on a stage
+  double sync_efficiency = 1;         // gradient bytes ÷ bytes that gradient synchronization sends
 
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
-/// What the constants are called in files, and which they are. Everything that treats them one by one goes
-/// through this table.
+/// A constant: its name in files, its member and its range. All code that handles the constants one by one
+/// goes through the table below.
 struct CalibrationConstant {
-  enum class Kind { factor, share, seconds };  // above 0; in (0, 1]; ≥ 0
+  enum class Kind { factor, share, seconds };  // > 0; in (0, 1]; ≥ 0
 
   std::string_view name;
   double Calibration::*value;
@@ -41,25 +41,25 @@ inline constexpr std::array calibration_constants = {
                         CalibrationConstant::Kind::seconds},
     CalibrationConstant{"sync_efficiency", &Calibration::sync_efficiency, CalibrationConstant::Kind::share}};
 
-/// How well fitted constants are known.
+/// Uncertainty of fitted constants.
 struct CalibrationUncertainty {
   static constexpr std::size_t size = calibration_constants.size();
 
   double residual = 0;  // standard deviation of the logarithm of measured ÷ simulated seconds
-  double degrees_of_freedom = 1;   // of freedom, of Student's t
-  std::array<std::array<double, size>, size> covariance = {};  // of the constants in the table's order
+  double degrees_of_freedom = 1;  // of Student's t
+  std::array<std::array<double, size>, size> covariance = {};  // of the constants, in the order of the table
 
   friend bool operator==(const CalibrationUncertainty&, const CalibrationUncertainty&) = default;
 };
 
 struct FittedCalibration {
   Calibration constants;
-  std::optional<CalibrationUncertainty> spread = {};  // nothing: nobody says
+  std::optional<CalibrationUncertainty> spread = {};  // empty if unknown
 };
 
-/// Where the mean of iterations that somebody measures should lie.
+/// Interval in which the mean time of measured iterations should lie.
 struct PredictionInterval {
-  double low_s = 0, high_s = 0, level = 0;  // level: the chance that it does
+  double low_s = 0, high_s = 0, level = 0;  // level: probability, in (0, 1)
 };
 
 }  // namespace dtfm

@@ -1,4 +1,4 @@
-// The one way in which bad usage and bad input are reported, and the one for a broken invariant of ours.
+// The only two ways to report problems: invalid usage or input, and broken invariants.
 #pragma once
 
 #include <stdexcept>
@@ -6,7 +6,7 @@
 
 namespace dtfm {
 
-/// Bad usage or bad input (exit code 2). `where` is "file:line:column", a file, an option, or empty.
+/// Invalid usage or input (exit code 2). `where` is "file:line:column", a file, an option, or empty.
 class Error : public std::runtime_error {
  public:
   Error(std::string where, const std::string& what);
@@ -16,7 +16,7 @@ class Error : public std::runtime_error {
   std::string where_;
 };
 
-/// A bug of ours (exit code 1).
+/// An internal error (exit code 1).
 class BrokenInvariant : public std::logic_error {
   using std::logic_error::logic_error;
 };

@@ -12,7 +12,7 @@
 namespace dtfm {
 namespace {
 
-/// Of a tensor: channels × side × side numbers.
+/// Shape of a tensor: channels × side × side numbers.
 struct Shape {
   int channels = 0, side = 1;
 
@@ -20,7 +20,7 @@ struct Shape {
   double elements() const { return channels * area(); }
 };
 
-/// One layer of the chain, grown operation by operation.
+/// Builds one layer of the chain, operation by operation.
 class LayerBuilder {
  public:
   LayerBuilder(std::string_view name, Shape input, double element_bytes)
@@ -30,7 +30,7 @@ class LayerBuilder {
 
   Shape shape() const { return shape_; }
 
-  /// With as much padding as keeps the side at stride 1.
+  /// A convolution, padded so that stride 1 keeps the side.
   LayerBuilder& convolution(int channels, int kernel, int stride, bool biases) {
     keep_input();
     convolve(shape_, channels, kernel, stride, biases);
@@ -43,8 +43,8 @@ class LayerBuilder {
     return *this;
   }
 
-  /// What is added to the main path of a residual block that began at `input`: convolution and batch norm.
-  /// The input is kept by the block's first convolution. Leaves the shape as it is on the main path.
+  /// Adds the shortcut of a residual block that began at `input`: a convolution and a batch norm. Its input
+  /// is kept by the block's first convolution. Leaves the shape as on the main path.
   LayerBuilder& shortcut(Shape input, int stride) {
     convolve(input, shape_.channels, 1, stride, false);
     return batch_norm();
@@ -101,7 +101,7 @@ class LayerBuilder {
   Layer layer_;
 };
 
-/// A chain that ends with the scores of a classifier.
+/// Completes a chain whose last layer outputs the scores of a classifier.
 LayerChain classifier(std::vector<Layer> layers, double element_bytes) {
   constexpr double fp32_bytes = 4;
   layers.front().backward = layers.front().forward;
@@ -111,7 +111,8 @@ LayerChain classifier(std::vector<Layer> layers, double element_bytes) {
   return {1, std::move(layers)};
 }
 
-/// Three convolutions, the middle one with the stride, and four times `width` channels at the end.
+/// A bottleneck block: three convolutions, the middle one with the stride, with four times `width` output
+/// channels.
 LayerBuilder bottleneck(std::string_view name, Shape input, int width, int stride, double element_bytes) {
   constexpr int expansion = 4;
   LayerBuilder block(name, input, element_bytes);
@@ -139,7 +140,7 @@ LayerChain resnet_50(int image, int classes, double element_bytes) {
           .convolution(64, 7, 2, false)
           .batch_norm()
           .max_pooling(3, 2, 1));
-  int number = 2;  // the names are those of the paper; blocks that are alike have one
+  int number = 2;  // names as in the paper; equal blocks share one
   for (const Stage& stage : stages) {
     add(bottleneck(fmt::format("conv{}_1", number), shape, stage.width, stage.stride, element_bytes));
     for (int block = 1; block < stage.blocks; ++block)

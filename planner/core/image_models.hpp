@@ -1,4 +1,5 @@
-// Chains of unlike layers by the shapes of their architecture: ResNet-50, VGG-16 and multilayer perceptrons.
+// Chains of heterogeneous layers, computed from their architecture: ResNet-50, VGG-16 and multilayer
+// perceptrons.
 #pragma once
 
 #include <span>
@@ -7,35 +8,36 @@
 
 namespace dtfm {
 
-/// Everything is that of one sample; a sample counts as a sequence of one token. As for transformers,
-/// operations are those of matrix products: 2 for a multiply-add of a convolution or a linear layer, none for
-/// norms, activations and pooling. Backward is twice the forward, but for the first layer, whose input needs
-/// no gradient. `element_bytes` is that of an activation: 2 or 4.
+/// All quantities are per sample; a sample counts as a sequence of one token. As for transformers, operations
+/// are those of matrix products: 2 per multiply-add of a convolution or a linear layer, none for norms,
+/// activations and pooling. Backward is twice the forward, except for the first layer, whose input needs no
+/// gradient. `element_bytes` is the size of an activation: 2 or 4.
 ///
-/// Of an input of c × n × n and an output of d × m × m numbers, parameters · multiply-adds · kept for the
+/// For an input of c × n × n and an output of d × m × m numbers: parameters · multiply-adds · kept for the
 /// backward:
 /// - convolution k × k: c d k² (+ d biases) · c d k² m² · its input;
 /// - batch norm: 2 d · none · its input;
 /// - linear: c n² d + d · c n² d · its input;
-/// - maximum pooling: none · none · its input and, as PyTorch does, 8 bytes a number of the output (an
-/// index);
-/// - average pooling: none · none · its input, which is the ReLU's output;
-/// - dropout: none · none · its input, for the same reason, and a mask of 1 byte a number.
-/// A ReLU works in place and keeps its output; where it is the next operation's input it is counted there.
-/// The last layer also keeps its outputs in fp32, for the loss, and is not computed again by any
-/// recomputation (Layer::head), like a transformer's head.
+/// - max pooling: none · none · its input and, as in PyTorch, an index of 8 bytes per number of the output;
+/// - average pooling: none · none · its input, which is the output of the ReLU;
+/// - dropout: none · none · its input, for the same reason, and a mask of 1 byte per number.
+///
+/// A ReLU works in place and keeps its output; where that is the input of the next operation, it is counted
+/// there. The last layer also keeps its outputs in fp32 for the loss, and no recomputation computes it again
+/// (Layer::head), like the head of a transformer.
 
-/// He et al., arXiv 1512.03385, table 1, with the stride in the 3 × 3 convolutions, as trained today
-/// (torchvision's): 25,557,032 parameters for 1000 classes, 4.09 G multiply-adds for images of 224 × 224. A
-/// residual block is one layer of the chain: a cut inside it would have to carry the shortcut too.
+/// He et al., arXiv 1512.03385, table 1, with the stride in the 3 × 3 convolutions, as is common today
+/// (torchvision): 25,557,032 parameters for 1000 classes, 4.09 G multiply-adds for images of 224 × 224. A
+/// residual block is one layer of the chain: a cut inside it would have to carry the shortcut as well.
 LayerChain resnet_50(int image, int classes, double element_bytes);
 
 /// Simonyan and Zisserman, arXiv 1409.1556, table 1, column D: 138,357,544 parameters, 15.5 G multiply-adds
-/// for images of 224 × 224. Other images (of 32 or more) are averaged to 7 × 7 before the first linear layer,
-/// as in torchvision. Pooling goes with the convolution before it.
+/// for images of 224 × 224. Images of other sizes (32 or more) are averaged to 7 × 7 before the first linear
+/// layer, as in torchvision. A pooling belongs to the layer of the convolution before it.
 LayerChain vgg_16(int image, int classes, double element_bytes);
 
-/// Linear layers from one width to the next, a ReLU after each but the last. There are two widths or more.
+/// Linear layers from each width to the next, each but the last followed by a ReLU. Expects at least two
+/// widths.
 LayerChain mlp_model(std::span<const int> widths, double element_bytes);
 
 }  // namespace dtfm

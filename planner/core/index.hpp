@@ -1,16 +1,17 @@
-// Devices, stages and ports are counted by int, containers by std::size_t.
+// Conversion between int, by which devices, stages and link classes are numbered, and std::size_t, by which
+// containers are indexed.
 #pragma once
 
 #include <cstddef>
 
 namespace dtfm {
 
-/// A number that is not negative as an index or a size: `values[at(device)]`.
+/// Converts a non-negative number to an index or a size: `values[at(device)]`.
 constexpr std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-/// The index of nothing: no device, no task.
+/// Marks the absence of a device, task or the like.
 inline constexpr int no_index = -1;
 
 }  // namespace dtfm

@@ -1,4 +1,4 @@
-// Stretches of time, and how much of it they cover together.
+// Time intervals and operations on sets of them.
 #pragma once
 
 #include <vector>
@@ -6,7 +6,7 @@
 namespace dtfm {
 
 struct Interval {
-  double begin = 0, end = 0;
+  double begin = 0, end = 0;  // s
 };
 
 /// Seconds of `window` that lie in at least one of `intervals`.
@@ -15,10 +15,10 @@ double union_length(std::vector<Interval> intervals, Interval window);
 /// Seconds that lie in at least one of `intervals`.
 double union_length(std::vector<Interval> intervals);
 
-/// What of `intervals` lies in `window`.
+/// Returns the parts of `intervals` inside `window`.
 std::vector<Interval> clip(const std::vector<Interval>& intervals, Interval window);
 
-/// What of `intervals` lies in none of `holes`, which are ascending and do not overlap.
+/// Returns the parts of `intervals` outside all `holes`, which must be ascending and disjoint.
 std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std::vector<Interval>& holes);
 
 }  // namespace dtfm

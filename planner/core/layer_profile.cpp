@@ -21,7 +21,7 @@ Error missing_row_error(const LayerProfile& profile, std::string_view kind, int 
                            profile.gpu, kind, tensor, fmt::join(has, ", ")));
 }
 
-/// Rows of the kind at the largest degree up to `tensor` that was measured; by micro-batch.
+/// Rows of the kind at the largest measured degree up to `tensor`, in ascending order of micro-batch.
 std::vector<const ProfileRow*> nearest_rows(const LayerProfile& profile, std::string_view kind, int tensor) {
   std::vector<const ProfileRow*> rows;
   for (const ProfileRow& row : profile.rows) {
@@ -37,12 +37,12 @@ std::vector<const ProfileRow*> nearest_rows(const LayerProfile& profile, std::st
   return rows;
 }
 
-/// On the line through two points.
+/// Linear interpolation or extrapolation through two points.
 double interpolate_linearly(double x0, double y0, double x1, double y1, double x) {
   return std::max(0.0, y0 + (y1 - y0) * (x - x0) / (x1 - x0));
 }
 
-/// `sorted` is not empty; share 0 is the first of them, 1 the last, and between is in proportion.
+/// Interpolated quantile of `sorted`, which must not be empty; share 0 is the first element, 1 the last.
 double quantile(const std::vector<double>& sorted, double share) {
   const double position = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(position);

@@ -1,4 +1,4 @@
-// Times of layers on one GPU: measured, imported or estimated, all in one form.
+// Times of layers on one GPU: measured, imported or estimated, all in the same form.
 #pragma once
 
 #include <optional>
@@ -11,26 +11,26 @@
 
 namespace dtfm {
 
-/// Of repeated runs, in seconds. The spread is the 90th less the 10th percentile; 0: of one run, or not
-/// known.
+/// Statistics of repeated runs. The spread is the 90th minus the 10th percentile; 0 for a single run, or if
+/// unknown.
 struct Timing {
   double median_s = 0, spread_s = 0;
 
   friend bool operator==(const Timing&, const Timing&) = default;
 };
 
-/// Of samples in seconds, at least one; between two of them where a percentile falls there.
+/// Statistics of samples in seconds, of which there must be at least one; percentiles are interpolated.
 Timing timing_of(std::vector<double> samples);
 
-/// One kind of layer (`LayerKinds`) at one micro-batch size, on one of `tensor` devices that share it.
-/// Backward is without what is computed again; update is the optimizer's step, whatever the micro-batch, if
-/// it is known (0 is none of its own: it is counted elsewhere).
+/// Times of one kind of layer (`LayerKinds`) at one micro-batch size, on one of `tensor` devices that share
+/// it. Backward excludes recomputation. Update is the optimizer step, which does not depend on the
+/// micro-batch; empty if unknown, 0 if it is counted elsewhere.
 struct ProfileRow {
   std::string kind;
   int micro_batch = 1, tensor = 1;
   Timing forward, backward;
   std::optional<Timing> update;
-  std::optional<double> activation_bytes, peak_bytes;  // kept until the backward; most that was allocated
+  std::optional<double> activation_bytes, peak_bytes;  // kept for the backward; peak allocation
 
   friend bool operator==(const ProfileRow&, const ProfileRow&) = default;
 };
@@ -38,31 +38,31 @@ struct ProfileRow {
 struct LayerProfile {
   enum class Source { measured, imported, estimated };
 
-  std::string gpu;  // as in the catalogue
+  std::string gpu;  // as in the catalogue of GPUs
   Source source = Source::measured;
-  std::string derivation;            // in words: what was run or read, and how it was made of that
+  std::string derivation;            // free text: what was run or read, and how the times follow from it
   std::string precision;             // as in a job
-  std::string model;                 // its name
-  std::optional<Transformer> shape;  // of a transformer; its number of layers means nothing
-  std::vector<std::pair<std::string, std::string>> software;  // what, version
-  std::vector<ProfileRow> rows;  // of a kind and a tensor degree: by micro-batch, each once
+  std::string model;                 // name of the model
+  std::optional<Transformer> shape;  // of a transformer; its number of layers is meaningless
+  std::vector<std::pair<std::string, std::string>> software;  // name, version
+  std::vector<ProfileRow> rows;  // per kind and tensor degree: by micro-batch, ascending, distinct
 
   friend bool operator==(const LayerProfile&, const LayerProfile&) = default;
 };
 
 std::string_view name_of(LayerProfile::Source source);
 
-/// Seconds of a kind at any micro-batch size. `extrapolated`: outside what was measured.
+/// Times of one kind of layer at any micro-batch size. `extrapolated`: outside of the measured sizes.
 struct ProfiledTime {
   double forward_s = 0, backward_s = 0;
   std::optional<double> update_s;
   bool extrapolated = false;
 };
 
-/// Between two measured sizes on the line through them; above them on the line through the last two, never
-/// below 0; below them, and where there is only one, in proportion to the size. A tensor degree that was not
-/// measured has the times of the largest smaller one, divided by the ratio. Throws Error where the profile
-/// has no such kind, saying what it has.
+/// Interpolates linearly between two measured sizes. Above them, extrapolates the line through the last two,
+/// never below 0; below them, and if only one size was measured, scales in proportion to the size. A tensor
+/// degree that was not measured gets the times of the largest smaller degree, divided by the ratio of the
+/// degrees. Throws Error if the profile lacks the kind; the message lists the kinds it has.
 ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, int micro_batch, int tensor);
 
 }  // namespace dtfm

@@ -13,7 +13,7 @@
 namespace dtfm {
 namespace {
 
-/// Without what costs parameters or memory alone, and with defaults filled in.
+/// The shape without parts that affect only parameters or memory, and with defaults filled in.
 Transformer timing_shape(Transformer model) {
   model.layers = model.positions = 0;
   model.tied = true;
@@ -22,19 +22,20 @@ Transformer timing_shape(Transformer model) {
   return model;
 }
 
-/// Measured layers have the attention that was there to be measured, whichever the job names.
+/// A profile is valid for both kinds of attention, because it contains the attention that was measured,
+/// whichever the job names.
 bool same_layers(const LayerProfile& profile, const Transformer& model) {
   Transformer a = timing_shape(*profile.shape), b = timing_shape(model);
   if (profile.source == LayerProfile::Source::measured) a.flash_attention = b.flash_attention;
   return a == b;
 }
 
-/// Whether the sizes of the model can be compared.
+/// Whether the profile gives sizes that can be compared with the job's model.
 bool has_comparable_shape(const LayerProfile& profile, const Job& job) {
   return profile.shape && std::holds_alternative<Transformer>(job.model);
 }
 
-/// A profile knows layers by their names alone.
+/// Profiles identify layers by name only.
 void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
   std::set<std::string> names;
   for (const Layer& kind : kinds.kinds)
@@ -57,26 +58,27 @@ void check_profile_matches(const LayerProfile& profile, const Job& job) {
     throw mismatch("its transformer has other sizes");
 }
 
-/// What `training.recompute` does again, of a forward.
+/// FLOPs of a layer's forward that `training.recompute` repeats.
 double recomputed_share(const Layer& kind, const std::string& recompute) {
   if (kind.forward.value() == 0) return 0;
   if (recompute == "full") return 1 - kind.head / kind.forward;
   return recompute == "selective" ? kind.attention / kind.forward : 0;
 }
 
-/// Of a layer's parameters, those that are a copy of the first layer's.
+/// Share of a layer's parameters that are copies of the first layer's.
 double tied_share(const Layer& kind) {
   return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
 }
 
-/// Whether updates take time that is another optimizer's than the job's. All Adams are taken as one.
+/// Whether the profile's update times are not those of the job's optimizer. They are taken to be Adam's, all
+/// variants of which count as one.
 bool has_other_optimizer(const LayerProfile& profile, const Training& training) {
   return !training.optimizer.starts_with("adam") &&
          std::any_of(profile.rows.begin(), profile.rows.end(),
                      [](const ProfileRow& row) { return row.update && row.update->median_s > 0; });
 }
 
-/// `dtfm-profile` measures Adam; what others measured, they do not say.
+/// `dtfm-profile` measures Adam; imported profiles do not name their optimizer.
 std::string optimizer_note(const LayerProfile& profile, const std::string& optimizer) {
   return fmt::format(
       "optimizer steps on GPU {} take the time that its profile has, {}; that of {} is not known",
@@ -92,7 +94,7 @@ const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   return found == job.profiles.end() ? nullptr : &*found;
 }
 
-/// The names, of kinds; empty for all.
+/// Formats up to four names of kinds for a note; empty if it concerns all kinds.
 std::string format_layer_names(const std::vector<std::string>& names, std::size_t layer_kind_count) {
   constexpr std::size_t max_shown = 4;
   if (names.size() == layer_kind_count) return "";
@@ -103,8 +105,8 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
 
 }  // namespace
 
-/// A kernel cannot do without these FLOPs: half of the attention core's where a causal mask hides the rest.
-/// Its backward has twice the forward's.
+/// Least FLOPs that any kernel must execute: half of the attention core's, where a causal mask hides the
+/// rest. Backward takes twice the forward's.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds) {
   const double flops = (kind.forward + kind.backward - 1.5 * kind.attention).value() * micro_batch / tensor;
   double highest = 0;
@@ -171,7 +173,7 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
           "times on GPU {} are shorter{} than its peak allows: its profile is not of all that they compute, "
           "or of another model",
           name, format_layer_names(times.beyond_peak, kinds_.kinds.size())));
-      break;  // other degrees have the same fault
+      break;  // other degrees have the same error
     }
   }
   const auto* transformer = std::get_if<Transformer>(&job_.model);

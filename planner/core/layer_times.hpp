@@ -1,4 +1,5 @@
-// Seconds that a layer of the job takes on a device: the one place where profiles and estimates become times.
+// Seconds that a layer of the job takes on a device: the only place where profiles and estimates become
+// times.
 #pragma once
 
 #include <span>
@@ -12,42 +13,45 @@
 
 namespace dtfm {
 
-/// Of one micro-batch; the update, of an iteration.
+/// Forward and backward per micro-batch; update per iteration.
 struct LayerTime {
-  double forward_s = 0, backward_s = 0, update_s = 0;  // backward with what is computed again
-  double tied_update_s = 0;  // of the update, that of a copy which is not there beside the first layer
+  double forward_s = 0, backward_s = 0, update_s = 0;  // backward includes recomputation
+  /// Part of `update_s` for a copy of the first layer's parameters; a stage with the first layer has no such
+  /// copy.
+  double tied_update_s = 0;
 };
 
-/// Would the GPU compute more than its highest peak, if forward and backward of a micro-batch on one of
-/// `tensor` devices took so long? Then not all of it was measured, or it was another layer.
+/// Returns whether the GPU would exceed its highest peak if forward and backward of a micro-batch on one of
+/// `tensor` devices took `seconds`. Then the measurement is incomplete, or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
-/// For every GPU of the topology: the job's profile of it, else an estimate (the job's `efficiency`, else the
-/// roofline).
+/// Layer times for every GPU of the topology: from the job's profile of it, else an estimate (by the job's
+/// `efficiency`, else by the roofline).
 class LayerTimes {
  public:
-  /// `tensors`: the degrees that will be asked for. Throws Error for a profile that is of another precision
-  /// or of a transformer of other sizes, or that cannot tell the layers apart.
+  /// `tensor_degrees` are the degrees that will be requested. Throws Error for a profile with another
+  /// precision or of a transformer with other sizes, or one that cannot distinguish the layers.
   LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline, std::vector<int> tensor_degrees);
 
-  /// Layer of the chain on `device` (index into Topology::devices), one of `tensor` that share it.
-  /// Recomputation `full` adds the forward of all kinds that compute, but the head, to the backward,
-  /// `selective` the attention core's share of it. Throws Error where the time cannot be known: no GPU given,
-  /// no profile of it and no peak, or a profile without the layer.
+  /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
+  /// devices that share it. Recomputation `full` adds to the backward the forward of everything except the
+  /// head, `selective` the attention core's share of it. Throws Error if the time cannot be determined: no
+  /// GPU given, neither a profile of it nor a peak, or a profile without the layer.
   LayerTime of(int layer, int device, int tensor) const;
 
-  /// What a reader of the numbers on these devices should know: GPUs with neither profile nor efficiency,
-  /// profiles that may be of another model, times outside of what was measured or that no GPU of this kind
-  /// can reach, optimizer's steps that are not known or another optimizer's, tensor degrees that no trainer
-  /// runs.
+  /// Returns notes on the reliability of times on these devices: GPUs with neither profile nor efficiency,
+  /// profiles that may be of another model, times outside of the measured range or faster than the GPU's peak
+  /// allows, optimizer steps that are unknown or of another optimizer, and tensor degrees that no trainer
+  /// supports.
   std::vector<std::string> notes(std::span<const int> devices) const;
 
  private:
-  /// Of all layers of one GPU at one tensor degree; an empty list and the reason where they cannot be known.
+  /// Times of all layers on one GPU at one tensor degree; an empty list and the reason in `error` if they
+  /// cannot be determined.
   struct Times {
     std::vector<LayerTime> by_kind;
     std::vector<std::string> extrapolated, beyond_peak;  // names of kinds
-    bool has_unknown_updates = false;                         // of layers with parameters; they are taken as 0
+    bool has_unknown_updates = false;  // for layers with parameters; unknown updates count as 0
     std::string error;
   };
   Times gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const;

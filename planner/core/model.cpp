@@ -8,7 +8,7 @@
 namespace dtfm {
 namespace {
 
-/// The numbers of a transformer, with what is left to a default filled in.
+/// Sizes of a transformer, with defaults filled in.
 struct Shape {
   explicit Shape(const Transformer& model)
       : h(model.hidden),
@@ -19,10 +19,10 @@ struct Shape {
         v(model.vocabulary),
         positions(model.positions > 0 ? model.positions : s),
         norm(model.rms_norm ? h : 2 * h) {}
-  double h, a, kv, f, s, v, positions, norm;  // kv: width of keys, and of values; norm: its parameters
+  double h, a, kv, f, s, v, positions, norm;  // kv: width of keys and of values; norm: parameters of a norm
 };
 
-/// Weights of the matrices of a block.
+/// Number of weights in the matrices of a block.
 double matrices(const Transformer& model, const Shape& n) {
   return 2 * n.h * n.h + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
 }
@@ -68,18 +68,18 @@ Layer head(const Transformer& model, double element_scale) {
   const double transform = n.h * n.h + n.h;
   layer.parameters = n.v * n.h;
   if (model.tied) layer.tied_parameters = n.v * n.h;
-  // Pooler, transform with its norm, and a bias for the vocabulary; else the final norm.
+  // Encoder: pooler, transform with its norm, and a bias for the vocabulary; otherwise the final norm.
   layer.parameters += model.encoder ? 2 * transform + n.norm + n.v : n.norm;
   layer.forward = Flops(2 * n.s * n.h * n.v + (model.encoder ? 2 * n.s * n.h * n.h : 0));
   layer.backward = 2 * layer.forward;
   layer.head = layer.forward;
-  layer.output = Bytes(2 * n.s * n.h * element_scale);  // the logits go nowhere: what a layer more would get
+  layer.output = Bytes(2 * n.s * n.h * element_scale);  // for a further layer; logits are not sent
   layer.activation_memory = Bytes(4 * n.s * n.h * element_scale + 4 * n.s * n.v);  // logits in fp32
   return layer;
 }
 
 LayerKinds transformer_kinds(const Transformer& model, double element_bytes) {
-  const double element_scale = element_bytes / 2;  // the sizes are those of 16-bit numbers
+  const double element_scale = element_bytes / 2;  // the formulas are for 16-bit numbers
   LayerKinds result{{embedding(model, element_scale), block(model, element_scale), head(model, element_scale)}, {}};
   result.kinds_of_layer.assign(at(model.layers), {1});
   result.kinds_of_layer.front() = {0, 1};
@@ -98,7 +98,7 @@ LayerKinds chain_kinds(const LayerChain& model) {
   return result;
 }
 
-/// One after the other.
+/// Sum of two kinds computed one after another.
 Layer concatenate(Layer first, const Layer& second) {
   first.parameters += second.parameters;
   first.tied_parameters += second.tied_parameters;

@@ -18,7 +18,7 @@ void sort_unique(std::vector<int>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-/// Of every operator, those that it reads, each once.
+/// By operator: the operators that it reads, distinct.
 Neighbours inputs_of(const OperatorGraph& graph) {
   Neighbours inputs(graph.operators.size());
   for (const auto& [from, to] : graph.edges) inputs[at(to)].push_back(from);
@@ -26,7 +26,7 @@ Neighbours inputs_of(const OperatorGraph& graph) {
   return inputs;
 }
 
-/// Of every operator, those that read it, each once.
+/// By operator: the operators that read it, distinct.
 Neighbours consumers_of(const Neighbours& inputs) {
   Neighbours consumers(inputs.size());
   for (std::size_t to = 0; to < inputs.size(); ++to)
@@ -34,7 +34,7 @@ Neighbours consumers_of(const Neighbours& inputs) {
   return consumers;
 }
 
-/// Without the operators of cycles and what comes after them.
+/// Topological order without the operators on cycles and their successors.
 std::vector<int> topological_prefix(const Neighbours& inputs) {
   const Neighbours consumers = consumers_of(inputs);
   std::vector<std::size_t> unmet_inputs;
@@ -53,7 +53,7 @@ std::vector<int> topological_prefix(const Neighbours& inputs) {
   return order;
 }
 
-/// The tensors that live while operators are run one by one.
+/// Tracks which tensors are live while operators run one by one.
 class LiveTensors {
  public:
   LiveTensors(const OperatorGraph& graph, const Neighbours& inputs)
@@ -89,7 +89,7 @@ std::string layer_name(const OperatorGraph& graph, const std::vector<int>& membe
   return members.size() == 1 ? first : first + "…" + last;
 }
 
-/// A layer of these operators, but for its output.
+/// The layer that consists of these operators, except its output.
 Layer merge_operators(const OperatorGraph& graph, const Neighbours& inputs, const std::vector<int>& members) {
   Layer layer;
   layer.name = layer_name(graph, members);
@@ -117,7 +117,7 @@ std::vector<int> find_cycle(const OperatorGraph& graph) {
   for (const int it : topological_prefix(inputs)) unsorted[at(it)] = false;
   const auto start = std::find(unsorted.begin(), unsorted.end(), true);
   if (start == unsorted.end()) return {};
-  // What has not been sorted reads something that has not; going on from one to the next ends in a cycle.
+  // Every operator that was not sorted reads another such one, so following these edges ends in a cycle.
   std::vector<int> path;
   std::vector<bool> seen(graph.operators.size());
   int current = static_cast<int>(start - unsorted.begin());

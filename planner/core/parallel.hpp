@@ -1,5 +1,5 @@
-// The one place where threads are made. Results come back in index order, so that folding them gives the same
-// value for any number of threads.
+// The only place that creates threads. Results are returned in index order, so that folding them gives the
+// same value for any number of threads.
 #pragma once
 
 #include <exception>
@@ -9,8 +9,8 @@
 
 namespace dtfm {
 
-/// {task(0), …, task(count − 1)}, computed on at most `threads` threads. Tasks must not share mutable state.
-/// The exception of the task with the smallest index is rethrown.
+/// Returns {task(0), …, task(count − 1)}, computed on at most `threads` threads. Tasks must not share mutable
+/// state. Rethrows the exception of the failed task with the smallest index.
 template <class Task>
 auto parallel_map(int count, int threads, const Task& task) {
   using Result = decltype(task(0));

@@ -1,4 +1,4 @@
-// What is planned and simulated: the machines, the job, and the constants of the models.
+// The input of planning and simulation: machines, job, and model constants.
 #pragma once
 
 #include "planner/core/calibration.hpp"
@@ -12,7 +12,7 @@ struct Problem {
   Topology topology;
   Job job;
   Calibration constants;
-  Roofline roofline = {};  // for GPUs that the job has no profile of
+  Roofline roofline = {};  // for GPUs without a profile in the job
 };
 
 }  // namespace dtfm

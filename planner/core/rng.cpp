@@ -17,7 +17,7 @@ std::uint64_t split_mix(std::uint64_t& state) {
 
 Rng Rng::for_task(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t state = seed;
-  state = split_mix(state) ^ index;  // hashed first, so that (seed, index + 1) and (seed + 1, index) differ
+  state = split_mix(state) ^ index;  // hash first, so that (seed, index + 1) and (seed + 1, index) differ
   Rng rng;
   for (auto& word : rng.state_) word = split_mix(state);
   return rng;

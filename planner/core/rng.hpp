@@ -1,4 +1,4 @@
-// Random numbers that depend on (seed, task index) alone: never on a thread, a library version or a clock.
+// Random numbers that depend only on (seed, task index), never on a thread, a library version or a clock.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace dtfm {
 
-/// xoshiro256** (Blackman and Vigna, 2018), seeded through SplitMix64. The distributions are our own, because
-/// those of the standard library differ between implementations.
+/// xoshiro256** (Blackman and Vigna, 2018), seeded through SplitMix64. The distributions are implemented here
+/// because those of the standard library differ between implementations.
 class Rng {
  public:
-  /// An independent stream for task `index` of a run with `seed`.
+  /// Returns an independent stream for task `index` of a run with `seed`.
   static Rng for_task(std::uint64_t seed, std::uint64_t index);
 
   std::uint64_t next();

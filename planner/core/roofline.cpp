@@ -8,7 +8,7 @@
 namespace dtfm {
 namespace {
 
-/// Of one kind on one of `tensor` devices, a micro-batch.
+/// FLOPs and bytes of one kind of layer on one of `tensor` devices, per micro-batch.
 struct Work {
   double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
 };
@@ -22,7 +22,7 @@ Work work_of(const Layer& kind, const Training& training, int micro_batch, int t
           parameters * parameter_bytes(training).resident};
 }
 
-/// What a catalogue must give for `peak_of`.
+/// Keys of which the catalogue gives none if `peak_of` returns nothing, for error messages.
 std::string_view required_peak_keys(std::string_view precision) {
   if (precision == "fp16") return "`peak`";
   if (precision == "bf16") return "`peak_fp32`, nor `peak` with the `peak_tf32` that goes with bf16";

@@ -11,7 +11,6 @@
 namespace dtfm {
 namespace {
 
-/// The first stage of that degree.
 std::string find_stage_of_degree(const Plan& plan, int degree) {
   for (std::size_t pipeline = 0; pipeline < plan.pipelines.size(); ++pipeline)
     for (std::size_t stage = 0; stage < plan.pipelines[pipeline].stages.size(); ++stage)

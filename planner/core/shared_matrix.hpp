@@ -1,5 +1,4 @@
-// A matrix that copies share until one of them is changed: topologies are copied often, and their tables of
-// links are most of them.
+// A copy-on-write matrix: topologies are copied often, and link tables are most of their data.
 #pragma once
 
 #include <memory>
@@ -23,7 +22,8 @@ class SharedMatrix {
   Scalar operator()(Eigen::Index row, Eigen::Index column) const { return (*values_)(row, column); }
   Eigen::Index rows() const { return values_->rows(); }
   Eigen::Index cols() const { return values_->cols(); }
-  /// To change it; not while another thread copies or drops one that shares it.
+  /// Returns the matrix for modification, after copying it if it is shared. Must not run while another thread
+  /// copies or destroys a matrix that shares the data.
   Matrix& mutable_matrix() {
     if (values_.use_count() > 1) values_ = std::make_shared<Matrix>(*values_);
     return *values_;

@@ -13,8 +13,8 @@
 namespace dtfm {
 namespace {
 
-/// Made after FNV-1a, with its basis and prime, but of 64-bit words instead of bytes; their high bits, which
-/// a multiplication never brings down, are folded into the low ones. A checksum against mix-ups, not against
+/// A hash derived from FNV-1a, with its basis and prime, over 64-bit words instead of bytes. High bits, which
+/// multiplication never moves down, are folded into the low ones. A checksum against mix-ups, not against
 /// forgery.
 class Hash {
  public:
@@ -30,7 +30,7 @@ class Hash {
   std::uint64_t state_ = 0xCBF29CE484222325u;
 };
 
-/// What times are made of; the catalogue's price and interconnect are not looked at by anything.
+/// Hashes what times depend on; the catalogue's price and interconnect are not part of the fingerprint.
 void add_gpu(const Gpu& gpu, Hash& hash) {
   hash.add(gpu.name);
   hash.add(gpu.memory.value());
@@ -53,7 +53,7 @@ void add_devices(const Topology& topology, Hash& hash) {
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());
     if (device.host_uplink < unlimited ||
-        device.host_downlink < unlimited) {  // else as before there were such
+        device.host_downlink < unlimited) {  // otherwise as before host limits existed
       hash.add(device.host_uplink.value());
       hash.add(device.host_downlink.value());
     }
@@ -101,7 +101,7 @@ std::string Topology::fingerprint() const {
     hash.add(site.downlink.value());
   }
   for (int a = 0; a < size(); ++a) {
-    std::map<int, int> first_receiver;  // of a's messages over an entry that its sender shares
+    std::map<int, int> first_receiver;  // of a's messages, by entry that the sender shares
     for (int b = 0; b < size(); ++b) {
       if (a == b) continue;
       const Link pair = link(a, b);
@@ -109,7 +109,8 @@ std::string Topology::fingerprint() const {
       hash.add(pair.bandwidth.value());
       hash.add(pair.capacity.value());
       hash.add(static_cast<std::uint64_t>(pair.shared_by_sender));
-      if (pair.egress.value() > 0) hash.add(pair.egress.value());  // else as before there were prices
+      // Without prices, fingerprints stay as they were before prices existed.
+      if (pair.egress.value() > 0) hash.add(pair.egress.value());
       if (pair.shared_by_sender)
         hash.add(static_cast<std::uint64_t>(first_receiver.emplace(link_index(a, b), b).first->second));
     }

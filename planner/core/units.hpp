@@ -1,6 +1,6 @@
-// Physical quantities as types, so that bits and bytes, or milliseconds and seconds, cannot be mixed up.
-// Values are held in SI base units (s, B, bit/s, FLOP, FLOP/s, USD/h, USD/B); text is turned into them in
-// planner/io alone.
+// Physical quantities as types, so that bits and bytes, or milliseconds and seconds, cannot be confused.
+// Values are held in SI base units (s, B, bit/s, FLOP, FLOP/s, USD/h, USD/B); only planner/io converts text
+// to them.
 #pragma once
 
 #include <compare>

@@ -1,7 +1,7 @@
-// Which layers a device computes where it has several virtual stages. A plan gives every stage a number of
-// layers [a, b); with schedule `interleaved` its devices compute that many in `chunks` parts, which parts of
-// the other stages lie between (Narayanan et al., arXiv 2104.04473, section 2.2). Which layers those are
-// follows from the order of the stages.
+// Layers of a device that has several virtual stages. A plan gives every stage a number of layers [a, b);
+// under schedule `interleaved` its devices compute as many layers in `chunks` parts, with parts of the other
+// stages in between (Narayanan et al., arXiv 2104.04473, section 2.2). Which layers those are follows from
+// the order of the stages.
 #pragma once
 
 #include <utility>
@@ -12,15 +12,15 @@
 
 namespace dtfm {
 
-/// Virtual stages of a device under the job's schedule: 1, but for `interleaved`.
+/// Virtual stages per device under the job's schedule: 1, except for `interleaved`.
 int stage_chunks(const Job& job);
 
-/// Layers of each virtual stage of a pipeline in the order in which micro-batches pass them: of `stages`
-/// stages, number i is part i / stages of stage i % stages. Throws Error where a stage has fewer layers than
+/// Layers of each virtual stage of a pipeline, in the order in which micro-batches pass them: with `stages`
+/// stages, element i is part i / stages of stage i % stages. Throws Error if a stage has fewer layers than
 /// chunks.
 std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks);
 
-/// The same by stage: as many ranges as chunks, one after the other; an empty stage has an empty one.
+/// The same by stage: as many ranges as chunks, in order; a stage without layers has one empty range.
 std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks);
 
 }  // namespace dtfm

@@ -1,5 +1,5 @@
-// DeepSpeed's pipelines: its JSON where one of its ways to cut a model makes the plan, else a class in
-// Python.
+// DeepSpeed pipelines: a JSON config if one of its partition methods produces the layer split of the plan,
+// else also a PipelineModule subclass in Python.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -17,8 +17,8 @@ constexpr const char* json_file = "ds_config.json";
 constexpr const char* pipeline_file = "deepspeed_pipeline.json";
 constexpr const char* python_file = "dtfm_pipeline.py";
 
-/// partition_method "uniform": the first stages have one layer more where they do not divide
-/// (DeepSpeed 0.19, runtime/utils.py).
+/// partition_method "uniform": if `layers` is not a multiple of `stages`, the first stages have one layer
+/// more (DeepSpeed 0.19, runtime/utils.py).
 std::vector<int> uniform_split(int layers, int stages) {
   std::vector<int> counts(at(stages), layers / stages);
   for (int i = 0; i < layers % stages; ++i) ++counts[at(i)];
@@ -41,7 +41,7 @@ void check(const ExportBundle& bundle) {
                        format_split(bundle.plan.pipelines.front()), fmt::join(uniform_counts, "/")));
 }
 
-/// ZeRO's stage 1 exchanges gradients as sharded-ps does; without it they are all-reduced.
+/// ZeRO stage 1 synchronizes gradients as sharded-ps does; without ZeRO they are all-reduced.
 std::string config(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   return fmt::format(
@@ -61,17 +61,16 @@ ExportFiles files(const ExportBundle& bundle) {
 
 ExportFiles python_files(const ExportBundle& bundle) {
   const std::string text = fmt::format(
-      "\"\"\"The plan's cut of the layers for DeepSpeed 0.19: PlannedPipeline in place of "
-      "PipelineModule.\"\"\"\n"
+      "\"\"\"The plan's layer split for DeepSpeed 0.19: use PlannedPipeline instead of PipelineModule.\"\"\"\n"
       "from deepspeed.pipe import PipelineModule\n"
       "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n\n"
-      "LAYERS = {}  # of each stage, embedding and head not counted\n"
+      "LAYERS = {}  # per stage, without embedding and head\n"
       "REPLICAS = {}\n"
       "TENSOR = {}\n\n\n"
       "class PlannedPipeline(PipelineModule):\n"
-      "    \"\"\"`before` and `after`: how many of the layers given stand before the first one that the plan "
-      "counts\n"
-      "    (the embedding), and behind the last one (norm, head).\"\"\"\n\n"
+      "    \"\"\"`before` and `after`: how many of the given layers precede the first layer that the plan "
+      "counts (such\n"
+      "    as the embedding), and how many follow the last one (such as norm and head).\"\"\"\n\n"
       "    def __init__(self, layers, before=1, after=2, **options):\n"
       "        self._ends = before, after\n"
       "        super().__init__(layers, topology=PipeModelDataParallelTopology(\n"
@@ -79,9 +78,9 @@ ExportFiles python_files(const ExportBundle& bundle) {
       "    def _partition_layers(self, method=\"planned\"):\n"
       "        before, after = self._ends\n"
       "        if len(self._layer_specs) != before + sum(LAYERS) + after:\n"
-      "            raise ValueError(f\"the plan is for {{sum(LAYERS)}} layers, and {{before}} + {{after}} "
-      "around them; \"\n"
-      "                             f\"there are {{len(self._layer_specs)}}\")\n"
+      "            raise ValueError(f\"expected {{before}} + {{sum(LAYERS)}} + {{after}} layers, as in the "
+      "plan; \"\n"
+      "                             f\"found {{len(self._layer_specs)}}\")\n"
       "        self.parts = [0]\n"
       "        for count in LAYERS:\n"
       "            self.parts.append(self.parts[-1] + count)\n"
@@ -93,7 +92,7 @@ ExportFiles python_files(const ExportBundle& bundle) {
   return {{json_file, config(bundle)}, {python_file, text}};
 }
 
-/// The batch of the file, over the degrees: rank = t + T (d + D p).
+/// Derives the number of replicas from the batch sizes in ds_config.json. Rank = t + T (d + D p).
 ReadBack with_layers(const ExportFiles& files, std::vector<int> layers, int tensor) {
   const auto json = nlohmann::json::parse(file_text(files, json_file));
   const auto number = [&](const char* key) { return json.at(key).get<int>(); };
@@ -130,10 +129,11 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   if (const std::string& precision = bundle.job.training.precision;
       precision == "fp16" || precision == "bf16")
     notes.push_back(fmt::format(
-        "ds_config.json says no precision; the plan counts on \"{}\": {{\"enabled\": true}}", precision));
+        "ds_config.json does not set the precision; the plan assumes \"{}\": {{\"enabled\": true}}",
+        precision));
   notes.emplace_back(
-      "its own hostfile would give GPUs other ranks: start it with a launcher that sets RANK and WORLD_SIZE "
-      "(torchrun, slurm, openmpi)");
+      "DeepSpeed's own launcher would assign other ranks: use one that sets RANK and WORLD_SIZE (torchrun, "
+      "slurm, openmpi)");
   return notes;
 }
 
@@ -141,30 +141,30 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter deepspeed_exporter() {
   return {"deepspeed",
-          "DeepSpeed 0.19: its JSON, for plans with the cut that partition_method uniform makes",
+          "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
           true,
           {RankOrder::stage_major},
           check,
           files,
           read_back,
-          "Pass `--deepspeed_config ds_config.json`, and to PipelineModule the layers without embedding and "
-          "head (or the\n"
-          "whole list with partition_method `type:` and the name of the layers' class, which cuts alike) and "
-          "what\n"
-          "deepspeed_pipeline.json says.",
+          "Pass `--deepspeed_config ds_config.json`. Pass to PipelineModule the settings in "
+          "deepspeed_pipeline.json and the\n"
+          "layers without embedding and head; or all layers, with partition_method `type:` and the name of the "
+          "layers' class,\n"
+          "which gives the same split.",
           notes};
 }
 
 Exporter deepspeed_python_exporter() {
   return {
       "deepspeed-py",
-      "DeepSpeed 0.19: its JSON, and a PipelineModule that cuts as the plan says",
+      "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
       true,
       {RankOrder::stage_major},
       [](const ExportBundle& bundle) { check_for_target(bundle, "deepspeed-py"); },
       python_files,
       read_python,
-      "Pass `--deepspeed_config ds_config.json`, and use `dtfm_pipeline.PlannedPipeline` for PipelineModule.",
+      "Pass `--deepspeed_config ds_config.json`, and replace PipelineModule by `dtfm_pipeline.PlannedPipeline`.",
       notes};
 }
 

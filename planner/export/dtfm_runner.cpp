@@ -1,4 +1,4 @@
-// DT-FM's own runner (dist_runner.py): each process is told its layers.
+// DT-FM's own runner (dist_runner.py), which gets the number of layers of each process as an argument.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,8 +35,8 @@ std::string dp_mode(const std::string& gradient_sync) {
   return "allreduce";
 }
 
-/// GPUs of each machine, and the rank of each in that order, as the scripts of DT-FM have it; nothing where a
-/// machine's GPUs are not 0 … n − 1 without a gap.
+/// Bash arrays in the format of DT-FM's scripts: the number of GPUs of each machine, and the rank of each GPU
+/// in that order. Empty if the GPUs of a machine are not numbered 0 … n − 1.
 std::string rank_map(const ExportBundle& bundle) {
   std::vector<int> counts, ranks;
   for (const auto& [address, machine_ranks] : ranks_by_address(bundle)) {
@@ -51,7 +51,7 @@ std::string rank_map(const ExportBundle& bundle) {
   }
   return fmt::format(
       "# shellcheck shell=bash disable=SC2034\n# For DT-FM's own scripts: machines in the order of their "
-      "names.\n"
+      "addresses.\n"
       "nodes_per_node=({})\nrank_map=({})\n",
       fmt::join(counts, " "), fmt::join(ranks, " "));
 }
@@ -83,7 +83,8 @@ ExportFiles files(const ExportBundle& bundle) {
   return files;
 }
 
-/// Every process finds out who it is by rank % P and rank ÷ P, and is told its layers, address and GPU.
+/// Every process derives its stage and pipeline as rank % P and rank ÷ P, and gets its layers, address and
+/// GPU as arguments.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const std::string& script = file_text(files, script_file);
   const auto flag = [&](const char* name) { return number_after(script, fmt::format(" {} ", name)); };
@@ -110,15 +111,15 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = {
-      "as published it does not import: delete the lines of pipeline_parallel/dist_pp_utils.py that import "
-      "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, files that are not there",
+      "the published code fails on import: delete the lines of pipeline_parallel/dist_pp_utils.py that import "
+      "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
   if (const std::string& planned = bundle.job.parallelism.schedule; planned != "gpipe")
     notes.push_back(fmt::format(
-        "it runs schedule gpipe, and the plan's times are those of {}: plan with schedule gpipe", planned));
+        "it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe", planned));
   if (dp_mode(bundle.job.parallelism.gradient_sync) == "allreduce")
     notes.push_back(
-        fmt::format("--dp-mode allreduce leaves to NCCL how gradients are exchanged; the plan counts on {}",
+        fmt::format("--dp-mode allreduce lets NCCL choose the all-reduce algorithm; the plan assumes {}",
                     bundle.job.parallelism.gradient_sync));
   return notes;
 }
@@ -127,15 +128,15 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter dtfm_exporter() {
   return {target_name,
-          "DT-FM's dist_runner.py (DS3Lab/DT-FM at cda948f), with a script that starts it",
+          "DT-FM's dist_runner.py (DS3Lab/DT-FM at cda948f), with a start script",
           true,
           {RankOrder::pipeline_major},
           check,
           files,
           read_back,
-          "On every machine: `./dtfm.sh MACHINE ARGUMENT...`, in the folder of dist_runner.py, with the "
-          "arguments of the\n"
-          "model, its width and its data. No other launcher is needed.",
+          "On every machine, in the folder of dist_runner.py: `./dtfm.sh MACHINE ARGUMENT...`, with its "
+          "arguments for model,\n"
+          "width and data. No other launcher is needed.",
           notes};
 }
 

@@ -1,4 +1,4 @@
-// What an exporter is given: a plan, where its devices are, and which rank each of them has.
+// Input of the exporters: a plan, the machines and GPUs of its devices, and the assignment of ranks.
 #pragma once
 
 #include <map>
@@ -15,70 +15,71 @@
 
 namespace dtfm::exporter {
 
-/// A GPU as launchers see it.
+/// A GPU, identified as launchers identify it.
 struct GpuLocation {
-  std::string host;     // what the plan calls its machine: `gc` of gc:1, `oregon/3` of oregon/3
-  std::string address;  // a name or IP address that the machines know it by
-  int gpu = 0;          // CUDA index in its machine
+  std::string host;     // machine name in the plan: `gc` for device gc:1, `oregon/3` for oregon/3
+  std::string address;  // host name or IP address by which the other machines reach it
+  int gpu = 0;          // CUDA index on its machine
 };
 
-/// The two orders in which trainers number their workers, t counting the devices of a stage:
-///   stage_major     t + T (d + D p): Megatron-LM's own, DeepSpeed, torchtitan
+/// The two orders in which trainers number their workers. The rank of tensor-parallel shard t (of T), replica
+/// d (of D) and stage p (of P) is:
+///   stage_major     t + T (d + D p): the default of Megatron-LM, DeepSpeed, torchtitan
 ///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
 enum class RankOrder { stage_major, pipeline_major };
 
-/// As users name it.
+/// The name used on the command line, such as "stage-major".
 std::string_view rank_order_name(RankOrder order);
 
-/// One worker. Where pipelines differ, d and p still count pipelines and their stages.
+/// The role of one rank. `pipeline` and `stage` are indices also if pipelines are heterogeneous.
 struct RankAssignment {
-  int device = 0;  // index into Handover::places
+  int device = 0;  // index into ExportBundle::locations
   int pipeline = 0, stage = 0, shard = 0;
-  /// Layers [first, last) of each virtual stage that it has: one, but with schedule interleaved.
+  /// Layers [first, last) of each virtual stage of the worker; more than one only with schedule interleaved.
   std::vector<std::pair<int, int>> layers;
 
   friend bool operator==(const RankAssignment&, const RankAssignment&) = default;
 };
 
-/// How ranks are started on machines of several GPUs: one agent of the launcher for each GPU, or one for a
-/// machine, whose ranks must then follow each other.
+/// How a launcher starts ranks on a machine with several GPUs: with one agent per GPU, or with one agent per
+/// machine, which requires consecutive ranks on each machine.
 enum class AgentPer { gpu, host };
 
-/// What launchers are told beside the plan.
+/// Settings of launchers that are not part of the plan.
 struct LaunchSettings {
   AgentPer agents = AgentPer::gpu;
-  int port = 29500;                           // on which rank 0 listens
-  int cores = 16;                             // CPU cores of a machine, for launchers that bind to them
-  bool any_gpu = false;                       // ranks may get any GPU of their machine
-  std::string image = "dtfm-trainer:latest";  // of the containers that Kubernetes starts
+  int port = 29500;                           // port on which rank 0 listens
+  int cores = 16;                             // CPU cores per machine, for launchers that bind ranks to cores
+  bool any_gpu = false;                       // whether a rank may run on any GPU of its machine
+  std::string image = "dtfm-trainer:latest";  // container image for Kubernetes
 };
 
 struct ExportBundle {
-  Plan plan;  // devices are indices into `places`
+  Plan plan;  // its devices are indices into `locations`
   Job job;
-  std::vector<GpuLocation> locations;  // those that the plan leaves out come last
+  std::vector<GpuLocation> locations;  // devices that the plan does not use come last
   RankOrder order = RankOrder::stage_major;
-  std::vector<RankAssignment> assignments;              // by rank
-  std::vector<io::EstimatedMemory> memory;  // of the devices in use; empty: the plan file does not say
+  std::vector<RankAssignment> assignments;              // indexed by rank
+  std::vector<io::EstimatedMemory> memory;  // of the devices in use; empty if the plan file has none
   LaunchSettings launch;
-  std::shared_ptr<const Topology> topology;  // nothing: it is not there
-  std::vector<int> topology_device;          // of each place: its index there; −1: it has no such device
+  std::shared_ptr<const Topology> topology;  // null if not given
+  std::vector<int> topology_device;          // topology index of each location; −1: none
 
   const GpuLocation& location(int rank) const {
     return locations[static_cast<std::size_t>(assignments[static_cast<std::size_t>(rank)].device)];
   }
   int world_size() const { return static_cast<int>(assignments.size()); }
-  /// Of the machine of rank 0.
+  /// Address of the machine of rank 0.
   const std::string& master() const { return location(0).address; }
 };
 
-/// The worker of each rank.
+/// The role of each rank, indexed by rank.
 std::vector<RankAssignment> assign_ranks(const Plan& plan, const Job& job, RankOrder order);
 
-/// Of each pipeline.
+/// Number of micro-batches of each pipeline.
 std::vector<int> micro_batch_counts(const Plan& plan);
 
-/// The ranks on each machine, by address, in ascending order.
+/// Ranks on each machine in ascending order, keyed by address.
 std::map<std::string, std::vector<int>> ranks_by_address(const ExportBundle& bundle);
 
 }  // namespace dtfm::exporter

@@ -34,16 +34,16 @@ std::string export_readme(const ExportBundle& bundle, std::span<const Exporter* 
                           const ExportFiles& files, const std::vector<std::string>& notes) {
   const bool is_stage_major = bundle.order == RankOrder::stage_major;
   std::string text = fmt::format(
-      "# A plan of job {}\n\n{} ranks, {}; {}. Rank 0, which the others look for, is on `{}`, port {}.\n",
+      "# Plan for job {}\n\n{} ranks, {}; {}. Rank 0, to which the others connect, is on `{}`, port {}.\n",
       io::quote(bundle.job.name), bundle.world_size(), format_shape(bundle),
-      is_stage_major ? "ranks go through the pipelines stage by stage (stage-major)"
-                     : "ranks go through the stages pipeline by pipeline (pipeline-major)",
+      is_stage_major ? "ranks are numbered stage by stage (stage-major)"
+                     : "ranks are numbered pipeline by pipeline (pipeline-major)",
       bundle.master(), bundle.launch.port);
-  text += "\nCopy this folder to every machine, to the same place.\n";
+  text += "\nCopy this folder to the same path on every machine.\n";
   for (const Exporter* target : targets)
     text += fmt::format("\n## {}\n\n{}: {}\n\n{}\n", target->name,
                         target->is_trainer ? "Trainer" : "Launcher", target->what, target->usage);
-  if (!notes.empty()) text += fmt::format("\n## To know\n\n- {}\n", fmt::join(notes, "\n- "));
+  if (!notes.empty()) text += fmt::format("\n## Notes\n\n- {}\n", fmt::join(notes, "\n- "));
   text += "\n## Files\n\n";
   for (const ExportFile& file : files) text += fmt::format("- `{}`\n", file.name);
   return text + "\n## Machines\n\n" + format_machines(bundle);

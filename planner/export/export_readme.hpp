@@ -1,4 +1,4 @@
-// README.md of a folder that a plan was handed over in.
+// README.md of an export folder.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace dtfm::exporter {
 
-/// What the plan is, what the files are for and how to start, and what to know.
+/// Markdown text: a summary of the plan, how to use each target, the `notes`, the files and the machines.
 std::string export_readme(const ExportBundle& bundle, std::span<const Exporter* const> targets,
                           const ExportFiles& files, const std::vector<std::string>& notes);
 

@@ -22,7 +22,7 @@ const Pipeline& first_pipeline(const ExportBundle& bundle) {
   return bundle.plan.pipelines.front();
 }
 
-/// Calls `see(p, pipeline)` for each pipeline but the first.
+/// Calls visit(p, pipeline) for each pipeline but the first.
 template <class Visit>
 void for_each_other_pipeline(const ExportBundle& bundle, const Visit& visit) {
   for (std::size_t p = 1; p < bundle.plan.pipelines.size(); ++p) visit(p, bundle.plan.pipelines[p]);
@@ -42,12 +42,12 @@ std::vector<std::string> schedule_notes(const ExportBundle& bundle, std::string_
   std::vector<std::string> notes;
   if (has_hops && planned.schedule != trainer_schedule)
     notes.push_back(
-        fmt::format("it runs schedule {0}, and the plan's times are those of {1}: plan with schedule {0}",
+        fmt::format("it runs schedule {0}, but the plan assumes {1}: plan with schedule {0}",
                     trainer_schedule, planned.schedule));
   if (planned.flush && *planned.flush < pipelines.front().micro_batches)
     notes.push_back(
-        fmt::format("it does not drain pipelines after every {} micro-batches, as the plan does so that "
-                    "activations fit: plan with schedule 1f1b",
+        fmt::format("it does not flush pipelines every {} micro-batches, which the plan needs for activations "
+                    "to fit in memory: plan with schedule 1f1b",
                     *planned.flush));
   return notes;
 }
@@ -103,13 +103,13 @@ void require_full_global_batch(const ExportBundle& bundle, std::string_view targ
   for (const Pipeline& pipeline : bundle.plan.pipelines) {
     if (pipeline.micro_batches == 0)
       reject(target,
-             fmt::format("a pipeline has no micro-batches; {} gives each some; plan with a larger --batch",
+             fmt::format("a pipeline has no micro-batches; {} needs some in each; plan with a larger --batch",
                          target));
     all += pipeline.micro_batches;
   }
   if (all * training.micro_batch != training.global_batch)
     reject(target,
-           fmt::format("{} micro-batches of {} are not the job's global batch {}; plan again for this job",
+           fmt::format("{} micro-batches of {} do not make up the job's global batch {}; plan again for this job",
                        all, training.micro_batch, training.global_batch));
 }
 
@@ -136,8 +136,8 @@ void require_equal_flushes(const ExportBundle& bundle, std::string_view target, 
   const int all = micro_batches_per_pipeline(bundle), flush_size = micro_batches_per_flush(bundle);
   if (all % flush_size != 0)
     reject(target,
-           fmt::format("pipelines drain after {} of {} micro-batches; {} accumulates gradients over equal "
-                       "rounds; plan with flush: a divisor of {}{}",
+           fmt::format("pipelines flush every {} of {} micro-batches; {} accumulates gradients in equal "
+                       "rounds; plan with a flush that divides {}{}",
                        flush_size, all, target, all, alternative));
 }
 
@@ -146,7 +146,7 @@ void require_nonempty_stages(const ExportBundle& bundle, std::string_view target
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
       if (pipeline.stages[s].layers.first == pipeline.stages[s].layers.second)
         reject(target,
-               fmt::format("stage {} has no layers ({}); {} needs one at least in every stage; use --to "
+               fmt::format("stage {} has no layers ({}); {} needs at least one in every stage; use --to "
                            "megatron, or plan with fewer stages",
                            s, format_split(pipeline), target));
 }
@@ -154,8 +154,8 @@ void require_nonempty_stages(const ExportBundle& bundle, std::string_view target
 void require_no_chunks(const ExportBundle& bundle, std::string_view target) {
   if (const int chunks = stage_chunks(bundle.job); chunks > 1)
     reject(target,
-           fmt::format("schedule interleaved with {} chunks a device; {} has one stage a device; plan with "
-                       "schedule 1f1b",
+           fmt::format("schedule interleaved with {} chunks per device; {} supports one; plan with schedule "
+                       "1f1b",
                        chunks, target));
 }
 
@@ -164,8 +164,8 @@ const Transformer& require_transformer(const ExportBundle& bundle, std::string_v
   if (!transformer)
     reject(target,
            fmt::format(
-               "the model is a chain of unlike layers, and {} trains transformers; use --to torchrun and "
-               "rank_table.json with a trainer of your own",
+               "the model is a chain of layers, but {} trains transformers; use --to torchrun and "
+               "rank_table.json with your own trainer",
                target));
   return *transformer;
 }
@@ -175,7 +175,7 @@ void require_divisible_heads(const ExportBundle& bundle, std::string_view target
   for (const Pipeline& pipeline : bundle.plan.pipelines)
     for (const Stage& stage : pipeline.stages)
       if (heads % static_cast<int>(stage.devices.size()) != 0)
-        reject(target, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor", heads,
+        reject(target, fmt::format("{} heads are not a multiple of tp={}; plan with another --tensor", heads,
                                    stage.devices.size()));
 }
 

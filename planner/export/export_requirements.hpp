@@ -1,5 +1,5 @@
-// What a trainer or launcher cannot express, found before anything is written, and said in one line: the fact
-// and the way out.
+// Checks of what a trainer or launcher can express, made before any file is written. An error is one line:
+// the problem, then the fix.
 #pragma once
 
 #include <optional>
@@ -11,63 +11,64 @@
 
 namespace dtfm::exporter {
 
-/// Throws Error "target: what".
+/// Throws Error with the message "TARGET: WHAT".
 [[noreturn]] void reject(std::string_view target, const std::string& what);
 
-/// The way out where a trainer wants all pipelines alike.
+/// The fix suggested when a trainer requires uniform pipelines.
 inline constexpr const char* heterogeneous_hint = "use --to flashflex, or plan with --alike";
 
-// Each throws Error where the plan is not so. `target` names the trainer as it is told.
+// Each of these throws Error if the plan violates the requirement. `target` is the name of the target in the
+// message.
 
-/// As many stages in every pipeline.
+/// All pipelines have the same number of stages.
 void require_equal_depth(const ExportBundle& bundle, std::string_view target);
-/// The same layers in each stage of every pipeline.
+/// All pipelines split the layers into stages in the same way.
 void require_same_layer_split(const ExportBundle& bundle, std::string_view target);
-/// As many devices in every stage.
+/// All stages have the same number of devices.
 void require_one_tensor_degree(const ExportBundle& bundle, std::string_view target);
-/// One device a stage.
+/// Every stage has one device.
 void require_no_tensor_parallelism(const ExportBundle& bundle, std::string_view target);
-/// Some micro-batches in every pipeline, together the global batch.
+/// Every pipeline has at least one micro-batch, and all together make up the global batch.
 void require_full_global_batch(const ExportBundle& bundle, std::string_view target);
-/// As many in every pipeline too.
+/// All pipelines have the same number of micro-batches, which make up the global batch.
 void require_equal_micro_batches(const ExportBundle& bundle, std::string_view target);
-/// Drains, where there are any within a step, after equal rounds of micro-batches. `alternative`: a way out
-/// beside another flush.
+/// Flushes within an iteration, if any, split its micro-batches into equal rounds. `alternative` is appended
+/// to the suggested fix.
 void require_equal_flushes(const ExportBundle& bundle, std::string_view target, std::string_view alternative = "");
-/// A layer at least in every stage.
+/// Every stage has at least one layer.
 void require_nonempty_stages(const ExportBundle& bundle, std::string_view target);
-/// No virtual stages.
+/// The schedule has no virtual stages.
 void require_no_chunks(const ExportBundle& bundle, std::string_view target);
-/// A transformer.
+/// The model is a transformer, which is returned.
 const Transformer& require_transformer(const ExportBundle& bundle, std::string_view target);
-/// Heads that the devices of every stage share evenly, as all tensor parallelism wants.
+/// The number of attention heads is a multiple of the tensor-parallel degree of every stage.
 void require_divisible_heads(const ExportBundle& bundle, std::string_view target);
-/// All but those about tensor degree and virtual stages: what most trainers want.
+/// Equal depth, layer split and micro-batches, as most trainers require.
 void require_uniform_pipelines(const ExportBundle& bundle, std::string_view target);
 
-/// That the trainer runs schedule `own` without drains between, where the plan counts on something else.
+/// Notes for a plan that assumes another schedule than `trainer_schedule`, or flushes within an iteration.
 std::vector<std::string> schedule_notes(const ExportBundle& bundle, std::string_view trainer_schedule);
 
-/// Whether a Llama's modules are those of the model.
+/// Whether the model has the modules of Llama: RMS norm, a gated feed-forward network, no learned positions.
 bool is_llama_like(const Transformer& model);
 
-/// The first stage of all pipelines whose devices are on several machines; nothing: there is none.
+/// Index within its pipeline of the first stage whose devices are on several machines, if there is one.
 std::optional<std::size_t> find_stage_across_machines(const ExportBundle& bundle);
 
-/// Layers of each stage of a pipeline, as `3/2/2`.
+/// Number of layers of each stage of a pipeline, such as `3/2/2`.
 std::string format_split(const Pipeline& pipeline);
 
-// Of plans whose pipelines are alike.
+// The following functions require uniform pipelines: they read the first one.
 int stage_count(const ExportBundle& bundle);
 int replica_count(const ExportBundle& bundle);
-/// Layers of each stage.
+/// Number of layers of each stage.
 std::vector<int> layer_counts(const ExportBundle& bundle);
-/// Layers [first, last) of each virtual stage, in the order of the model.
+/// Layers [first, last) of each virtual stage, in model order.
 std::vector<std::pair<int, int>> virtual_stages(const ExportBundle& bundle);
 int micro_batches_per_pipeline(const ExportBundle& bundle);
-/// Micro-batches between two flushes: those of a step, or of a round of gradient accumulation.
+/// Micro-batches between two pipeline flushes; without flushes within an iteration, those of the iteration.
 int micro_batches_per_flush(const ExportBundle& bundle);
-/// Devices of a stage.
+/// Devices per stage.
 int tensor_degree(const ExportBundle& bundle);
 
 }  // namespace dtfm::exporter

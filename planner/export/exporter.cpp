@@ -13,7 +13,7 @@
 
 namespace dtfm::exporter {
 
-// One file each.
+// Each is defined in a file of its own.
 Exporter megatron_exporter();
 Exporter torchtitan_exporter();
 Exporter torchtitan_python_exporter();
@@ -31,8 +31,8 @@ Exporter netem_exporter();
 
 namespace {
 
-/// Trainers and launchers that people ask for and that no plan can be handed over to, and why; and other
-/// names of those that can.
+/// Trainers and launchers to which plans cannot be exported, with the reason and an alternative; and other
+/// names of supported targets.
 struct TargetHint {
   std::string_view name, hint;
 };
@@ -42,27 +42,25 @@ constexpr TargetHint target_hints[] = {
     {"hexiscale", "is called flashflex here"},
     {"dt-fm", "is called dtfm here"},
     {"nanotron",
-     "nanotron cuts layers by a cost of its own and has no way to say others, and asserts that a machine's "
-     "ranks "
-     "follow each other; use --to megatron or torchtitan"},
+     "nanotron splits layers by its own cost model, which cannot be overridden, and requires consecutive ranks "
+     "on each machine; use --to megatron or torchtitan"},
     {"swarm",
-     "only 4 stages (head, body1, body2, tail) exist in swarm, and peers choose each other: there are no "
-     "pipelines; "
+     "only 4 stages (head, body1, body2, tail) exist, and peers choose each other, so pipelines are not fixed; "
      "use --to petals for stages of blocks"},
     {"hivemind",
-     "hivemind forms its groups at run time, and no peer can be put into one; use --to petals or torchrun"},
+     "hivemind forms its groups at run time, so peers cannot be assigned; use --to petals or torchrun"},
     {"opendiloco",
-     "pipeline parallel plans are not representable in opendiloco, where every GPU holds the whole model; "
-     "use "
-     "--to megatron"},
-    {"accelerate", "accelerate has no pipelines, and equal GPUs on every machine; use --to torchtitan"},
+     "pipeline-parallel plans are not representable in opendiloco, where every GPU holds the whole model; "
+     "use --to megatron"},
+    {"accelerate",
+     "accelerate has no pipeline parallelism and assumes equal GPUs on every machine; use --to torchtitan"},
     {"colossalai",
-     "colossalai is told its stages in Python; use --to torchrun with --order pipeline-major, and "
+     "colossalai configures stages in Python; use --to torchrun with --order pipeline-major, and set "
      "num_layers_per_stage from rank_table.json"},
     {"galvatron",
-     "galvatron is not among the targets; its ranks are stage-major: use --to torchrun, and pp_division from "
-     "rank_table.json"},
-    {"sailor", "sailor is not among the targets; use --to torchrun, and layers from rank_table.json"},
+     "galvatron is not supported directly; its ranks are stage-major: use --to torchrun, and set pp_division "
+     "from rank_table.json"},
+    {"sailor", "sailor is not supported directly; use --to torchrun, and take layers from rank_table.json"},
 };
 
 bool has_order(const Exporter& exporter, RankOrder order) {
@@ -70,7 +68,7 @@ bool has_order(const Exporter& exporter, RankOrder order) {
          std::find(exporter.orders.begin(), exporter.orders.end(), order) != exporter.orders.end();
 }
 
-/// Files of the same name, as launchers share them, must be the same.
+/// Appends `added`. Launchers share some files; files of the same name must have the same text.
 void add_files(ExportFiles& files, ExportFiles added) {
   for (ExportFile& file : added) {
     const auto known =
@@ -88,13 +86,13 @@ void check_read_back(const ExportBundle& bundle, const Exporter& exporter, const
   DTFM_ASSERT(read.micro_batches.empty() || read.micro_batches == micro_batch_counts(bundle.plan));
 }
 
-/// Tensor-parallel groups are meant for the links inside a machine.
+/// Warns of tensor-parallel groups that span machines: they need the fast links inside a machine.
 std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
   const auto stage = find_stage_across_machines(bundle);
   if (!stage) return {};
   return {
-      fmt::format("the tensor-parallel devices of a stage {} are on several machines: trainers allow it, and "
-                  "expect NVLink",
+      fmt::format("the tensor-parallel devices of a stage {} are on several machines: trainers allow this, "
+                  "but expect NVLink",
                   *stage)};
 }
 
@@ -102,9 +100,8 @@ std::vector<std::string> compression_notes(const ExportBundle& bundle) {
   const Compression& compression = bundle.job.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};
   return {fmt::format(
-      "the plan counts on compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which "
-      "is "
-      "not handed over: without it messages are longer than planned",
+      "the plan assumes compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which is "
+      "not exported: without it, messages are larger than planned",
       compression.activations, compression.gradients, compression.bandwidth_threshold ? ", on slow links" : "")};
 }
 
@@ -139,14 +136,14 @@ RankOrder choose_rank_order(std::span<const Exporter* const> targets, const std:
   for (const Exporter* target : targets) {
     if (!target->is_trainer) continue;
     if (trainer && trainer != target)
-      throw Error("--to", fmt::format("{} and {} are two trainers; name one, and a folder for each",
+      throw Error("--to", fmt::format("{} and {} are both trainers; export to each separately, into its own folder",
                                       trainer->name, target->name));
     trainer = target;
   }
   if (!trainer) return requested.value_or(RankOrder::stage_major);
   if (requested && !has_order(*trainer, *requested))
     reject(trainer->name,
-           fmt::format("ranks are {} there; leave --order out", rank_order_name(trainer->orders.front())));
+           fmt::format("ranks must be {}; omit --order", rank_order_name(trainer->orders.front())));
   return requested.value_or(trainer->orders.front());
 }
 
@@ -170,8 +167,8 @@ std::vector<std::string> memory_notes(const ExportBundle& bundle) {
   if (worst == bundle.memory.end() || !exceeds_capacity(*worst)) return {};
   const auto count = std::count_if(bundle.memory.begin(), bundle.memory.end(), exceeds_capacity);
   return {fmt::format(
-      "the plan does not fit: by its own estimate {} of {} devices lack{} memory; {} needs {:.4g} GB and has "
-      "{:.4g} GB",
+      "the plan does not fit: by its own estimate, {} of {} devices exceed{} memory; {} needs {:.4g} GB and "
+      "has {:.4g} GB",
       count, bundle.memory.size(), count == 1 ? "s" : "", io::quote(worst->device),
       worst->needed.value() / 1e9, worst->capacity.value() / 1e9)};
 }

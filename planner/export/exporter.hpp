@@ -1,5 +1,6 @@
-// The table of what a plan can be handed over to, and the one way in which it is: what cannot be expressed is
-// refused before anything is written, and what was written is read again and compared with the plan.
+// The table of export targets (trainers and launchers), and the export itself: a plan that a target cannot
+// express is rejected before any file is written, and the generated files are parsed and compared with the
+// plan.
 #pragma once
 
 #include <optional>
@@ -19,47 +20,47 @@ struct ExportFile {
 };
 using ExportFiles = std::vector<ExportFile>;
 
-/// What files of an exporter say of a plan.
+/// A plan as recovered from the files of an exporter.
 struct ReadBack {
-  std::vector<RankRow> rows;       // by rank; what its own files do not say is from rank_table.json
-  std::vector<int> micro_batches;  // of each pipeline; empty: they do not say
+  std::vector<RankRow> rows;       // indexed by rank; completed from rank_table.json
+  std::vector<int> micro_batches;  // of each pipeline; empty if not in the files
 };
 
 struct Exporter {
-  std::string_view name, what;    // what: for --help, with the versions that it was written for
-  bool is_trainer = false;        // else a launcher, which takes any order
-  std::vector<RankOrder> orders;  // that a trainer has; the first is its own
-  /// Throws Error (expressible.hpp) for a plan that it cannot express.
+  std::string_view name, what;    // what: description for --help, with supported versions
+  bool is_trainer = false;        // otherwise a launcher, which takes any rank order
+  std::vector<RankOrder> orders;  // supported by the trainer; the first is its default
+  /// Throws Error (export_requirements.hpp) for a plan that the target cannot express.
   void (*check)(const ExportBundle&);
   ExportFiles (*files)(const ExportBundle&);
-  /// From `files`, rank_table.json among them, by the target's own rules; of `handover` what these do not
-  /// say: names of devices, the job's model, where rank 0 listens.
+  /// Parses `files`, which include rank_table.json, by the rules of the target. Takes from `bundle` only what
+  /// the files do not contain: device names, the job's model, and the address of rank 0.
   ReadBack (*read_back)(const ExportFiles& files, const ExportBundle& bundle);
-  std::string_view usage;  // how its files are used, for the folder's README.md
-  /// What a user should know of this plan there.
+  std::string_view usage;  // how to use the files, for the README.md of the folder
+  /// Caveats of running this plan on the target.
   std::vector<std::string> (*notes)(const ExportBundle&);
 };
 
 std::span<const Exporter> exporters();
-/// Throws Error for an unknown name, with the one that may have been meant.
+/// Throws Error for an unknown name, with a suggestion.
 const Exporter& find_exporter(std::string_view name);
 
-/// The order of ranks that all of `targets` have: `asked`, if it is given, else that of the trainer among
-/// them, else stage_major. Throws Error where there is none, and for two trainers.
+/// The rank order for all of `targets`: `requested` if given, else the default of the trainer among them,
+/// else stage_major. Throws Error if the trainer does not support `requested`, and for two trainers.
 RankOrder choose_rank_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& requested);
 
-/// All files for `targets`: theirs, rank_table.json and a README.md. Throws Error for what one of them cannot
-/// express, BrokenInvariant where a file does not say what the plan says.
+/// All files for `targets`: their own, rank_table.json and README.md. Throws Error if a target cannot express
+/// the plan, and BrokenInvariant if the files, when parsed, differ from the plan.
 ExportFiles export_files(const ExportBundle& bundle, std::span<const Exporter* const> targets);
 
-/// That the plan does not fit, where its file says so: how many devices lack memory, and the one that lacks
-/// most.
+/// One note if, by the estimate in the plan file, devices exceed their memory: how many, and the one with the
+/// largest deficit.
 std::vector<std::string> memory_notes(const ExportBundle& bundle);
 
-/// What a user should know of the plan at `targets` beside that.
+/// All other caveats of running the plan on `targets`.
 std::vector<std::string> export_notes(const ExportBundle& bundle, std::span<const Exporter* const> targets);
 
-/// The text of a file that is there.
+/// The text of the file called `name`, which must be in `files`.
 const std::string& file_text(const ExportFiles& files, std::string_view name);
 
 }  // namespace dtfm::exporter

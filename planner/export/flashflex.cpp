@@ -1,4 +1,5 @@
-// FlashFlex (HexiScale), which takes pipelines that differ in depth, cut, tensor degree and micro-batches.
+// FlashFlex (HexiScale), which supports pipelines that differ in depth, layer split, tensor degree and
+// micro-batches.
 #include <map>
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ void check(const ExportBundle& bundle) {
   require_divisible_heads(bundle, target_name);
 }
 
-/// `[[1,1,1],[1,1,1]]`, a number for each stage of each pipeline.
+/// A JSON value for each stage of each pipeline, such as `[[1,1,1],[1,1,1]]`.
 template <class Number>
 std::string by_stage(const Plan& plan, const Number& number) {
   nlohmann::json lists = nlohmann::json::array();
@@ -38,7 +39,7 @@ std::string by_stage(const Plan& plan, const Number& number) {
   return lists.dump();
 }
 
-/// Machines are numbered in the order of their addresses.
+/// Index of each machine, in the order of their addresses.
 std::map<std::string, int> machine_numbers(const ExportBundle& bundle) {
   std::map<std::string, int> numbers;
   for (const auto& [address, ranks] : ranks_by_address(bundle))
@@ -70,7 +71,7 @@ ExportFiles files(const ExportBundle& bundle) {
   }
   const std::string script = fmt::format(
       "# shellcheck shell=bash disable=SC2034\n"
-      "# Arguments of FlashFlex (Relaxed-System-Lab/FlashFlex at 5ee1726). Source this; its ranks are "
+      "# Arguments of FlashFlex (Relaxed-System-Lab/FlashFlex at 5ee1726). Source this file; ranks are "
       "pipeline-major.\n"
       "FLASHFLEX_ARGS=(\n"
       "  --all_hetero_configs_path \"$(cd \"$(dirname \"${{BASH_SOURCE[0]}}\")\" && pwd)/{}\"\n"
@@ -81,7 +82,7 @@ ExportFiles files(const ExportBundle& bundle) {
   return {{json_file, config(bundle)}, {script_file, script}};
 }
 
-/// Ranks go through pipelines, stages and shards (gen_hetero_groups.py).
+/// FlashFlex numbers ranks by pipeline, then stage, then shard (gen_hetero_groups.py).
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const auto json = nlohmann::json::parse(file_text(files, json_file));
   const auto degrees = json.at("hetero_configs").get<std::vector<std::vector<int>>>();
@@ -110,15 +111,14 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
   notes.emplace_back(
-      "start it with one GPU visible to each rank (--to torchrun, slurm or openmpi): its own script numbers "
-      "GPUs "
-      "otherwise");
+      "its own start script numbers GPUs differently: use a launcher that makes one GPU visible to each rank "
+      "(--to torchrun, slurm or openmpi)");
   const auto& model = std::get<Transformer>(bundle.job.model);
   if (model.sequence != 4096)
     notes.push_back(
-        fmt::format("it has a sequence of 4096 tokens in its code (process_args.py); the plan counts on {}",
+        fmt::format("its sequence length is hard-coded to 4096 tokens (process_args.py); the plan assumes {}",
                     model.sequence));
-  if (!is_llama_like(model)) notes.emplace_back("it trains Llama; the job's model is no such one");
+  if (!is_llama_like(model)) notes.emplace_back("it trains Llama, but the job's model is not Llama-like");
   return notes;
 }
 
@@ -126,7 +126,7 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter flashflex_exporter() {
   return {
-      target_name,      "FlashFlex, also called HexiScale (at 5ee1726): the one that takes pipelines that differ",
+      target_name,      "FlashFlex, also called HexiScale (at 5ee1726): supports heterogeneous pipelines",
       true,      {RankOrder::pipeline_major},
       check,     files,
       read_back, "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",

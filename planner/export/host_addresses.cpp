@@ -15,7 +15,7 @@
 namespace dtfm::exporter {
 namespace {
 
-constexpr std::size_t max_address_length = 253;  // of a domain name (RFC 1035)
+constexpr std::size_t max_address_length = 253;  // bytes, of a domain name (RFC 1035)
 constexpr int max_gpus = 1 << 16;
 
 bool is_letter_or_digit(char c) {
@@ -30,7 +30,7 @@ bool is_address(std::string_view text) {
 
 using Addresses = std::map<std::string, std::string, std::less<>>;
 
-/// Where it begins: at a # that no word goes before, for names may have one.
+/// Position of the comment in a line. A comment begins at a # after a blank, because names may contain #.
 std::size_t find_comment(const std::string& line) {
   for (std::size_t i = 0; i < line.size(); ++i)
     if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return i;
@@ -55,7 +55,7 @@ class HostsFile {
     throw Error(io::position(file_.path, line, column + 1), what);
   }
 
-  /// The last word is the address: a machine's name may have blanks.
+  /// Parses one line. The last word is the address, because a machine's name may contain blanks.
   void read(std::size_t number, const std::string& line) {
     constexpr const char* blanks = " \t\r";
     const std::size_t begin = line.find_first_not_of(blanks), last = line.find_last_not_of(blanks);
@@ -70,9 +70,9 @@ class HostsFile {
                        io::suggestion(host, {known_.begin(), known_.end()})));
     if (!is_address(address))
       fail(number, gap + 1,
-           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", io::quote(address)));
+           fmt::format("{} is not an address: use letters, digits, `.`, `_` and `-`", io::quote(address)));
     if (!addresses_.emplace(host, address).second)
-      fail(number, begin, fmt::format("machine {} is there twice", io::quote(host)));
+      fail(number, begin, fmt::format("machine {} is listed twice", io::quote(host)));
   }
 
   const io::NamedFile& file_;
@@ -80,7 +80,7 @@ class HostsFile {
   Addresses addresses_;
 };
 
-/// `gc` and 1 of gc:1, `gb` and 0 of gb.
+/// Host and GPU index of a device id, without address: `gc` and 1 for gc:1, `gb` and 0 for gb.
 GpuLocation parse_location(const std::string& id, const std::string& plan_file) {
   GpuLocation location{std::string(io::host_name(id)), "", 0};
   if (location.host.size() == id.size()) return location;
@@ -89,7 +89,7 @@ GpuLocation parse_location(const std::string& id, const std::string& plan_file) 
   const auto [stop, status] = std::from_chars(begin, end, location.gpu);
   if (status != std::errc() || stop != end || begin == end || location.gpu < 0 || location.gpu >= max_gpus)
     throw Error(plan_file,
-                fmt::format("device {}: expected the number of a GPU behind the `:`", io::quote(id)));
+                fmt::format("device {}: expected a GPU number after the `:`", io::quote(id)));
   return location;
 }
 
@@ -97,7 +97,7 @@ std::string default_address(std::string host, const std::string& plan_file) {
   std::replace(host.begin(), host.end(), '/', '-');
   if (!is_address(host))
     throw Error(plan_file,
-                fmt::format("{} is no name that machines are called by; give addresses with --hosts",
+                fmt::format("{} is not a valid host name; give addresses with --hosts",
                             io::quote(host)));
   return host;
 }
@@ -110,12 +110,12 @@ void check_unique(const std::vector<GpuLocation>& locations, const std::vector<s
     const auto [host, new_address] = host_of.emplace(locations[i].address, locations[i].host);
     if (!new_address && host->second != locations[i].host)
       throw Error(plan_file,
-                  fmt::format("machines {} and {} have one address, {}; give addresses with --hosts",
+                  fmt::format("machines {} and {} have the same address, {}; give addresses with --hosts",
                               io::quote(host->second), io::quote(locations[i].host), locations[i].address));
     const auto [id, new_gpu] = id_of.emplace(std::pair(locations[i].host, locations[i].gpu), ids[i]);
     if (!new_gpu)
       throw Error(plan_file,
-                  fmt::format("devices {} and {} are one GPU: {} of machine {}", io::quote(id->second),
+                  fmt::format("devices {} and {} are the same GPU, number {} of machine {}", io::quote(id->second),
                               io::quote(ids[i]), locations[i].gpu, io::quote(locations[i].host)));
   }
 }
@@ -133,7 +133,7 @@ std::vector<GpuLocation> locate_gpus(const std::vector<std::string>& ids, std::s
     if (known != addresses.end())
       location.address = known->second;
     else if (hosts && locations.size() < used)
-      throw Error(hosts->path, fmt::format("lacks machine {}", io::quote(location.host)));
+      throw Error(hosts->path, fmt::format("no address for machine {}", io::quote(location.host)));
     else if (locations.size() < used)
       location.address = default_address(location.host, plan_file);
     locations.push_back(std::move(location));

@@ -1,4 +1,4 @@
-// Where the machines of a plan are: which GPU a device id means, and by what name its machine is known.
+// Maps device ids of a plan to machines, their addresses and GPU indices.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace dtfm::exporter {
 
-/// The places of the devices called `ids`: `ga:1` is GPU 1 of machine ga, `gb` the only one of gb. Addresses
-/// are those in `hosts`, a line `MACHINE ADDRESS` each, what follows # being a comment; without it the
-/// machines' names with - in place of /. `used`: how many ids, from the first on, must have one.
+/// The locations of the devices `ids`: `ga:1` is GPU 1 of machine ga, `gb` is GPU 0 of machine gb. Addresses
+/// come from `hosts`, with one line `MACHINE ADDRESS` each and comments after #; without `hosts`, an address
+/// is the machine's name with / replaced by -. Only the first `used` ids need an address.
 ///
-/// An address is made of letters, digits and . _ - and begins with a letter or digit: it goes into scripts.
-/// Throws Error for one that is none, for two machines of one address, for two ids of one GPU; at
-/// file:line:column for a machine that `hosts` has twice, or that the plan does not know; and for one that
-/// `hosts` lacks.
+/// Addresses become part of scripts, so they consist of letters, digits and . _ - and begin with a letter or
+/// digit. Throws Error for an invalid address, for two machines with the same address and for two ids of the
+/// same GPU; with file:line:column for a machine that is in `hosts` twice or not in the plan; and for a
+/// machine that is missing from `hosts`.
 std::vector<GpuLocation> locate_gpus(const std::vector<std::string>& ids, std::size_t used,
                                  const std::optional<io::NamedFile>& hosts, const std::string& plan_file);
 

@@ -1,5 +1,5 @@
-// Kubernetes: a pod for each rank, on the node that the plan says. Operators that number their pods
-// themselves cannot put a rank where it belongs.
+// Kubernetes: one pod per rank, pinned to its node. Training operators are not used: they number pods
+// themselves, so ranks could not be assigned to nodes.
 #include <map>
 #include <set>
 
@@ -19,25 +19,25 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view target_name = "kubernetes";
 constexpr const char* file_name = "kubernetes.json";
-constexpr const char* group = "dtfm";  // names of the pods begin with it
+constexpr const char* group = "dtfm";  // prefix of pod names
 
-/// The device plugin of a node chooses which of its GPUs a pod gets.
+/// Rejects plans that assign specific GPUs: the device plugin of a node chooses which GPU a pod gets.
 void check(const ExportBundle& bundle) {
   constexpr std::size_t max_label_length = 63;
   for (int rank = 0; rank < bundle.world_size(); ++rank)
     if (bundle.location(rank).address.size() > max_label_length)
       reject(target_name, fmt::format(
-                       "{} is longer than a label of Kubernetes, {} characters; give addresses with --hosts",
+                       "{} exceeds a Kubernetes label, {} characters; give a shorter address with --hosts",
                        bundle.location(rank).address, max_label_length));
   if (bundle.launch.any_gpu) return;
-  std::map<std::string, std::set<int>> gpus;  // also those that the plan leaves out
+  std::map<std::string, std::set<int>> gpus;  // including those that the plan does not use
   for (const GpuLocation& location : bundle.locations) gpus[location.host].insert(location.gpu);
   for (int rank = 0; rank < bundle.world_size(); ++rank)
     if (const GpuLocation& location = bundle.location(rank); gpus[location.host].size() > 1)
       reject(target_name,
              fmt::format(
                  "plan distinguishes GPUs of host {}; Kubernetes cannot choose a GPU index; use --any-gpu "
-                 "if they are alike, or --to torchrun",
+                 "if they are equal, or --to torchrun",
                  location.address));
 }
 
@@ -71,7 +71,7 @@ ordered_json pod(const ExportBundle& bundle, int rank) {
             {"containers", ordered_json::array({container})}}}};
 }
 
-/// Gives the pods names that they find each other by, before they are ready too.
+/// A headless service, which gives the pods DNS names, also before they are ready.
 ordered_json service(const ExportBundle& bundle) {
   return {{"apiVersion", "v1"},
           {"kind", "Service"},
@@ -112,14 +112,14 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   if (!bundle.launch.any_gpu) return {};
-  return {"a rank gets any GPU of its node, whatever rank_table.json says"};
+  return {"a rank may get any GPU of its node, regardless of rank_table.json"};
 }
 
 }  // namespace
 
 Exporter kubernetes_exporter() {
   return {target_name,
-          "Kubernetes: a pod for each rank, tied to its node",
+          "Kubernetes: one pod per rank, pinned to its node",
           false,
           {},
           check,

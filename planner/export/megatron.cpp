@@ -1,4 +1,4 @@
-// Megatron-LM: flags of pretrain_gpt.py and its like, and the layout of the layers.
+// Megatron-LM: flags of pretrain_gpt.py and similar programs, with the pipeline layout.
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -14,7 +14,7 @@ namespace {
 constexpr const char* file_name = "megatron.sh";
 constexpr std::string_view target_name = "megatron";
 
-/// Megatron-LM asserts it (megatron/training/arguments.py).
+/// Rejects what Megatron-LM asserts for interleaving (megatron/training/arguments.py).
 void check_interleaving(const ExportBundle& bundle) {
   if (stage_chunks(bundle.job) < 2) return;
   if (stage_count(bundle) < 3)
@@ -36,7 +36,7 @@ void check(const ExportBundle& bundle) {
   require_divisible_heads(bundle, target_name);
 }
 
-/// Ettt|tt|ttL: with virtual stages, chunk 0 of each stage, then chunk 1, …
+/// The pipeline layout, such as Ettt|tt|ttL; with virtual stages: chunk 0 of each stage, then chunk 1, …
 std::string format_layout(const ExportBundle& bundle) {
   std::string layout = "E";
   const char* separator = "";
@@ -48,7 +48,7 @@ std::string format_layout(const ExportBundle& bundle) {
   return layout + "L";
 }
 
-/// What pretrain_gpt.py (BERT: pretrain_bert.py) is told of the model.
+/// Model flags of pretrain_gpt.py (BERT: pretrain_bert.py).
 std::string model_flags(const Transformer& model) {
   std::string flags = fmt::format(
       "  --hidden-size {}\n  --num-attention-heads {}\n  --seq-length {}\n"
@@ -79,7 +79,7 @@ ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   std::string text = fmt::format(
       "# shellcheck shell=bash disable=SC2034\n"
-      "# Arguments of Megatron-LM (megatron-core 0.14 or later). Source this; its ranks are {}.\n"
+      "# Arguments of Megatron-LM (megatron-core 0.14 or later). Source this file; ranks are {}.\n"
       "MEGATRON_ARGS=(\n"
       "  --tensor-model-parallel-size {}\n"
       "  --pipeline-model-parallel-size {}\n"
@@ -95,7 +95,7 @@ ExportFiles files(const ExportBundle& bundle) {
   return {{file_name, text}};
 }
 
-/// The ranks of rank_table.json in a form that read_ranks reads.
+/// The ranks of rank_table.json as a rankfile, for io::read_megatron_plan.
 std::string format_ranks(const std::vector<RankRow>& rows, const ExportBundle& bundle) {
   std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
@@ -105,7 +105,7 @@ std::string format_ranks(const std::vector<RankRow>& rows, const ExportBundle& b
   return text;
 }
 
-/// As dtfm-plan --score reads the flags of other people.
+/// Uses the importer of dtfm-plan --score for Megatron-LM flags.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   Topology names;
   for (std::size_t i = 0; i < bundle.locations.size(); ++i)
@@ -113,7 +113,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   io::InputErrors errors;
   io::DeviceResolver locations(names, errors);
   std::vector<std::string> notes;
-  Job job = bundle.job;  // which may leave the tensor size open
+  Job job = bundle.job;  // its tensor degree may be `auto`
   job.parallelism.tensor = tensor_degree(bundle);
   std::vector<RankRow> rows = read_table_rows(files);
   const Plan plan =
@@ -137,9 +137,9 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? "interleaved" : "1f1b");
   if (const auto& model = std::get<Transformer>(bundle.job.model); model.tied && stage_count(bundle) > 1)
     notes.emplace_back(
-        "first and last stage exchange the gradient of the tied embedding every step, which the plan "
-        "leaves out; --untie-embeddings-and-output-weights removes it");
-  notes.emplace_back("over slow links, --distributed-timeout-minutes may have to be more than its 10");
+        "the first and last stages all-reduce the gradient of the tied embedding in every iteration, which "
+        "the plan ignores; --untie-embeddings-and-output-weights avoids it");
+  notes.emplace_back("over slow links, --distributed-timeout-minutes may have to exceed its default of 10");
   return notes;
 }
 
@@ -147,14 +147,14 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter megatron_exporter() {
   return {target_name,
-          "Megatron-LM (megatron-core 0.14 or later): flags, and the layout of the layers",
+          "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",
           true,
           {RankOrder::stage_major, RankOrder::pipeline_major},
           check,
           files,
           read_back,
-          "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` and its flags "
-          "of data,\n"
+          "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` with your flags "
+          "for data,\n"
           "tokenizer and learning rate.",
           notes};
 }

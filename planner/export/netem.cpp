@@ -1,4 +1,4 @@
-// tc scripts that make the machines of a plan see the network of a topology, as the ancestor's authors
+// tc scripts that emulate the network of a topology on the machines of a plan, as Yuan et al. (NeurIPS 2022)
 // emulated cities.
 #include <algorithm>
 #include <cmath>
@@ -23,22 +23,23 @@ extern const std::string_view export_netem_sh;  // templates/netem.sh
 namespace {
 
 constexpr std::string_view target_name = "netem";
-constexpr int max_classes = 0xfffe;      // of a qdisc: 16 bits, 1:1 is all of them
-constexpr double packet_bits = 8 * 1500;  // of Ethernet's usual frames
-constexpr double min_queue_packets = 1000;      // packets: netem's own
+constexpr int max_classes = 0xfffe;      // of a qdisc, with 16-bit numbers; 1:1 is their parent
+constexpr double packet_bits = 8 * 1500;  // standard Ethernet frame
+constexpr double min_queue_packets = 1000;      // default of netem
 
-/// tc counts delays in ticks of 64 ns, in 32 bits: 274.88 s are the most that it takes (iproute2 6.1). Above
-/// 4,295 s, whose microseconds are more than 32 bits hold, it takes what is left of them, without a word.
+/// tc stores delays in 32 bits, in ticks of 64 ns, so 274.88 s is the maximum (iproute2 6.1). Above 4,295 s,
+/// the microseconds overflow 32 bits and silently wrap around.
 constexpr double max_delay_s = 274;
 
-/// tc takes no rate of 0, and its unit here is 1 kbit/s.
+/// tc rejects a rate of 0, and the scripts give rates in whole kbit/s.
 constexpr double min_kbit = 1;
 
-/// HTB wants a rate where nothing limits one too: this, 100 Gbit/s, which is far above what it passes on in
-/// practice, with its one lock for all processors. What is faster in the topology is not limited either.
+/// HTB needs a rate even where the topology has no limit: 100 Gbit/s, which is far above what it can forward
+/// in practice, with one lock for all processors. Faster links of the topology are clamped to it.
 constexpr double max_kbit = 100'000'000;
 
-/// A device of each machine, by its address: links are between these.
+/// Topology index of the lowest-ranked device of each machine, keyed by address: its links stand for the
+/// machine.
 std::map<std::string, int> devices_by_address(const ExportBundle& bundle) {
   std::map<std::string, int> devices;
   for (int rank = 0; rank < bundle.world_size(); ++rank) {
@@ -50,17 +51,17 @@ std::map<std::string, int> devices_by_address(const ExportBundle& bundle) {
 
 void check(const ExportBundle& bundle) {
   if (!bundle.topology)
-    reject(target_name, "rates and delays of links are in the topology, not in a plan; give it with --topology");
+    reject(target_name, "a plan has no rates and delays of links; give its topology with --topology");
   const auto devices = devices_by_address(bundle);
-  if (devices.size() < 2) reject(target_name, "the plan is of one machine, which sends nothing to others");
+  if (devices.size() < 2) reject(target_name, "the plan uses one machine, so there are no links to shape");
   for (const auto& [from, sender] : devices)
     for (const auto& [to, receiver] : devices)
       if (from != to && bundle.topology->link(sender, receiver).latency.value() > max_delay_s)
         reject(target_name,
-               fmt::format("from {} to {} takes more than {} s, and tc delays by less; change the topology",
+               fmt::format("latency from {} to {} exceeds {} s, the limit of tc; change the topology",
                            from, to, max_delay_s));
   if (devices.size() > max_classes)
-    reject(target_name, fmt::format("{} machines; tc has {} classes at most", devices.size(), max_classes));
+    reject(target_name, fmt::format("{} machines exceed the {} classes of tc", devices.size(), max_classes));
 }
 
 double clamped_kbit(double bits_per_second) {
@@ -71,12 +72,12 @@ long long to_kbit(double bits_per_second) {
   return std::llround(clamped_kbit(bits_per_second));
 }
 
-/// Of everything that the machine of a device sends.
+/// Rate limit in bit/s of everything that the machine of a device sends.
 double uplink_of(const Device& device) {
   return std::min(device.uplink.value(), device.host_uplink.value());
 }
 
-/// What one direction looks like to tc.
+/// Parameters of one direction of a link for tc.
 struct Shape {
   long long kbit = 0, delay_us = 0;
 };
@@ -85,20 +86,22 @@ Shape link_shape(const Link& link) {
   return {to_kbit(link.bandwidth.value()), std::llround(link.latency.value() * 1e6)};
 }
 
-/// Packets under way at that rate and delay, and half as many again, or netem would drop them.
+/// Length of netem's queue: 1.5 times the packets in flight at that rate and delay, since netem drops packets
+/// when its queue is full.
 long long queue_packets(const Shape& shape) {
   const double in_flight =
       static_cast<double>(shape.kbit) * 1e3 * static_cast<double>(shape.delay_us) * 1e-6 / packet_bits;
   return std::llround(std::max(min_queue_packets, std::ceil(1.5 * in_flight)));
 }
 
-/// `  "1100000 49000 6738 gb"`; machines that share their sender's rate (`shared: sender`) are in one line.
+/// Lines such as `  "1100000 49000 6738 gb"`: rate, delay, queue and destinations. Destinations that share
+/// their sender's rate (`shared: sender`) are on one line.
 std::vector<std::string> links_from(const ExportBundle& bundle, const std::string& from,
                                     const std::map<std::string, int>& devices) {
   const Topology& topology = *bundle.topology;
   const int sender = devices.at(from);
   std::vector<std::pair<Shape, std::vector<std::string>>> classes;
-  std::map<int, std::size_t> shared;  // class of an entry
+  std::map<int, std::size_t> shared;  // link index → index into `classes`
   for (const auto& [to, device] : devices) {
     if (to == from) continue;
     const Link link = topology.link(sender, device);
@@ -137,7 +140,7 @@ ExportFiles files(const ExportBundle& bundle) {
   return files;
 }
 
-/// Each machine's script has every other one once, with the link that the topology has.
+/// Asserts that the script of each machine lists every other machine once, with its link in the topology.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const auto devices = devices_by_address(bundle);
   for (const auto& [from, sender] : devices) {
@@ -160,7 +163,7 @@ bool is_same_link(const Link& a, const Link& b) {
   return a.latency == b.latency && a.bandwidth == b.bandwidth;
 }
 
-/// Whether devices of one machine have other links than its first one.
+/// Whether any devices of a machine have other links than its first one.
 bool has_heterogeneous_links(const ExportBundle& bundle) {
   const auto devices = devices_by_address(bundle);
   for (int a = 0; a < bundle.world_size(); ++a)
@@ -175,7 +178,7 @@ bool has_heterogeneous_links(const ExportBundle& bundle) {
   return false;
 }
 
-/// The rates that the topology limits what machines send to, and what they are of.
+/// The finite rate limits in bit/s on what machines send, with a description of each.
 std::vector<std::pair<std::string, double>> limited_rates(const ExportBundle& bundle) {
   std::vector<std::pair<std::string, double>> rates;
   const auto devices = devices_by_address(bundle);
@@ -190,7 +193,7 @@ std::vector<std::pair<std::string, double>> limited_rates(const ExportBundle& bu
   return rates;
 }
 
-/// No rate is another one in silence.
+/// One note for rates below, and one for rates above what tc supports.
 std::vector<std::string> rate_notes(const ExportBundle& bundle) {
   const auto rates = limited_rates(bundle);
   std::vector<std::string> notes;
@@ -198,7 +201,7 @@ std::vector<std::string> rate_notes(const ExportBundle& bundle) {
     const auto clamped = [&](const auto& rate) { return is_clamped(rate.second / 1e3); };
     const auto first = std::find_if(rates.begin(), rates.end(), clamped);
     if (first == rates.end()) return;
-    notes.push_back(fmt::format("rates {} {} are written as that: {} of them, the first {}, {}", where,
+    notes.push_back(fmt::format("rates {} {} are clamped to that: {} of them, the first {}, {}", where,
                                 io::format_rate(BitsPerSecond(written_kbit * 1e3)),
                                 std::count_if(first, rates.end(), clamped), first->first,
                                 io::format_rate(BitsPerSecond(first->second))));
@@ -210,23 +213,22 @@ std::vector<std::string> rate_notes(const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = {
-      "what a machine receives, what machines of a site share (capacity, uplinks of sites), and links inside "
-      "a machine "
-      "are not shaped; all flows to one machine share the rate of one flow"};
+      "not shaped: incoming traffic, limits that machines of a site share (capacity, site uplinks) and links "
+      "inside a machine; all flows to one machine share the rate of one flow"};
   for (std::string& note : rate_notes(bundle)) notes.push_back(std::move(note));
   if (has_heterogeneous_links(bundle))
     notes.emplace_back(
-        "GPUs of one machine have unlike links in the topology: those of its first one are taken");
+        "GPUs of one machine have different links in the topology; those of its first GPU are used");
   return notes;
 }
 
 }  // namespace
 
 Exporter netem_exporter() {
-  return {target_name,      "scripts for tc: each machine's links as in the topology, and undo (needs --topology)",
+  return {target_name,      "tc scripts that shape each machine's links as in the topology (needs --topology)",
           false,     {},
           check,     files,
-          read_back, "On every machine, as root: `./netem-MACHINE.sh up`, and `down` when all is done.",
+          read_back, "On every machine, as root: `./netem-MACHINE.sh up`, and `down` to undo it.",
           notes};
 }
 

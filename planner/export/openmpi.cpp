@@ -1,5 +1,5 @@
-// Open MPI's rankfile. Its slots are CPU cores: all of a machine's for each rank, so that none is pinned to
-// one.
+// Open MPI's rankfile. Its slots are CPU cores: every rank gets all cores of its machine, so that none is
+// pinned to a single core.
 #include <map>
 #include <sstream>
 
@@ -34,8 +34,7 @@ ExportFiles files(const ExportBundle& bundle) {
       rank_env_file(bundle)};
 }
 
-/// As dtfm-plan --score reads rankfiles of other people: the ranks of a machine of n take its n slots in
-/// order.
+/// Uses the rankfile importer of dtfm-plan --score: the n ranks of a machine take its n slots in order.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   std::vector<RankRow> rows = read_table_rows(files);
   read_rank_env(files, rows);
@@ -58,7 +57,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   return {
-      fmt::format("rankfile counts on {} CPU cores a machine (--cores); Open MPI refuses more than there are",
+      fmt::format("rankfile assumes {} CPU cores per machine (--cores); Open MPI fails if there are fewer",
                   bundle.launch.cores)};
 }
 
@@ -72,7 +71,7 @@ Exporter openmpi_exporter() {
           [](const ExportBundle&) {},
           files,
           read_back,
-          "On one machine that reaches the others: `./openmpi.sh PROGRAM ARGUMENT...`.",
+          "On one machine that can reach the others: `./openmpi.sh PROGRAM ARGUMENT...`.",
           notes};
 }
 

@@ -1,4 +1,4 @@
-// Petals: servers with blocks of a model. Which pipeline a server belongs to is a list that clients may have.
+// Petals: servers that each hold blocks of a model. Clients can be given a list of the servers of a pipeline.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -26,8 +26,8 @@ void check(const ExportBundle& bundle) {
   require_no_chunks(bundle, target_name);
   if (const auto stage = find_stage_across_machines(bundle))
     reject(target_name, fmt::format(
-                     "the tensor-parallel devices of a stage {} are on several machines; a server is on one; "
-                     "plan with --tensor 1",
+                     "the tensor-parallel devices of a stage {} are on several machines, but a server runs on "
+                     "one; plan with --tensor 1",
                      *stage));
 }
 
@@ -56,7 +56,7 @@ ExportFiles files(const ExportBundle& bundle) {
           {pipelines_file, io::format_json(pipelines)}};
 }
 
-/// A line is a stage: where it is and which blocks it has. The rows of the ranks say the same.
+/// Each line of the table is a stage: name, address, GPUs and blocks.
 ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   std::vector<RankRow> rows = read_table_rows(files);
   std::size_t seen = 0;
@@ -80,18 +80,16 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 
 std::vector<std::string> notes(const ExportBundle&) {
   return {
-      "it fine-tunes what is around frozen blocks, and does not train them; embedding and head are at the "
-      "client",
-      "clients choose servers as they like; petals-pipelines.json names those of a pipeline: give the peer "
-      "IDs of "
-      "their .id files as allowed_servers"};
+      "Petals fine-tunes around frozen blocks and does not train them; embedding and head stay with the client",
+      "clients choose servers freely; to use those of one pipeline, named in petals-pipelines.json, pass the "
+      "peer IDs in their .id files as allowed_servers"};
 }
 
 }  // namespace
 
 Exporter petals_exporter() {
   return {
-      target_name,      "Petals (2.3): a server for each stage, with its blocks",
+      target_name,      "Petals (2.3): one server per stage, with its blocks",
       true,      {RankOrder::pipeline_major, RankOrder::stage_major},
       check,     files,
       read_back, "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int max_value = 1'000'000'000;
 
-/// Node and local rank of each rank: of agents that have one GPU each, or all of a machine.
+/// Sets node and local rank of each row. A node is a torchrun agent, which has one GPU or all GPUs of a
+/// machine.
 void number_nodes(const ExportBundle& bundle, std::vector<RankRow>& rows) {
   for (int rank = 0; rank < bundle.world_size(); ++rank) {
     const bool is_first = rank == 0 || bundle.launch.agents == AgentPer::gpu ||
@@ -83,7 +84,7 @@ std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& 
   for (std::size_t i = 0; i < table.array_size("ranks"); ++i) {
     const io::JsonCursor row = table.at(i);
     const auto number = [&](const char* key) { return row.required(key).as_int(0, max_value); };
-    if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in their order");
+    if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in ascending order");
     const auto address = row.optional("address");
     const std::string& host = row.required("host").as_string();
     rows.push_back({host, address ? address->as_string() : host, number("gpu"), number("node_rank"),

@@ -18,10 +18,10 @@ namespace {
 Job job_or_error(const io::NamedFile& plan, const std::optional<Job>& job) {
   if (job) return *job;
   if (auto plan_job = io::parse_plan_job(plan.text, plan.path)) return std::move(*plan_job);
-  throw Error(plan.path, "says no job; give one with --job");
+  throw Error(plan.path, "contains no job; give one with --job");
 }
 
-/// The pipeline that begins on the master comes first.
+/// Swaps a pipeline that begins on `master` with the first one. Throws Error if there is none.
 void put_first(Plan& plan, const std::vector<GpuLocation>& locations, const std::string& master) {
   std::set<std::string> first_addresses;
   for (Pipeline& pipeline : plan.pipelines) {
@@ -32,11 +32,11 @@ void put_first(Plan& plan, const std::vector<GpuLocation>& locations, const std:
   const std::size_t count = first_addresses.size();
   std::vector<std::string> named(first_addresses.begin(), first_addresses.end());
   named.resize(std::min<std::size_t>(count, 5));
-  throw Error("--master", fmt::format("no pipeline begins on {}, and rank 0 begins one; those that do: {}{}",
+  throw Error("--master", fmt::format("no pipeline begins on {}, but rank 0 must begin one; pipelines begin on {}{}",
                                       io::quote(master), fmt::join(named, ", "), count > 5 ? ", …" : ""));
 }
 
-/// The index of each id in the topology.
+/// The topology index of each id, or −1.
 std::vector<int> topology_devices(const Topology& topology, const std::vector<std::string>& ids) {
   std::map<std::string_view, int> index_of;
   for (int i = 0; i < topology.size(); ++i) index_of.emplace(topology.devices[at(i)].id, i);
@@ -63,7 +63,8 @@ ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<J
   bundle.memory = io::parse_plan_memory(plan.text, plan.path);
   bundle.launch = choices.launch;
   if (choices.topology) {
-    io::parse_plan(plan.text, plan.path, *choices.topology, bundle.job);  // that it is for this topology
+    // Throws if the plan is for another topology.
+    io::parse_plan(plan.text, plan.path, *choices.topology, bundle.job);
     bundle.topology = choices.topology;
     bundle.topology_device = topology_devices(*choices.topology, ids);
   }

@@ -1,4 +1,4 @@
-// A plan file as something to hand over.
+// Reads a plan file into an ExportBundle.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@ namespace dtfm::exporter {
 struct ExportChoices {
   RankOrder order = RankOrder::stage_major;
   LaunchSettings launch;
-  std::optional<io::NamedFile> hosts;            // MACHINE ADDRESS, a line each
-  std::optional<std::string> master;         // address or name of the machine that rank 0 shall be on
-  std::shared_ptr<const Topology> topology;  // that the plan was made for, if it is there
+  std::optional<io::NamedFile> hosts;            // lines `MACHINE ADDRESS`
+  std::optional<std::string> master;         // address or name of the machine for rank 0
+  std::shared_ptr<const Topology> topology;  // for which the plan was made; null if not given
 };
 
-/// The plan in the text of a plan file of ours, for `job`, or the one that the file is for. With
-/// `choices.master` pipelines change places so that the device of rank 0 is on that machine. Throws Error as
-/// parse_standalone_plan and locate_gpus do, for a file that says no job where none is given, and where no pipeline
-/// begins on the master, and for a plan of another topology than `choices.topology`.
+/// The plan in the text of a dtfm plan file, for `job` or else the job in the file. With `choices.master`, a
+/// pipeline that begins on that machine is swapped to the front, so that rank 0 runs there. Throws Error as
+/// parse_standalone_plan and locate_gpus do, if there is no job, if no pipeline begins on the master, and if
+/// the plan was made for another topology than `choices.topology`.
 ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<Job>& job, const ExportChoices& choices);
 
 }  // namespace dtfm::exporter

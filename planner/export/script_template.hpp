@@ -1,4 +1,4 @@
-// Scripts with gaps, which lie in planner/export/templates as scripts.
+// Fills in the script templates of planner/export/templates, and parses generated scripts.
 #pragma once
 
 #include <string>
@@ -8,27 +8,27 @@
 
 namespace dtfm::exporter {
 
-/// `text` with the value of each key in place of @key@. What fills a gap is not looked at again.
+/// `text` with each @key@ replaced by its value. Inserted values are not searched for keys.
 std::string fill_template(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values);
 
-/// The lines between `begin`, a line's start, and the next line that is `)`: a table in a script, without
-/// blanks and quotes around the lines.
+/// The lines of a table in a script: those between the line that starts with `begin` and the next line `)`,
+/// without surrounding blanks and quotes. Throws BrokenInvariant if the table has no end.
 std::vector<std::string> table_lines(const std::string& script, std::string_view begin);
 
-/// The words of a line, which stand between blanks.
+/// The words of a line, separated by blanks.
 std::vector<std::string> split_words(const std::string& line);
 
-/// What stands behind `key`, up to the first of the characters `ends`, or the end of the text. Throws
-/// BrokenInvariant where there is no `key`.
+/// The text after the first `key`, up to the first of the characters `ends` or the end of the text. Throws
+/// BrokenInvariant if `key` does not occur.
 std::string text_after(const std::string& text, std::string_view key, std::string_view ends);
 
-/// A word as a whole number. Throws BrokenInvariant for what is none.
+/// A word as a whole number. Throws BrokenInvariant if it is not one.
 int parse_number(const std::string& word);
 
-/// The whole number behind `key`, up to a blank or the end of the line.
+/// The whole number after the first `key`, up to a blank or the end of the line.
 int number_after(const std::string& text, std::string_view key);
 
-/// `1,2,0` as whole numbers: one at least.
+/// A list such as `1,2,0` as whole numbers, at least one.
 std::vector<int> parse_number_list(const std::string& text, char separator);
 
 }  // namespace dtfm::exporter

@@ -1,4 +1,4 @@
-// Slurm's arbitrary distribution: a file with the machine of each task.
+// Slurm with arbitrary distribution: a file with the machine of each task.
 #include <sstream>
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ ExportFiles files(const ExportBundle& bundle) {
           rank_env_file(bundle)};
 }
 
-/// Task i is on line i.
+/// Line i of the hosts file is the machine of task i.
 ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   std::vector<RankRow> rows = read_table_rows(files);
   read_rank_env(files, rows);
@@ -37,8 +37,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 
 std::vector<std::string> notes(const ExportBundle&) {
   return {
-      "the machines' addresses must be Slurm's names for its nodes, and the allocation must have all of "
-      "them"};
+      "the machines' addresses must be Slurm's node names, and the allocation must include all of them"};
 }
 
 }  // namespace

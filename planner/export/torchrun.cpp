@@ -1,4 +1,4 @@
-// torchrun with the static rendezvous: an agent for each GPU, or one for each machine.
+// torchrun with static rendezvous: one agent per GPU, or one per machine.
 #include <set>
 
 #include <fmt/format.h>
@@ -19,17 +19,17 @@ namespace {
 constexpr std::string_view target_name = "torchrun";
 constexpr const char* file_name = "torchrun.sh";
 
-/// An agent gives its processes ranks that follow each other.
+/// An agent gives its processes consecutive ranks.
 void check(const ExportBundle& bundle) {
   if (bundle.launch.agents == AgentPer::gpu) return;
   for (const auto& [address, ranks] : ranks_by_address(bundle))
     if (ranks.back() - ranks.front() + 1 != static_cast<int>(ranks.size()))
       reject(target_name,
-             fmt::format("ranks of host {} are {}, not one block; use --agents gpu, or --to slurm or openmpi",
+             fmt::format("ranks of host {} are {}, not consecutive; use --agents gpu, or --to slurm or openmpi",
                          address, fmt::join(ranks, ",")));
 }
 
-/// `  "0 gc 1"`: rank, machine, GPU.
+/// Lines such as `  "0 gc 1"`: rank, machine, GPU.
 std::string gpu_agents(const ExportBundle& bundle) {
   std::vector<std::string> lines;
   for (int rank = 0; rank < bundle.world_size(); ++rank)
@@ -38,7 +38,7 @@ std::string gpu_agents(const ExportBundle& bundle) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-/// `  "0 gc 3 1,2,0"`: rank of the agent, machine, its ranks, its GPUs in the order of the ranks.
+/// Lines such as `  "0 gc 3 1,2,0"`: agent rank, machine, number of ranks, GPUs in the order of the ranks.
 std::string host_agents(const ExportBundle& bundle) {
   std::vector<std::string> lines;
   const std::vector<RankRow> rows = rank_rows(bundle);
@@ -66,7 +66,7 @@ ExportFiles files(const ExportBundle& bundle) {
            true}};
 }
 
-/// Ranks are counted through the agents in the order of their own ranks, as torchrun's agents do.
+/// As in torchrun, the ranks of the processes are numbered consecutively in the order of the agents.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   std::vector<RankRow> rows = read_table_rows(files);
   std::size_t rank = 0;
@@ -91,9 +91,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 std::vector<std::string> notes(const ExportBundle& bundle) {
   if (bundle.launch.agents == AgentPer::host) return {};
   return {
-      "each process sees one GPU, and LOCAL_WORLD_SIZE is 1: what takes a machine for an island (HSDP, say) "
-      "sees "
-      "islands of one GPU"};
+      "each process sees one GPU, and LOCAL_WORLD_SIZE is 1: features that group the GPUs of a machine, such "
+      "as HSDP, see groups of one GPU"};
 }
 
 }  // namespace

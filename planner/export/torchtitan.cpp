@@ -1,4 +1,4 @@
-// torchtitan: which modules of a Llama-like model each stage has, in its two dialects.
+// torchtitan: assigns the modules of a Llama-like model to stages, in TOML or, for newer versions, in Python.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -28,8 +28,8 @@ std::string schedule_name(const ExportBundle& bundle) {
   return schedule == "gpipe" ? "GPipe" : schedule == "1f1b" ? "1F1B" : "Interleaved1F1B";
 }
 
-/// The modules of each virtual stage, in the order of the model. torchtitan deletes what no part lists and
-/// does not check it.
+/// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops
+/// those that are not.
 std::vector<std::vector<std::string>> stage_modules(const ExportBundle& bundle, const char* head) {
   std::vector<std::vector<std::string>> parts;
   for (const auto& [begin, end] : virtual_stages(bundle)) {
@@ -41,7 +41,7 @@ std::vector<std::vector<std::string>> stage_modules(const ExportBundle& bundle, 
   return parts;
 }
 
-/// A list of lists, `separator` between parts.
+/// A JSON list of lists, with `separator` between the inner ones.
 std::string format_list(const std::vector<std::vector<std::string>>& parts, const std::string& separator) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "[" : separator) + nlohmann::json(part).dump();
@@ -52,7 +52,7 @@ ExportFiles toml_files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   const std::string margin = ",\n" + std::string(modules_key.size() + 1, ' ');
   std::string text = fmt::format(
-      "# torchtitan 0.2.0 to 0.2.2 (what follows has no TOML). The model's flavor must have n_layers = {}.\n"
+      "# torchtitan 0.2.0 to 0.2.2 (later versions do not read TOML). The model flavor must have n_layers = {}.\n"
       "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n\n"
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
@@ -67,12 +67,12 @@ ExportFiles toml_files(const ExportBundle& bundle) {
 
 ExportFiles python_files(const ExportBundle& bundle) {
   const std::string text = fmt::format(
-      "# torchtitan of 2026-08-20 or later, which is configured by Python functions: --module MODULE "
-      "--config dtfm_plan.\n"
-      "# The model's flavor must have n_layers = {0}, and a step {1} sequences of {2} tokens: {3} of each "
-      "replica in each\n"
+      "# For torchtitan of 2026-08-20 or later, which is configured in Python: --module MODULE --config "
+      "dtfm_plan.\n"
+      "# The model flavor must have n_layers = {0}, and a step must have {1} sequences of {2} tokens: {3} per "
+      "replica and\n"
       "# round of gradient accumulation.\n"
-      "from my_config import base_config  # a function of yours, which returns a Trainer.Config\n\n\n"
+      "from my_config import base_config  # your function that returns a Trainer.Config\n\n\n"
       "def dtfm_plan():\n"
       "    c = base_config()\n"
       "    p = c.parallelism\n"
@@ -89,10 +89,10 @@ ExportFiles python_files(const ExportBundle& bundle) {
   return {{python_file, text}};
 }
 
-/// Layers of each part, which must be all, each once, in their order, between the embedding and norm and
-/// head.
+/// Number of layers in each part. Asserts that the parts list the embedding, all layers in order, the norm
+/// and the head, each once.
 std::vector<int> read_layers(const std::string& text, const char* head) {
-  const std::string list = text_after(text, modules_key, "");  // and what follows it
+  const std::string list = text_after(text, modules_key, "");  // with all text after it
   const auto parts =
       nlohmann::json::parse(list.substr(0, list.find("]]") + 2)).get<std::vector<std::vector<std::string>>>();
   std::vector<std::string> all;
@@ -141,12 +141,12 @@ ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes;
   if (!is_llama_like(std::get<Transformer>(bundle.job.model)))
-    notes.emplace_back("the names of the modules are those of its Llama; the job's model is no such one");
+    notes.emplace_back("the module names are those of torchtitan's Llama, but the job's model is not Llama-like");
   if (replica_count(bundle) > 1)
     notes.emplace_back(
-        "where it says that DDP goes with no other parallelism, make data_parallel_shard_degree what "
-        "data_parallel_replicate_degree is, and that 1: ranks stay who they are");
-  notes.push_back(fmt::format("nothing there checks that the flavor has the {} layers that the parts list",
+        "if torchtitan rejects DDP with other parallelism, swap the values of data_parallel_shard_degree and "
+        "data_parallel_replicate_degree; the roles of the ranks stay the same");
+  notes.push_back(fmt::format("torchtitan does not check that the flavor has the {} layers of the plan",
                               layer_count(bundle.job.model)));
   return notes;
 }
@@ -161,20 +161,20 @@ Exporter torchtitan_exporter() {
           [](const ExportBundle& bundle) { check_for_target(bundle, "torchtitan"); },
           toml_files,
           read_toml,
-          "Put the keys of torchtitan.toml into the job's file; the program is\n"
+          "Copy the keys of torchtitan.toml into your job config; the program is\n"
           "`-m torchtitan.train --job.config_file FILE`.",
           notes};
 }
 
 Exporter torchtitan_python_exporter() {
   return {"torchtitan-py",
-          "torchtitan since its configurations are Python (2026)",
+          "torchtitan with Python configuration (2026 or later)",
           true,
           {RankOrder::stage_major},
           [](const ExportBundle& bundle) { check_for_target(bundle, "torchtitan-py"); },
           python_files,
           read_python,
-          "Put dtfm_plan.py beside your configuration, and change its import; the program is\n"
+          "Put dtfm_plan.py next to your configuration and adapt its import; the program is\n"
           "`-m torchtitan.train --module MODULE --config dtfm_plan`.",
           notes};
 }

@@ -1,5 +1,5 @@
-// The rules by which trainers know from a rank who it is, as they have them: written apart from assign_ranks,
-// which they check.
+// The rules by which trainers derive the role of a rank. They are implemented independently of assign_ranks,
+// in order to check it.
 #pragma once
 
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace dtfm::exporter {
 
-/// What a trainer's own files say of all ranks together.
+/// Parallel degrees and layer split as configured in the files of a trainer.
 struct TrainerGrid {
   RankOrder order = RankOrder::stage_major;
   int tensor = 1, data = 1, pipeline = 1;
-  std::vector<int> layers;  // of each virtual stage, in the order of the model; a multiple of `pipeline`
+  std::vector<int> layers;  // of each virtual stage, in model order; size: a multiple of `pipeline`
 };
 
-/// The rows of rank_table.json with the seats that the trainer's rule gives to the ranks. Throws
-/// BrokenInvariant where there are not as many ranks as seats.
+/// The rows of rank_table.json with the roles that the trainer's rule assigns to the ranks. Throws
+/// BrokenInvariant if the number of ranks is not the product of the degrees.
 std::vector<RankRow> map_ranks(const ExportFiles& files, const TrainerGrid& shape);
 
-/// Of rank_table.json as it is.
+/// The rows of rank_table.json among `files`, unchanged.
 std::vector<RankRow> read_table_rows(const ExportFiles& files);
 
 }  // namespace dtfm::exporter

@@ -1,4 +1,4 @@
-// Varuna: a map of stages to ranks; its cut points are equal.
+// Varuna: a map of stages to ranks, for stages with equal numbers of layers.
 #include <set>
 
 #include <fmt/format.h>
@@ -23,12 +23,13 @@ void check(const ExportBundle& bundle) {
   const std::vector<int> layers = layer_counts(bundle);
   for (const int count : layers)
     if (count != layers.front())
-      reject(target_name, fmt::format("stages have {} layers; Varuna cuts a model into equal stages; plan with a "
+      reject(target_name, fmt::format("stages have {} layers; Varuna splits a model into equal stages; plan with a "
                                "--pipeline that divides the {} layers",
                                format_split(bundle.plan.pipelines.front()), layer_count(bundle.job.model)));
 }
 
-/// `0,3;1,4;2,5;`: the ranks of each stage, by pipeline; the last ; is needed (varuna/utils.py).
+/// The ranks of each stage in the order of pipelines, such as `0,3;1,4;2,5;`. The last semicolon is required
+/// (varuna/utils.py).
 std::string stage_map(const ExportBundle& bundle) {
   std::vector<std::vector<int>> ranks(at(stage_count(bundle)));
   for (int rank = 0; rank < bundle.world_size(); ++rank)
@@ -43,14 +44,14 @@ ExportFiles files(const ExportBundle& bundle) {
   return {
       {file_name,
        fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
-                   "Source this; its ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
-                   "\"{}\"\n)\nBATCH_SIZE={} # of all replicas, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
-                   "a micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
+                   "Source this file; ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
+                   "\"{}\"\n)\nBATCH_SIZE={} # global, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
+                   "micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
                    rank_order_name(bundle.order), stage_map(bundle), training.global_batch,
                    training.micro_batch, stage_count(bundle) - 1, layer_counts(bundle).front())}};
 }
 
-/// The pipeline of a rank is its place in the list of its stage.
+/// The pipeline of a rank is its position in the list of its stage.
 ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const std::string& text = file_text(files, file_name);
   const std::string line = table_lines(text, "VARUNA_ARGS=(").at(0);
@@ -85,8 +86,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
   notes.emplace_back(
-      "do not use its launcher, which makes a map of its own: start it with one that sets RANK and "
-      "WORLD_SIZE");
+      "do not use Varuna's launcher, which makes its own map: use one that sets RANK and WORLD_SIZE");
   return notes;
 }
 
@@ -94,7 +94,7 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter varuna_exporter() {
   return {target_name,
-          "Varuna (at a2145cc): its map of stages to ranks, for plans of equal stages",
+          "Varuna (at a2145cc): map of stages to ranks, for plans with equal stages",
           true,
           {RankOrder::pipeline_major, RankOrder::stage_major},
           check,

@@ -23,24 +23,27 @@ using Kind = CalibrationConstant::Kind;
 
 constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty::size);
 
-// What is assumed beforehand, no more than an order of magnitude (README.md): the standard deviations of the
-// constants about where they are drawn, and the noise of runs, which weighs as much as so many runs.
+// The prior, which is no more than an order of magnitude (README.md): standard deviations of the constants
+// about their prior means, and the relative noise of measured times, weighted like that many runs.
 constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5, 0.02, 0.5, 2, 0.02, 0.5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
-// Of least_squares. What fine leaves undone moves no constant by a tenth of its standard deviation.
+// Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of
+// its standard deviation.
 constexpr double fine_tolerance = 1e-4, coarse_tolerance = 1e-2;
-constexpr double outlier_chance = 0.01;  // that a table without any outlier is said to have one
+constexpr double outlier_chance = 0.01;  // probability of reporting an outlier where there is none
 
 const CalibrationConstant& constant(Eigen::Index i) {
   return calibration_constants[static_cast<std::size_t>(i)];
 }
 
-/// What the time is nearly linear in: of a share, its inverse. Back by the same.
+/// Transforms a constant so that times are nearly linear in it: a share to its inverse. The function is its
+/// own inverse.
 double linear(double value, Kind kind) {
   return kind == Kind::share ? 1 / value : value;
 }
 
-/// Constants as what is unknown: deviations from what is likely, in units of the assumed one.
+/// The constants as unknowns of the fit: deviations from the prior mean in units of the prior standard
+/// deviation.
 class Unknowns {
  public:
   explicit Unknowns(const Calibration& prior) : prior_(prior) {
@@ -57,7 +60,7 @@ class Unknowns {
   const Bounds& bounds() const { return bounds_; }
   double value(Eigen::Index i, double x) const {
     const double nearest = std::clamp(x, bounds_.low[i], bounds_.high[i]);
-    // At its bound exactly, whatever the way there has rounded.
+    // The exact value on a bound, without rounding errors of the transformation.
     if (nearest == bounds_.low[i] && constant(i).kind != Kind::factor)
       return constant(i).kind == Kind::share ? 1 : 0;
     return linear(center(i) + nearest * deviation(i), constant(i).kind);
@@ -81,15 +84,15 @@ class Unknowns {
   Bounds bounds_;
 };
 
-/// A fit to some of the runs.
+/// A fit to a subset of the runs.
 struct Estimate {
-  std::vector<std::size_t> rows;     // of the runs
-  VectorXd x, errors;                // errors: log (simulated ÷ measured) of each row
-  MatrixXd jacobian;                   // of the errors
-  MatrixXd free_inverse;             // of SᵀS + weight · I, of what is on no bound; 0 elsewhere
+  std::vector<std::size_t> rows;     // indices of the runs
+  VectorXd x, errors;                // x: unknowns; errors: log (simulated ÷ measured) of each row
+  MatrixXd jacobian;                 // of the errors, [row, unknown]
+  MatrixXd free_inverse;             // (JᵀJ + weight · I)⁻¹ over the unknowns that are not on a bound
   VectorXd leverage;                 // of each row
-  double weight = 0;                 // of what is assumed: the variance of runs that the fit reckoned with
-  double variance = 0, degrees_of_freedom = 0;  // of the errors, as they are left
+  double weight = 0;                 // of the prior: the noise variance that the fit assumed
+  double variance = 0, degrees_of_freedom = 0;  // of the remaining errors
 };
 
 class Calibrator {
@@ -118,7 +121,7 @@ class Calibrator {
 };
 
 VectorXd Calibrator::errors_of(const std::vector<std::size_t>& rows, const VectorXd& x) const {
-  constexpr double min_s = 1e-9;  // of a plan that computes and sends nothing
+  constexpr double min_s = 1e-9;  // lower limit, for a plan that computes and sends nothing
   std::vector<MeasuredRun> runs;
   for (const std::size_t row : rows) runs.push_back(runs_[row]);
   const std::vector<double> seconds = simulate_seconds(runs, unknowns_.constants(x), settings_.threads);
@@ -134,7 +137,7 @@ MatrixXd Calibrator::normal(const Estimate& estimate) const {
   return result;
 }
 
-/// Sets what follows from x, errors, slopes and weight. Constants on a bound count as known.
+/// Sets the members that follow from x, errors, jacobian and weight. Constants on a bound count as known.
 void Calibrator::update_statistics(Estimate& estimate) const {
   const Bounds& bounds = unknowns_.bounds();
   MatrixXd free = estimate.jacobian, free_normal = normal(estimate);
@@ -153,8 +156,8 @@ void Calibrator::update_statistics(Estimate& estimate) const {
   estimate.variance = (assumed + estimate.errors.squaredNorm()) / estimate.degrees_of_freedom;
 }
 
-/// Again, until the noise that the fit reckoned with is what is left of it; but never with more than what is
-/// assumed, lest a fit that is bad at first trust the runs so little that it stays bad.
+/// Repeats the fit until its assumed noise equals the remaining noise. The assumed noise never exceeds that
+/// of the prior: otherwise a fit that is bad at first would give the runs so little weight that it stays bad.
 Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance,
                               double squares_tolerance) const {
   constexpr int max_rounds = 5;
@@ -183,8 +186,8 @@ Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& sta
   return result;
 }
 
-/// The row that is farthest from what the others say, and how likely one so far is among all of them: by the
-/// residual over its standard deviation without the row (the externally studentised one), Bonferroni.
+/// The row with the largest externally studentised residual (the residual over its standard deviation
+/// estimated without the row), and the probability of such a residual among all rows, by Bonferroni's bound.
 std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
   std::pair<std::size_t, double> result{0, 1};
   double largest = -1;
@@ -201,19 +204,20 @@ std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
   return result;
 }
 
-/// Rosner's generalised extreme Studentised deviate, for residuals of a regression (Paul and Fung, 1991):
-/// takes the farthest run away and fits again, up to a fifth of all; of all these tests the last that finds
-/// the run too far says how many outliers there are, so that two that pull together do not hide each other.
+/// Rosner's generalised extreme Studentised deviate test for residuals of a regression (Paul and Fung, 1991):
+/// repeatedly removes the run with the largest residual and fits again, for up to a fifth of all runs. The
+/// last step whose residual is significant gives the number of outliers, so that two similar outliers do not
+/// mask each other.
 Estimate Calibrator::without_outliers() const {
   std::vector<std::size_t> rows(runs_.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   const std::size_t most = std::min(rows.size() / 5, rows.size() - min_runs);
-  report_progress(0, "fits all runs");
+  report_progress(0, "fitting all runs");
   const Estimate all = estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine_tolerance);
   Estimate now = all;
   std::optional<Estimate> best;
   for (std::size_t left_out = 1; left_out <= most; ++left_out) {
-    report_progress(static_cast<double>(left_out) / static_cast<double>(most + 1), "looks for outliers");
+    report_progress(static_cast<double>(left_out) / static_cast<double>(most + 1), "looking for outliers");
     const auto [row, chance] = worst_residual(now);
     rows = now.rows;
     rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(row));
@@ -223,8 +227,8 @@ Estimate Calibrator::without_outliers() const {
   return best ? estimate(best->rows, best->x, best->variance, fine_tolerance) : all;
 }
 
-/// A run left out moves the constants by one step of Gauss and Newton, whose derivatives are known; then the
-/// run is simulated with these.
+/// For each run, approximates the constants fitted without it by one Gauss-Newton step with the known
+/// derivatives, and simulates the run with them.
 std::vector<RunFit> Calibrator::run_fits(const Estimate& estimate) const {
   const std::vector<double> simulated =
       simulate_seconds(runs_, unknowns_.constants(estimate.x), settings_.threads);
@@ -267,7 +271,7 @@ CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
 CalibrationFit Calibrator::fit() {
   if (runs_.size() < min_runs)
     throw Error(
-        "", fmt::format("{} runs are too few to fit constants to: {} at least", runs_.size(), min_runs));
+        "", fmt::format("{} runs are too few; fitting the constants requires at least {}", runs_.size(), min_runs));
   const Estimate best = without_outliers();
   CalibrationFit result = make_fit(best);
   result.runs = run_fits(best);

@@ -1,5 +1,5 @@
-// The constants of the model from a user's own runs: simulator/calibration/README.md says by which
-// statistics.
+// Fits the calibration constants of the simulator to measured runs, by the statistics described in
+// simulator/calibration/README.md.
 #pragma once
 
 #include <array>
@@ -15,34 +15,35 @@ namespace dtfm::sim {
 inline constexpr std::size_t min_runs = 5;
 
 struct CalibrateSettings {
-  Calibration prior;  // what is taken to be likely before any run is seen
+  Calibration prior;  // mean of the prior
   int threads = 1;
-  std::function<void(double share, const std::string& what)> progress = {};
+  std::function<void(double share, const std::string& what)> progress = {};  // share of the work done, 0 to 1
 };
 
-/// How well a constant is known.
+/// 95 % interval (confidence_level) of a constant, in its own unit.
 struct ConstantInterval {
   double low = 0, high = 0;
-  bool is_identified = false;  // by the runs: they have halved the assumed standard deviation, or better
+  bool is_identified = false;  // its standard deviation is less than half of the prior's
 };
 
-/// What the model makes of a run.
+/// Simulated times of one run.
 struct RunFit {
   double simulated_s = 0;  // with the fitted constants
-  double leave_one_out_s = 0;   // with constants fitted to the other runs; of an outlier the same as the first
+  double leave_one_out_s = 0;  // with constants fitted to the other runs; simulated_s for an outlier
   bool is_outlier = false;
 };
 
 struct CalibrationFit {
   Calibration constants;
   CalibrationUncertainty spread;
-  std::array<ConstantInterval, CalibrationUncertainty::size> intervals;  // in the order of calibration_constants
-  std::vector<RunFit> runs;
+  /// In the order of calibration_constants.
+  std::array<ConstantInterval, CalibrationUncertainty::size> intervals;
+  std::vector<RunFit> runs;  // in the order of the arguments
 };
 
-/// The constants that make the sum of squares of log (simulated ÷ measured) least, together with what is
-/// assumed of them beforehand; without the runs that no constants explain beside the others. Throws Error for
-/// fewer than five runs.
+/// The constants that minimize the sum of squares of log (simulated ÷ measured) plus that of the prior.
+/// Outliers, runs that no constants explain together with the others, are left out. Throws Error for fewer
+/// than min_runs runs.
 CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
 }  // namespace dtfm::sim

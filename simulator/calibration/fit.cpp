@@ -11,7 +11,7 @@ namespace {
 
 using Vector = Eigen::VectorXd;
 
-/// What one unit of a constant is for the fit: its usual size.
+/// Unit of each constant in the fit: its typical magnitude.
 Vector scale() {
   Vector scale(6);
   scale << 0.1, 1e-3, 0.1, 0.1, 1e-3, 0.1;
@@ -30,7 +30,7 @@ Calibration to_constants(const Vector& vector) {
   return {v[0], v[1], v[2], v[3], v[4], v[5]};
 }
 
-/// What makes sense: a scale above 0, a share in (0, 1], times ≥ 0; of what is known, the one value.
+/// Valid ranges: a scale above 0, shares in (0, 1], times ≥ 0; a known constant is fixed to its value.
 Bounds bounds_of(const KnownCalibration& known) {
   constexpr double least = 0.01, max_scale = 100, max_seconds = 1e6;
   Vector low(6), high(6);
@@ -44,7 +44,7 @@ Bounds bounds_of(const KnownCalibration& known) {
   return {low.cwiseQuotient(scale()), high.cwiseQuotient(scale())};
 }
 
-/// Where the fit begins: little of the network's time by messages, much of it, and machines far off.
+/// Initial points: with small and with large message overhead, and far from the defaults.
 const std::array<Calibration, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.99, 0.5}, {2, 1e-4, 0.6, 2}}};
 
 }  // namespace
@@ -53,7 +53,7 @@ Calibration fit_calibration(std::span<const MeasuredRun> runs, const KnownCalibr
                                int threads) {
   constexpr double tolerance = 1e-6;
   const Bounds bounds = bounds_of(known);
-  if (runs.size() < 4) throw Error("", "four constants cannot be fitted to fewer than four runs");
+  if (runs.size() < 4) throw Error("", "fitting four constants requires at least four runs");
   const Residuals errors = [&](const Vector& x) -> Vector {
     const std::vector<double> values = relative_errors(runs, to_constants(x), threads);
     return Eigen::Map<const Vector>(values.data(), static_cast<Eigen::Index>(values.size()));

@@ -1,5 +1,4 @@
-// The method of Levenberg and Marquardt within bounds, for a few unknowns and residuals that are dear to
-// compute.
+// Levenberg-Marquardt method with bounds, for a few unknowns and residuals that are expensive to compute.
 #pragma once
 
 #include <functional>
@@ -8,9 +7,10 @@
 
 namespace dtfm::sim {
 
-/// Of each unknown; low = high: it is known. Unknowns are scaled so that one unit is their usual size.
+/// Bounds of each unknown; low = high fixes it. Unknowns should be scaled to a magnitude of about 1.
 struct Bounds {
   Eigen::VectorXd low, high;
+  /// The point within the bounds that is nearest to `x`.
   Eigen::VectorXd nearest(const Eigen::VectorXd& x) const { return x.cwiseMax(low).cwiseMin(high); }
 };
 
@@ -18,14 +18,14 @@ using Residuals = std::function<Eigen::VectorXd(const Eigen::VectorXd& x)>;
 
 struct LeastSquaresFit {
   Eigen::VectorXd x, residuals;
-  Eigen::MatrixXd jacobian;  // [residual, unknown]: derivatives before the last step, which was a small one
+  Eigen::MatrixXd jacobian;  // [residual, unknown], from before the last step, which was small
   double sum_of_squares() const { return residuals.squaredNorm(); }
 };
 
-/// A minimum of the sum of squares, by steps from `start` in an active set: what lies on a bound and would
-/// step over it stays, and the others step as if it was known. Derivatives are differences over 0.02,
-/// backwards where a step forward would leave the bounds, 0 of what is known. Ends when a step makes the sum
-/// less by no more than the share `enough` of it.
+/// A local minimum of the sum of squares, reached from `start` by an active-set method: an unknown on a bound
+/// that would step over it is fixed for that step. Derivatives are finite differences with step 0.02,
+/// backward if a forward step would leave the bounds, and 0 for fixed unknowns. Stops when a step reduces the
+/// sum by at most the fraction `tolerance`.
 LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds,
                               double tolerance);
 

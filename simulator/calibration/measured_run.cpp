@@ -10,9 +10,9 @@ namespace dtfm::sim {
 
 std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
                                       int threads) {
-  std::map<const Workload*, std::size_t> first_of;  // searched, never gone through
+  std::map<const Workload*, std::size_t> first_of;  // lookups only: never iterated, for determinism
   std::vector<const Workload*> distinct;
-  std::vector<std::size_t> workload_of_run;  // of `different`, of each run
+  std::vector<std::size_t> workload_of_run;  // index into `distinct` for each run
   for (const MeasuredRun& run : runs) {
     const auto [first, is_new] = first_of.try_emplace(run.work.get(), distinct.size());
     if (is_new) distinct.push_back(run.work.get());

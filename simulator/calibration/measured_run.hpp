@@ -1,4 +1,4 @@
-// Iterations that somebody has measured, beside what it takes to simulate them.
+// Measured iterations, with the inputs to simulate them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace dtfm::sim {
 
-/// What is simulated. The topology is shared, for it may be large.
+/// Inputs of a simulation. The topology is shared because it may be large.
 struct Workload {
   std::shared_ptr<const Topology> topology;
   Job job;
@@ -24,16 +24,16 @@ struct Workload {
 
 struct MeasuredRun {
   std::string name, network;
-  std::shared_ptr<const Workload> work;  // the same object for runs of the same, which is simulated once
-  double seconds = 0;                    // an iteration
-  std::size_t line = 0;                  // of the file that it is from; 0: of none
+  std::shared_ptr<const Workload> work;  // shared by runs of the same workload, which is simulated once
+  double seconds = 0;                    // measured, of one iteration
+  std::size_t line = 0;                  // in the file it was read from; 0: none
 };
 
-/// Seconds of an iteration of each run with `constants`, on `threads` threads.
+/// Simulated seconds of an iteration of each run with `constants`, computed on `threads` threads.
 std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
                                       int threads);
 
-/// Simulated ÷ measured − 1, of each run.
+/// Simulated ÷ measured − 1 for each run.
 std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,
                                     int threads);
 

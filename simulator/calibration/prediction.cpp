@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t size = CalibrationUncertainty::size;
 
-/// The constants with the i-th moved by a standard deviation to where it may be, and by how much it was.
+/// Moves the i-th constant by one standard deviation, downward if a share would exceed 1. Returns the change.
 double perturb(Calibration& constants, std::size_t i, double deviation) {
   double& value = constants.*calibration_constants[i].value;
   const double before = value;

@@ -1,4 +1,4 @@
-// How far a measured time may lie from a predicted one, by how well the constants are known.
+// Prediction intervals of iteration times, from the uncertainty of the calibration constants.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 
 namespace dtfm::sim {
 
-/// The share of intervals, of constants and of times, that hold the truth.
+/// Coverage of all intervals, of constants and of times.
 inline constexpr double confidence_level = 0.95;
 
-/// The factor ≥ 1 by which the seconds of an iteration that somebody measures may be more or less than the
-/// simulated ones, as `seconds_with` says what any constants make of them. By the delta method the variance
-/// of their logarithm is that of the runs about the model plus gᵀ C g, with C the covariance of the constants
-/// and g the derivatives of the logarithm, by differences over one standard deviation of each constant; its
-/// root times Student's t is the logarithm of the factor. Calls `seconds_with` up to seven times.
+/// The factor ≥ 1 by which a measured iteration time may be above or below the simulated one. `seconds_with`
+/// returns the simulated seconds for given constants; it is called up to seven times. By the delta method,
+/// the variance of the logarithm of the time is the residual variance of the runs plus gᵀ C g, where C is the
+/// covariance of the constants and g the derivatives of the logarithm, by differences over one standard
+/// deviation of each constant. The logarithm of the factor is the root of the variance times Student's t.
 double prediction_factor(const Calibration& constants, const CalibrationUncertainty& spread,
                          const std::function<double(const Calibration&)>& seconds_with);
 
-/// About `seconds`, the mean of iterations of `plan`, on these `paths` or as pipelines, that were simulated
-/// with the constants of `problem`.
-/// What an undisturbed iteration may be off by holds for all.
+/// Prediction interval around `seconds`, the mean iteration time of `plan` simulated with the constants of
+/// `problem`, on the micro-batch `paths` if given, else as pipelines. The factor is that of an undisturbed
+/// iteration, and is applied to runs under any scenario.
 PredictionInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationUncertainty& spread,
                            double seconds, const PathSchedule* paths = nullptr);
 

@@ -7,7 +7,8 @@
 namespace dtfm::sim {
 namespace {
 
-/// The continued fraction of DLMF 8.17.22 from its far end; it converges fast for x < (a + 1) / (a + b + 2).
+/// The continued fraction of DLMF 8.17.22, evaluated backward; it converges fast for x < (a + 1) / (a + b +
+/// 2).
 double fraction(double x, double a, double b) {
   constexpr int terms = 400;
   double value = 1;
@@ -20,7 +21,7 @@ double fraction(double x, double a, double b) {
   return 1 / value;
 }
 
-/// I(x; a, b), of x and 1 − x.
+/// I(x; a, b), where `rest` is 1 − x.
 double incomplete_beta(double x, double rest, double a, double b) {
   if (x <= 0) return 0;
   if (rest <= 0) return 1;

@@ -1,4 +1,4 @@
-// What happens next, in the order of (date, rank, sequence number).
+// Priority queue of events, ordered by (time, rank, sequence number).
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace dtfm::sim {
 
-/// Events are not taken back: who is no longer interested recognises and drops what comes (lazy deletion).
-/// Of one date, lower ranks come first; of one rank, what was put in first.
+/// Events cannot be removed: the receiver recognises and ignores those that are obsolete (lazy deletion). At
+/// equal times lower ranks come first; events of equal rank come in the order in which they were pushed.
 template <class Event>
 class EventQueue {
  public:
@@ -19,7 +19,7 @@ class EventQueue {
   bool empty() const { return queue_.empty(); }
   std::size_t size() const { return queue_.size(); }
   double next_date() { return queue_.first().date; }
-  /// The event that comes `k` after the next one, or later; null where that is not known without sorting.
+  /// An event that comes `k` positions after the next one, or later; null if finding it would need sorting.
   const Event* peek_sorted(std::size_t k) const {
     const Entry* entry = queue_.peek_sorted(k);
     return entry ? &entry->event : nullptr;

@@ -1,4 +1,4 @@
-// The least of some keys that change: a heap that knows where each entry is.
+// Min-heap that records the position of every entry, so that keys can be changed and entries erased.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace dtfm::sim {
 
-/// Many heaps can share one table of places, if every id is in one of them at most.
+/// Position of each id in its heap. Several heaps can share one table if every id is in at most one of them.
 class HeapPositions {
  public:
   static constexpr int absent = -1;
@@ -33,7 +33,7 @@ class IndexedHeap {
   std::size_t size() const { return heap_.size(); }
   const Entry& first() const { return heap_.front(); }
 
-  /// Puts the id in, or gives it another key.
+  /// Inserts the id, or changes its key.
   void set(int id, double key, HeapPositions& positions) {
     if (positions[id] == HeapPositions::absent) {
       heap_.push_back({});
@@ -50,7 +50,7 @@ class IndexedHeap {
     heap_.pop_back();
     if (last.id != id) move(last, at(position), positions);
   }
-  /// Makes all keys smaller by the same, and calls `visit(entry)` with each.
+  /// Subtracts `amount` from all keys and calls `visit(entry)` for each changed entry.
   template <class Visit>
   void subtract_from_keys(double amount, const Visit& visit) {
     for (Entry& entry : heap_) {
@@ -60,7 +60,7 @@ class IndexedHeap {
   }
 
  private:
-  /// Fewer levels than two: the children of an entry lie side by side.
+  /// An arity of 4 gives a flatter heap than 2, and the children of an entry are adjacent in memory.
   static constexpr std::size_t arity = 4;
 
   void move(const Entry& entry, std::size_t hole, HeapPositions& positions) {

@@ -1,4 +1,4 @@
-// A priority queue that sorts no more than it must.
+// Priority queue that is fast when entries arrive in batches or nearly in order.
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 
 namespace dtfm::sim {
 
-/// What belongs behind all that has been sorted lies as it comes, until the sorted run is used up; then it is
-/// sorted at once and is the next run. What comes in between goes through a heap. So many entries that come
-/// together, or in order, cost far less than in a heap of them all. `IsBefore` is a strict order in which no
-/// two entries are alike.
+/// Entries that belong behind the end of the sorted run are collected unsorted until the run is used up; then
+/// they are sorted in one go and become the next run. Entries that belong inside the run go through a heap.
+/// Entries that arrive together or in order therefore cost far less than in a single heap. `IsBefore` is a
+/// strict total order in which no two entries are equivalent.
 template <class Entry, class IsBefore>
 class LazyQueue {
  public:
@@ -23,7 +23,7 @@ class LazyQueue {
     else
       unsorted_.push_back(entry);
   }
-  /// Of a queue that is not empty.
+  /// The queue must not be empty.
   const Entry& first() {
     if (is_exhausted()) sort_unsorted();
     return sorted_is_next() ? sorted_run_[consumed_] : heap_.front();
@@ -40,12 +40,12 @@ class LazyQueue {
     return entry;
   }
 
-  /// Entry `k` of what is left of the sorted run, in which some may still come before it; null behind its
-  /// end.
+  /// Entry `k` of the rest of the sorted run, or null if the rest is shorter. Entries of the heap may come
+  /// before it.
   const Entry* peek_sorted(std::size_t k) const { return k < sorted_run_.size() - consumed_ ? &sorted_run_[consumed_ + k] : nullptr; }
 
  private:
-  /// Fewer levels than two: the children of an entry lie side by side.
+  /// An arity of 4 gives a flatter heap than 2, and the children of an entry are adjacent in memory.
   static constexpr std::size_t arity = 4;
 
   bool is_exhausted() const { return consumed_ == sorted_run_.size() && heap_.empty(); }
@@ -69,7 +69,7 @@ class LazyQueue {
     }
     heap_[hole] = entry;
   }
-  /// Puts `entry` in the place of the first and down to where it belongs.
+  /// Replaces the first entry of the heap by `entry` and restores the heap order.
   void sift_down(const Entry& entry) {
     const std::size_t size = heap_.size();
     std::size_t hole = 0;
@@ -84,7 +84,7 @@ class LazyQueue {
   }
 
   [[no_unique_address]] IsBefore is_before_;
-  std::vector<Entry> sorted_run_;  // sorted; the first `taken_` are gone, and the last tells what is later
+  std::vector<Entry> sorted_run_;  // the first `consumed_` entries are gone; later ones are in `unsorted_`
   std::size_t consumed_ = 0;
   std::vector<Entry> heap_, unsorted_;
 };

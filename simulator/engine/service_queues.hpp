@@ -1,4 +1,4 @@
-// Places where tasks are served one at a time: named queues and fifo hosts.
+// Queues of tasks that are served one at a time: named queues and FIFO hosts.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace dtfm::sim {
 
-/// Who is next: the larger priority, then who has been ready for longer, then who comes first in the graph.
+/// Tasks are served by descending priority, then by the time they became ready, then by task number.
 struct WaitingTask {
   double priority = 0;
   double ready = 0;
@@ -20,7 +20,8 @@ class ServiceQueues {
  public:
   explicit ServiceQueues(int queue_count) : queues_(at(queue_count)) {}
 
-  /// `make_entry(task)` tells what is asked of tasks that meet others.
+  /// Appends `task` to queue `number`. `make_entry(task)` returns the WaitingTask of a task; it is called
+  /// only if several tasks wait in the queue.
   template <class WaitingOf>
   void enqueue(int number, int task, const WaitingOf& make_entry) {
     Queue& queue = queues_[at(number)];
@@ -30,14 +31,14 @@ class ServiceQueues {
       add(queue, make_entry(queue.first), make_entry(task));
     mark_pending(number);
   }
-  /// The task that was served has ended.
+  /// Frees the queue because the task that it served has ended.
   void release(int queue) {
     queues_[at(queue)].busy = false;
     mark_pending(queue);
   }
   bool has_pending() const { return !pending_.empty(); }
-  /// Serves the next of every line that is free, in the order in which the lines had news. Before that,
-  /// `announce` is told who is now first in that line, if anybody is.
+  /// Serves the next task of every queue that is free, in the order in which the queues became pending. Just
+  /// before a task is served, `on_new_head` is called with the task that is now first in the queue, if any.
   template <class Serve, class Announce>
   void serve(const Serve& serve_task, const Announce& on_new_head) {
     serving_.swap(pending_);
@@ -63,10 +64,10 @@ class ServiceQueues {
       return a.task < b.task;
     }
   };
-  /// Most have nobody but a first: only the others need memory of their own.
+  /// Most queues never hold more than one waiting task; only the others get an overflow queue.
   struct Queue {
     int first = no_task;
-    int overflow = no_queue;  // a number in `others_`
+    int overflow = no_queue;  // index into `overflow_`
     bool busy = false, is_pending = false;
   };
 
@@ -92,7 +93,7 @@ class ServiceQueues {
   }
 
   std::vector<Queue> queues_;
-  std::vector<LazyQueue<WaitingTask, IsBefore>> overflow_;  // of the lines that have had some
+  std::vector<LazyQueue<WaitingTask, IsBefore>> overflow_;  // waiting tasks behind the first of a queue
   std::vector<int> pending_, serving_;
 };
 

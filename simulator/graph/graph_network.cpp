@@ -6,9 +6,10 @@
 namespace dtfm::sim {
 namespace {
 
-/// Of a flow's rate, what its acknowledgements take on the way back (Velho et al., as in SimGrid).
+/// Share of a flow's rate that its acknowledgements use on the reverse path (Velho et al., as in SimGrid).
 constexpr double acknowledgement_share = 0.05;
-/// Seconds: a route without latency counts as 200 m of fibre do, so that it has more than any longer one.
+/// Seconds; a route without latency counts like 200 m of fibre, so that its weight is finite and still larger
+/// than that of any longer route.
 constexpr double min_penalty = 1e-6;
 
 std::vector<int> links_of_hosts(const TaskGraph& graph) {
@@ -54,7 +55,7 @@ GraphNetwork::GraphNetwork(const TaskGraph& graph)
   }
 }
 
-/// A link that is passed more than once is used once, with the sum of the shares.
+/// A link that a route crosses more than once gets one use, with the sum of the shares.
 void GraphNetwork::add_uses(const Route& route) {
   const auto begin = static_cast<std::ptrdiff_t>(uses_.size());
   for (const int link : route.links) uses_.push_back({link});
@@ -82,7 +83,7 @@ FlowParameters GraphNetwork::parameters(const Task& flow) const {
   double latency = 0, penalty = 0;
   for (const int link : graph_.routes[at(flow.route)].links) {
     latency += latency_[at(link)];
-    // In an outage, what the link has otherwise.
+    // During an outage the link's regular bandwidth determines the weight.
     const double bandwidth =
         bandwidth_[at(link)] > 0 ? bandwidth_[at(link)] : graph_.links[at(link)].bandwidth;
     if (bandwidth > 0) penalty += model.weight_s / bandwidth;

@@ -1,4 +1,4 @@
-// The links of a task graph as they are now, and what a flow gets that starts now.
+// The current state of the links of a task graph, and the parameters of flows that start on them.
 #pragma once
 
 #include <span>
@@ -10,39 +10,39 @@
 
 namespace dtfm::sim {
 
-/// What is fixed for a flow at its start.
+/// Parameters of a flow that are fixed when it starts.
 struct FlowParameters {
-  double latency = 0;  // seconds before its first byte moves
+  double latency = 0;  // s before its first byte moves
   double weight = 1;
   double rate_cap = 0;  // bytes per second
 };
 
-/// The shared capacities: links, and behind them the hosts whose computations share the processor or change
-/// their speed.
+/// The shared capacities: first the links, then the hosts whose computations share the processor or whose
+/// speed changes.
 class GraphNetwork {
  public:
   explicit GraphNetwork(const TaskGraph& graph);
 
   FlowParameters parameters(const Task& flow) const;
-  /// Begins to move the bytes of a flow, or to do the work of a computation on a host that is shared; the
-  /// number of the flow in `fluid()`.
+  /// Starts to transfer the bytes of a flow, or to process a computation on a host of the fluid model.
+  /// Returns the number of the flow in `fluid()`.
   int add(const Task& task, double weight, double rate_cap);
   FluidNetwork& fluid() { return fluid_; }
   const FluidNetwork& fluid() const { return fluid_; }
-  /// Whether computations of this host are moved by `fluid()`; else they take a time that is known when they
-  /// start.
+  /// Whether `fluid()` determines the rates of this host's computations. Otherwise their duration is known
+  /// when they start.
   bool uses_fluid_model(int host) const { return host_links_[at(host)] != no_index; }
 
-  /// What a task shares with others.
+  /// The shared capacities that a task uses.
   std::span<const LinkUse> uses_of(const Task& task) const;
-  /// The shared capacity of a link or, for the speed, of a host.
+  /// The number in `fluid()` of a link or, for speeds, of a host.
   int capacity_of(Profile::Quantity quantity, int index) const;
-  /// Of a link or, for the speed, a host.
+  /// Sets the quantity of a link or, for speeds, of a host.
   void set(Profile::Quantity quantity, int index, double value);
 
   void set_down(const Failure& failure, bool down);
   bool has_failures() const { return total_down_ > 0; }
-  /// Whether something that the task uses is down.
+  /// Whether a host or link that the task uses is down.
   bool is_down(const Task& task) const;
 
  private:
@@ -50,10 +50,10 @@ class GraphNetwork {
 
   const TaskGraph& graph_;
   std::vector<double> bandwidth_, latency_;
-  std::vector<int> host_links_;  // behind those of the graph; no_index
+  std::vector<int> host_links_;  // of each host: its capacity behind the links of the graph, or no_index
   std::vector<int> first_use_;   // of each route, then of each host
   std::vector<LinkUse> uses_;
-  std::vector<int> links_down_, hosts_down_;  // how many failures there are at once
+  std::vector<int> links_down_, hosts_down_;  // number of concurrent failures
   int total_links_down_ = 0, total_down_ = 0;
   FluidNetwork fluid_;
 };

@@ -75,15 +75,15 @@ class GraphReplay {
   TaskProgress progress_;
   FlowParameterPool flow_parameters_;  // of flows in latency
   std::vector<int> ready_, starting_;
-  std::vector<int> started_;  // all that run, and some that have ended
+  std::vector<int> started_;  // all running tasks, and some that have ended
   ServiceQueues queues_, hosts_;
-  std::vector<ActiveFlow> active_flows_;              // of each flow of the network
-  std::vector<std::size_t> steps_;          // that each profile has taken
-  std::vector<std::vector<int>> profiles_;  // of each shared capacity
-  std::vector<bool> asleep_;                // each profile
+  std::vector<ActiveFlow> active_flows_;    // [flow of the network]
+  std::vector<std::size_t> steps_;          // [profile]: number of steps taken
+  std::vector<std::vector<int>> profiles_;  // [shared capacity]: profiles that change it
+  std::vector<bool> asleep_;                // [profile]
   std::size_t asleep_count_ = 0;
   int futile_changes_ = 0;
-  std::size_t change_events_ = 0;  // in the queue
+  std::size_t change_events_ = 0;  // number of change events in the queue
 };
 
 GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
@@ -104,7 +104,7 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
   link_profiles();
 }
 
-/// The result is the same without.
+/// Only affects performance, not the result.
 void GraphReplay::prefetch(int task) const {
   progress_.prefetch(task);
   __builtin_prefetch(&replay_.tasks[at(task)], 1);
@@ -134,7 +134,7 @@ Replay GraphReplay::run() {
   push_failures();
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
     if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
-  // What happens at this date comes before the first starts.
+  // Events at the start time come before the first tasks start.
   if (queue_.empty() || queue_.next_date() > now_) start_ready();
   double next = 0;
   while (!is_over(next = next_date()) && !is_stopped()) {
@@ -150,7 +150,7 @@ Replay GraphReplay::run() {
   return std::move(replay_);
 }
 
-/// Of the queue or of the ends of flows, which change only when no more happens at this date.
+/// The time of the next event or end of a flow. Rates are updated only after all events at the current time.
 double GraphReplay::next_date() {
   if (!queue_.empty() && queue_.next_date() == now_) return now_;
   network_.fluid().update_rates(now_);
@@ -169,7 +169,7 @@ bool GraphReplay::is_stopped() {
   return stopped_ = stop_();
 }
 
-/// What still runs: is it cut off, or would it never go on?
+/// Decides whether the unfinished tasks were aborted or are deadlocked.
 void GraphReplay::close(double next) {
   replay_.last_event_date = now_;
   if (ended_ == graph_.tasks.size()) return;
@@ -180,7 +180,7 @@ void GraphReplay::close(double next) {
   for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::aborted;
 }
 
-/// At `until_`. What has yet to move is the network's to say; of the rest, when it would have ended.
+/// Records what remains at `until_`: of active flows as the network says, of other tasks by their end times.
 void GraphReplay::record_unfinished() {
   for (const int task : running_tasks()) {
     UnfinishedTask& unfinished = replay_.unfinished.emplace_back(UnfinishedTask{task, false, 0, progress_[task].amount});
@@ -199,7 +199,7 @@ void GraphReplay::record_unfinished() {
   }
 }
 
-/// `left`: seconds until what has a date ends.
+/// `left`: seconds until the current phase of the task, whose end is known, would have ended.
 void GraphReplay::set_end(UnfinishedTask& unfinished, double left) const {
   const Progress& it = progress_[unfinished.task];
   if (it.phase == Phase::in_overhead) {
@@ -298,7 +298,7 @@ bool GraphReplay::affects_flows(const Profile& profile) const {
   });
 }
 
-/// Profiles sleep while nothing moves where they change something.
+/// Profiles sleep while no flow uses any of their targets.
 void GraphReplay::wake_profiles(int task) {
   if (asleep_count_ == 0) return;
   for (const LinkUse& use : network_.uses_of(graph_.tasks[at(task)]))
@@ -307,7 +307,7 @@ void GraphReplay::wake_profiles(int task) {
         if (asleep_[at(profile)]) wake(profile);
 }
 
-/// Brings a profile to its value of now.
+/// Advances a profile to its value at the current time.
 void GraphReplay::wake(int number) {
   asleep_[at(number)] = false;
   --asleep_count_;
@@ -377,7 +377,7 @@ void GraphReplay::start_computation(int task) {
 
 void GraphReplay::start_transfer(int task) {
   const Task& it = graph_.tasks[at(task)];
-  if (it.route == no_index) return push_end(task, 0);  // to oneself
+  if (it.route == no_index) return push_end(task, 0);  // source and destination are the same host
   if (it.overhead == 0) return start_flow(task);
   progress_[task].phase = Phase::in_overhead;
   queue_.push(round_to_tick(now_ + it.overhead), ends, {Event::Kind::overhead_end, task});
@@ -400,7 +400,7 @@ void GraphReplay::push_end(int task, double duration) {
   if (const auto successors = progress_.successors(task); !successors.empty()) prefetch(successors.front());
 }
 
-/// The last byte of a streamed message is on its way, and the next may follow.
+/// The last byte of a streamed flow has been sent, so its queue is free for the next one.
 void GraphReplay::arrive(int task, double latency) {
   if (const int queue = progress_[task].queue; queue != no_index) queues_.release(queue);
   push_end(task, latency);

@@ -1,4 +1,4 @@
-// Runs a task graph.
+// Executes a task graph in the discrete-event simulator.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace dtfm::sim {
 
-/// Cut: it ran when the replay was ended. Blocked: it waits, or what it does has come to a stand for ever.
+/// Aborted: the task was running when the replay ended. Blocked: it waits, or its rate stays 0 forever.
 enum class TaskState { done, failed, blocked, aborted };
 
 /// "DONE", "FAILED", "BLOCKED", "CUT"
@@ -28,7 +28,7 @@ constexpr std::string_view name_of(TaskState state) {
   return "BLOCKED";
 }
 
-/// Dates in seconds; NaN where the task did not get that far.
+/// Times in seconds; NaN for what the task did not reach.
 struct alignas(32) TaskRecord {
   static constexpr double never = std::numeric_limits<double>::quiet_NaN();
   TaskState state = TaskState::blocked;
@@ -36,47 +36,48 @@ struct alignas(32) TaskRecord {
 };
 
 struct ReplayOptions {
-  double start = 0;  // the date at which the graph begins: profiles and failures are then where they are
-  double until = std::numeric_limits<double>::infinity();  // nothing happens after it
-  std::function<bool()> stop = {};  // asked every `dates_per_stop_check` dates; nothing: never
-  bool keep_unfinished = false;          // fill in Replay::rest
+  double start = 0;  // s at which the graph starts; profiles and failures have the state of that time
+  double until = std::numeric_limits<double>::infinity();  // s; the replay is aborted at this time
+  std::function<bool()> stop = {};  // called every `dates_per_stop_check` event times, if given
+  bool keep_unfinished = false;     // fill in Replay::unfinished
 };
 
-/// What was left of a task when the replay was cut: of a flow its bytes, after `overhead` seconds; of a
-/// computation its work; of a delay, or of a flow whose last byte was on its way, seconds.
+/// What remained of a task when the replay was aborted: bytes of a flow, to be sent after `overhead` seconds;
+/// work units of a computation; seconds of a delay, or of a flow whose last byte had been sent.
 struct UnfinishedTask {
   int task = no_index;
-  bool is_delay = false;  // seconds
+  bool is_delay = false;  // `amount` is in seconds
   double overhead = 0, amount = 0;
 };
 
 enum class ReplayEnd {
-  finished,  // every task has ended
-  aborted,       // at ReplayOptions::until
-  deadlocked,     // what is left is blocked
-  stopped,   // by ReplayOptions::stop
+  finished,    // every task has ended
+  aborted,     // at ReplayOptions::until
+  deadlocked,  // all remaining tasks are blocked
+  stopped,     // by ReplayOptions::stop
 };
 
 struct Replay {
   ReplayEnd ended = ReplayEnd::finished;
   std::vector<TaskRecord> tasks;
-  std::vector<UnfinishedTask> unfinished;  // of those that ran at the end, if it was asked for and that is finite
-  double makespan = 0;         // the date of the last end of a task; that of the start if there is none
-  double last_event_date = 0;          // the date of the last that happened
+  /// The tasks that were running at ReplayOptions::until, if `keep_unfinished` is set and `until` is finite.
+  std::vector<UnfinishedTask> unfinished;
+  double makespan = 0;         // s at which the last task ended; the start time if no task ended
+  double last_event_date = 0;  // s of the last event
   long long events = 0, flows = 0;
 };
 
-/// How many dates at which something happens lie between two questions of a replay whether to stop: few
-/// enough that nobody waits for the answer, many enough that they cost nothing.
+/// Number of event times between two calls of ReplayOptions::stop: small enough for a quick reaction, large
+/// enough that the calls cost nothing.
 inline constexpr int dates_per_stop_check = 64;
 
-/// After so many changes by periodic profiles in a row that let nothing move, what waits is blocked: they
-/// would go on for ever.
+/// After this many consecutive changes by periodic profiles without any progress, the replay is considered
+/// deadlocked; otherwise it would never end.
 inline constexpr int max_futile_changes = 1'000'000;
 
-/// What happens when `graph` is run until nothing can move any more, or no longer may. A task that waits for
-/// one that has not been done, or for a link that never comes back, is blocked. Throws Error for a profile
-/// whose steps by some date are too many to be told apart.
+/// Runs `graph` until nothing can make progress any more or the options end the replay. A task is blocked if
+/// it waits for a task that was not done, or for a link that never recovers. Throws Error for a profile with
+/// more steps by some time than a double can count.
 Replay replay(const TaskGraph& graph, const ReplayOptions& options = {});
 
 }  // namespace dtfm::sim

@@ -10,7 +10,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// Above it a double no longer tells one round from the next.
+/// Above this number a double can no longer distinguish consecutive repetitions.
 constexpr double max_steps = 0x1p52;
 
 void check_step_count(const Profile& profile, double seconds) {
@@ -32,7 +32,8 @@ double date_of(const Profile& profile, std::size_t number) {
 
 std::size_t steps_until(const Profile& profile, double date) {
   const std::size_t size = profile.steps.size();
-  std::size_t below = 0, above = size;  // bisected; they begin as the rounds around that of the date
+  // Bisection, which starts with the repetitions before and after the one that contains `date`.
+  std::size_t below = 0, above = size;
   if (const double past = date - profile.steps.front().date; profile.period > 0 && past > 0) {
     check_step_count(profile, past);
     const auto round = static_cast<std::size_t>(past / profile.period);

@@ -1,4 +1,4 @@
-// The steps of a profile, counted over all rounds.
+// Times of the steps of a profile, numbered consecutively over all its repetitions.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,10 @@
 
 namespace dtfm::sim {
 
-/// The date of step `number`, from 0; infinite after the last.
+/// The time of step `number` (from 0) in seconds; infinite after the last step.
 double date_of(const Profile& profile, std::size_t number);
 
-/// How many steps there are up to `date`, that date included. Throws Error where they are too many to be told
-/// apart.
+/// The number of steps up to and including time `date`. Throws Error if a double cannot count that many.
 std::size_t steps_until(const Profile& profile, double date);
 
 }  // namespace dtfm::sim

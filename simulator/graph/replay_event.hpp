@@ -1,4 +1,4 @@
-// What happens in a replay, in which order, and what it keeps of flows meanwhile.
+// The events of a replay, their order, and its records of flows in progress.
 #pragma once
 
 #include <cstddef>
@@ -9,26 +9,27 @@
 
 namespace dtfm::sim {
 
-/// In the order in which they come at one instant; starts come after all of them.
+/// The order of events at the same time. Tasks start after all of these.
 enum EventRank : unsigned { ends, failures, changes };
 
 struct Event {
   enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, down, up, change };
   Kind kind = Kind::task_end;
-  int id = 0;  // a task; a failure; a profile
+  int id = 0;  // the number of a task, failure or profile, depending on the kind
 };
 
-/// So far ahead tasks are fetched from memory: some events take as long as that (any number from 4 to 16
-/// does).
+/// Tasks are prefetched this many events ahead. Handling that many events hides the memory latency; any value
+/// from 4 to 16 works as well.
 inline constexpr std::size_t prefetch_distance = 8;
 
-/// A flow or shared computation that the network moves; its end comes `tail` seconds after its last byte.
+/// A flow or shared computation that is active in the fluid network. It ends `trailing_latency` seconds after
+/// its last byte.
 struct ActiveFlow {
   int task = 0;
   double trailing_latency = 0;
 };
 
-/// Terms of flows, by numbers that are used again.
+/// Stores the parameters of flows under numbers that are reused.
 class FlowParameterPool {
  public:
   int store(const FlowParameters& parameters) {

@@ -1,5 +1,5 @@
-// A graph of computations and transfers, and the hosts and links that it runs on: what graph_reader reads and
-// graph_replay runs. Plain data; things are named by their positions.
+// A graph of computations and transfers, and the hosts and links that it runs on. graph_reader reads it and
+// graph_replay executes it. Plain data that refers to everything by index.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace dtfm::sim {
 
-/// How flows share links and what a link's numbers mean (Velho, Schnorr, Casanova and Legrand, On the
-/// validity of flow-level TCP network models, 2013, for CM02 and LV08).
+/// How flows share links, and how bandwidths and latencies of links are corrected (Velho, Schnorr, Casanova
+/// and Legrand, On the validity of flow-level TCP network models, 2013, for the models CM02 and LV08).
 struct NetworkModel {
-  bool weigh_by_latency = false;  // weight 1 ÷ (latency + Σ weight_s ÷ capacity of each link); else all alike
+  /// Flows have the weight 1 ÷ (latency + Σ weight_s ÷ bandwidth over their links); otherwise the weight 1.
+  bool weigh_by_latency = false;
   double latency_factor = 1, bandwidth_factor = 1;
   double weight_s = 0;
-  double window = 0;           // bytes; a flow's ceiling is window ÷ (2 × latency); 0: none
-  bool cross_traffic = false;  // acknowledgements: a flow takes 5 % of its rate on the way back
+  double window = 0;           // bytes; limits a flow to window ÷ (2 × latency); 0: no limit
+  bool cross_traffic = false;  // acknowledgements use 5 % of a flow's rate on the reverse path
 };
 
 enum class HostSharing { fifo, processor_sharing };
@@ -37,31 +38,30 @@ struct GraphLink {
   Sharing sharing = Sharing::shared;
 };
 
-/// Links in order, and those of the way back, where that matters.
 struct Route {
-  std::vector<int> links, reverse;
-  double return_latency = 0;  // seconds of the way back, that weigh_by_latency adds to those of the links
+  std::vector<int> links, reverse;  // in order; `reverse` is used only for `cross_traffic`
+  double return_latency = 0;  // s of the reverse path, which weigh_by_latency adds to those of `links`
 };
 
-/// From each date on, all targets have scale × value; before the first, what they have otherwise. With a
-/// period all dates come again, for ever. What moves or computes goes on at the new rate; at 0 it waits.
+/// From the time of each step on, all targets have scale × value; before the first step they keep their own
+/// value. With a period the steps repeat forever. Running tasks continue at the new rate and pause at rate 0.
 struct Profile {
   enum class Quantity { bandwidth, latency, speed };
   struct Target {
-    int index = 0;     // a link; of speed: a host
-    double scale = 1;  // of its value
+    int index = 0;     // a link, or a host if the quantity is speed
+    double scale = 1;  // factor on the value of a step
   };
   struct Step {
     double date, value;
   };
   Quantity quantity = Quantity::bandwidth;
   std::vector<Target> targets;
-  std::vector<Step> steps;  // dates strictly increase, by less than a period in all
-  double period = 0;        // 0: once
+  std::vector<Step> steps;  // with strictly increasing times that span less than a period
+  double period = 0;        // s; 0: the steps do not repeat
 };
 
 struct Failure {
-  int host = no_index, link = no_index;  // one of them
+  int host = no_index, link = no_index;  // exactly one of them is set
   double down = 0, up = std::numeric_limits<double>::infinity();
 };
 
@@ -69,18 +69,18 @@ enum class TaskKind : std::uint8_t { compute, delay, flow };
 
 struct Task {
   TaskKind kind = TaskKind::delay;
-  /// Of a flow: one of many messages on an open connection. Its bytes move at once and its latency comes
-  /// after them, when its queue is already free for the next.
+  /// Marks a flow as one of many messages on an open connection: its bytes move immediately, and its latency
+  /// follows them, when its queue is already free for the next flow.
   bool streamed = false;
-  int host = no_index;         // of a computation; the source of a flow
+  int host = no_index;         // of a computation, or the source of a flow
   int destination = no_index;  // of a flow
-  int route = no_index;        // of a flow to another host
+  int route = no_index;        // of a flow between different hosts
   int queue = no_index;
   double amount = 0;                                      // work units, seconds or bytes
-  double rate = std::numeric_limits<double>::infinity();  // a flow's own ceiling, bytes per second
-  double overhead = 0;  // seconds of a flow to another host before anything of it moves
+  double rate = std::numeric_limits<double>::infinity();  // rate cap of a flow, bytes per second
+  double overhead = 0;  // s before the first byte of a flow between different hosts
   double priority = 0;
-  int first_after = 0, after_count = 0;  // what it waits for: a part of TaskGraph::after
+  int first_after = 0, after_count = 0;  // its dependencies: a range of TaskGraph::after
 };
 
 struct TaskGraph {
@@ -91,7 +91,7 @@ struct TaskGraph {
   std::vector<Profile> profiles;
   std::vector<Failure> failures;
   int queues = 0;
-  std::vector<Task> tasks;  // after all that they wait for
+  std::vector<Task> tasks;  // in topological order: dependencies come before the tasks that wait for them
   std::vector<std::string> task_names;
   std::vector<int> after;
 };

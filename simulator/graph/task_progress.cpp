@@ -17,7 +17,8 @@ TaskProgress::TaskProgress(const TaskGraph& graph) : tasks_(graph.tasks.size() +
   link_successors(graph);
 }
 
-/// Filled from the back: the end of each part, up to which they are counted first, becomes its begin.
+/// A counting sort: each `first_successor` first points to the end of its range, and filling the ranges from
+/// the back moves it to the beginning.
 void TaskProgress::link_successors(const TaskGraph& graph) {
   for (const int before : graph.after) ++tasks_[at(before)].first_successor;
   int end = 0;

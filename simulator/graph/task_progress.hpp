@@ -1,4 +1,4 @@
-// How far the tasks of a graph are, and who comes after them.
+// The state of every task during a replay, and its successors.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@ namespace dtfm::sim {
 
 enum class Phase : std::uint8_t {
   waiting,
-  timed,        // until a date that is known: its end
-  in_overhead,  // flows: before all else,
-  in_latency,   // before the bytes,
-  sharing,      // while they move (or the work of computations on shared or changing hosts is done),
-  arriving,     // and, if streamed, after them
+  timed,        // runs until an end time that is known
+  in_overhead,  // flow before its latency
+  in_latency,   // flow before its first byte
+  sharing,      // flow that transfers bytes, or computation on a host of the fluid model
+  arriving,     // streamed flow after its last byte
   ended
 };
 
-/// What the replay asks of a task again and again, side by side: where there are many tasks, time goes by
-/// fetching them from memory.
+/// The data of a task that the replay reads again and again, kept together: with many tasks, memory accesses
+/// dominate the run time.
 struct alignas(32) Progress {
-  double amount = 0;  // as in Task, like `queue`, `host` and `kind`
+  double amount = 0;  // a copy from Task, like `queue`, `host` and `kind`
   int queue = no_index, host = no_index;
   int first_successor = 0;
-  int pending_dependencies = 0;       // how many tasks it still waits for
-  int slot = no_index;  // of its terms while in latency; of its flow in the network while sharing
+  int pending_dependencies = 0;  // number of tasks it still waits for
+  int slot = no_index;  // in_latency: number of its FlowParameters; sharing: number of its flow
   Phase phase = Phase::waiting;
   TaskKind kind = TaskKind::delay;
-  bool is_fifo = false;  // a computation on a fifo host
+  bool is_fifo = false;  // a computation on a FIFO host
 };
 
 class TaskProgress {
@@ -39,18 +39,18 @@ class TaskProgress {
 
   Progress& operator[](int task) { return tasks_[at(task)]; }
   const Progress& operator[](int task) const { return tasks_[at(task)]; }
-  /// In the order of the graph.
+  /// The tasks that depend on `task`, in graph order.
   std::span<const int> successors(int task) const {
     const int first = tasks_[at(task)].first_successor;
     return std::span(successors_).subspan(at(first), at(tasks_[at(task) + 1].first_successor - first));
   }
-  /// Begins to bring a task from memory that will be asked for soon.
+  /// Prefetches the state of a task that will be accessed soon.
   void prefetch(int task) const { __builtin_prefetch(&tasks_[at(task)], 1); }
 
  private:
   void link_successors(const TaskGraph& graph);
 
-  std::vector<Progress> tasks_;  // and one more behind the last
+  std::vector<Progress> tasks_;  // with a sentinel behind the last task
   std::vector<int> successors_;
 };
 

@@ -15,7 +15,7 @@
 namespace dtfm::io {
 namespace {
 
-/// Who is there, and the events from the first on that come after the start.
+/// The set of available devices, and the events of those that join or leave after the start.
 class DevicePool {
  public:
   explicit DevicePool(const std::vector<int>& devices) : devices_(devices) {
@@ -26,7 +26,7 @@ class DevicePool {
     if (date > 0 && date_ == 0) record_initial_absences();
     date_ = date;
   }
-  /// `place` is a position in the list of devices.
+  /// `slot` is an index into the list of devices.
   void join(std::size_t slot) {
     missing_.erase(slot);
     note(slot, sim::DeviceEvent::Kind::join);
@@ -51,7 +51,7 @@ class DevicePool {
   }
 
   const std::vector<int>& devices_;
-  std::set<std::size_t> missing_;  // places of those that are not there
+  std::set<std::size_t> missing_;  // slots of unavailable devices
   double date_ = 0;
   std::vector<sim::DeviceEvent> events_;
 };
@@ -77,7 +77,7 @@ class NodeEvents {
   void add(const CsvTable& table, std::string_view node) {
     const std::size_t slot = pool_.first_missing();
     const auto [entry, is_new] = slots_.try_emplace(std::string(node), slot);
-    if (!is_new) throw table.error(2, fmt::format("{} joins, but it is there already", quote(node)));
+    if (!is_new) throw table.error(2, fmt::format("{} joins, but it is already available", quote(node)));
     if (slot < pool_.size())
       pool_.join(slot);
     else
@@ -87,10 +87,10 @@ class NodeEvents {
   void remove(const CsvTable& table, std::string_view node) {
     const auto entry = slots_.find(node);
     if (entry == slots_.end())
-      throw table.error(2, fmt::format("{} leaves, but it is not there", quote(node)));
+      throw table.error(2, fmt::format("{} leaves, but it is not available", quote(node)));
     const std::size_t slot = entry->second;
     slots_.erase(entry);
-    if (slot == pool_.size()) return;  // it waits; whoever comes to it will see that it is gone
+    if (slot == pool_.size()) return;  // it was waiting; its entry in `waiting_` is skipped later
     pool_.leave(slot);
     while (!waiting_.empty()) {
       const auto next = slots_.find(waiting_.front());
@@ -102,7 +102,7 @@ class NodeEvents {
   }
 
   DevicePool& pool_;
-  std::map<std::string, std::size_t, std::less<>> slots_;  // of the nodes that are there; the size: none
+  std::map<std::string, std::size_t, std::less<>> slots_;  // by node; pool_.size() means it is waiting
   std::deque<std::string> waiting_;
 };
 

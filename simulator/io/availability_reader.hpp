@@ -1,4 +1,4 @@
-// Which machines were there, as recorded of a fleet of spot instances, in CSV.
+// Reads availability traces in CSV: recordings of when machines, such as spot instances, were available.
 #pragma once
 
 #include <string>
@@ -10,19 +10,21 @@
 namespace dtfm::io {
 
 struct AvailabilityFormat {
-  bool has_counts = false;       // time, alive; else time, add | remove, node
+  bool has_counts = false;   // lines are `time, alive`; otherwise `time, add | remove, node`
   Unit time;                 // of the first column
-  std::vector<int> devices;  // that the recording is about, in order
+  std::vector<int> devices;  // the devices that the trace covers, in order
 };
 
-/// What happens to the devices of `format`, by date. Before the first line none is there.
-///   time, add | remove, node   a node that comes takes the first device that is not there; one that finds
-///                              none waits, and the one that waits for longest takes the next that is free
-///   time, alive                of the devices the first so many are there (at most all): the last leave
-///                              first, the first that is missing joins first
-/// Lines of one time count one after the other; those of time 0 say who is there at the start. A first line
-/// of words is a header. Throws Error with file:line:column: no lines, time going back, a value that is
-/// missing, negative or no number, a node that comes when it is there or goes when it is not.
+/// Returns the events of the devices of `format`, in order of time. Before the first line no device is
+/// available.
+///   time, add | remove, node   an added node gets the first unavailable device; a node that finds none
+///                              waits, and the one that has waited longest gets the next free device
+///   time, alive                the first `alive` devices are available (at most all): the last one leaves
+///                              first, the first missing one joins first
+/// Lines of equal time apply one after the other; those of time 0 give the state at the start. A first line
+/// without numbers is a header. Throws Error with file:line:column for a file without lines, decreasing
+/// times, a value that is missing, negative or not a number, a node added while present, and a node removed
+/// while absent.
 std::vector<sim::DeviceEvent> parse_availability(std::string text, const std::string& file,
                                             const AvailabilityFormat& format);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double gigabit = 1e9 / bits_per_byte, gigabyte = 1e9;  // bytes
 
-/// Process 0 is the run.
+/// Process 0 represents the run.
 int process_of(int device) {
   return device + 1;
 }
@@ -44,7 +44,7 @@ std::string title(const sim::RunInterval& run_interval) {
     case sim::RunInterval::Kind::checkpoint:
       return "checkpoint";
     case sim::RunInterval::Kind::part:
-      return fmt::format("iteration {} (up to a departure)", run_interval.iteration);
+      return fmt::format("iteration {} (up to a failure)", run_interval.iteration);
   }
   return fmt::format("iteration {}", run_interval.iteration);
 }
@@ -86,7 +86,7 @@ void ChromeTrace::slice(int process, int row, const std::string& name, std::int6
                     microseconds(begin), microseconds(end - begin), quoted(name)));
 }
 
-/// The thread of the first row of its kind in which nothing is under way: rows of a kind are `rows` apart.
+/// The thread of the first row of this kind that is free. Thread numbers of rows of a kind are `rows` apart.
 int ChromeTrace::free_row(int device, Row row, std::int64_t begin, std::int64_t end) {
   auto& lanes = busy_until_[at(device * rows + static_cast<int>(row))];
   const auto free = std::find_if(lanes.begin(), lanes.end(), [&](auto busy) { return busy <= begin; });
@@ -100,7 +100,7 @@ int ChromeTrace::free_row(int device, Row row, std::int64_t begin, std::int64_t 
   const std::string number = lane == 0 ? "" : fmt::format(" {}", lane + 1);
   event(fmt::format(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": "{}{}"}})",
                     process_of(device), thread, names[static_cast<std::size_t>(row)], number));
-  // Kinds below each other, not lane by lane.
+  // Sorts rows by kind first, then by number.
   constexpr int max_lanes = 1'000'000;
   event(fmt::format(
       R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
@@ -126,13 +126,13 @@ void ChromeTrace::count(const sim::RunInterval& run_interval, int number, bool i
   const sim::TaskRecord& record = run_interval.replay.tasks[at(number)];
   const auto [begin, end] = sim::busy(record, run_interval);
   if (!sim::is_message(task) || end <= begin) return;
-  // How much of a message that was cut off has moved is not known.
+  // It is unknown how many bytes of an aborted message were sent.
   const double rate = std::isnan(record.finish) ? 0 : task.amount / (end - begin);
   const std::pair sites(topology_.devices[at(task.host)].site, topology_.devices[at(task.destination)].site);
   Load& load = loads_[sites];
   load.messages += is_start ? 1 : -1;
   load.rate += (is_start ? 1 : -1) * rate;
-  if (load.messages == 0) load.rate = 0;  // exactly
+  if (load.messages == 0) load.rate = 0;  // removes rounding errors
   changed_.push_back(sites);
 }
 
@@ -156,7 +156,7 @@ void ChromeTrace::write_memory(const sim::MemoryStep& step) {
                     process_of(step.device), microseconds(nanoseconds(step.date)), step.bytes / gigabyte));
 }
 
-/// At one date ends come before starts.
+/// Starts and ends of all tasks in order of time; at equal times ends come before starts.
 std::vector<ChromeTrace::Transition> ChromeTrace::transitions_of(const sim::RunInterval& run_interval) {
   std::vector<Transition> transitions;
   for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {

@@ -1,4 +1,4 @@
-// A run as a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+// Writes a run as a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing can open.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace dtfm::io {
 
-/// Trace Event Format (Duca and Sinclair), written as the run goes, in order of time. Process 0 is the run: a
-/// row of its iterations, and a counter for each ordered pair of sites: the sum of the mean rates of the
-/// messages under way, each its bytes ÷ its time from first to last (0 of those cut off). Process 1 + d is
-/// device d: rows compute, send and receive, with more rows of a kind (`send 2`) where several messages are
-/// under way at once, and a counter of memory. Times are microseconds, exact to the nanosecond.
+/// Writes the Trace Event Format (Duca and Sinclair) while the run is simulated, in order of time. Process 0
+/// is the run: a row of its iterations, and for each ordered pair of sites a counter with the sum of the mean
+/// rates of the messages in transit, each its bytes ÷ its duration (0 for aborted messages). Process 1 + d is
+/// device d: rows compute, send and receive, with additional rows of a kind (`send 2`) where several messages
+/// are in transit at once, and a counter of memory. Times are microseconds, exact to the nanosecond.
 class ChromeTrace : public sim::RunObserver {
  public:
   /// `topology` must outlive this.
   ChromeTrace(const Topology& topology, sim::StageMemoryOf memory_of, TextSink sink);
   void on_interval(const sim::RunInterval& run_interval) override;
-  /// The end of the file; the last call.
+  /// Writes the end of the file. Must be the last call.
   void finish();
 
  private:
@@ -54,8 +54,8 @@ class ChromeTrace : public sim::RunObserver {
   sim::StageMemoryOf memory_of_;
   TextSink sink_;
   bool is_first_ = true;
-  std::vector<std::vector<std::int64_t>> busy_until_;  // of each row of a kind, by device and kind
-  std::map<std::pair<int, int>, Load> loads_;          // by sites
+  std::vector<std::vector<std::int64_t>> busy_until_;  // [device and kind][row of that kind], ns
+  std::map<std::pair<int, int>, Load> loads_;          // by pair of sites
   std::vector<std::pair<int, int>> changed_;
 };
 

@@ -28,7 +28,7 @@ DeviceNames::DeviceNames(const Topology& topology) : topology_(topology) {
     hosts[device.host].push_back(i);
   }
   for (const auto& [id, device] : ids_) members_.try_emplace(id, std::vector<int>{device});
-  // The GPUs of a host that has several are HOST:0, HOST:1, …
+  // The devices of a host with several GPUs are called HOST:0, HOST:1, …
   for (const auto& [host, gpus] : hosts) {
     const std::string& id = topology.devices[at(gpus.front())].id;
     if (const auto colon = id.rfind(':'); gpus.size() > 1 && colon != std::string::npos)

@@ -1,4 +1,4 @@
-// What the names of a scenario mean: devices, hosts, sites and "*" of a topology.
+// Resolves the names in a scenario: devices, hosts and sites of a topology, and "*".
 #pragma once
 
 #include <map>
@@ -14,20 +14,20 @@ class DeviceNames {
  public:
   explicit DeviceNames(const Topology& topology);
 
-  /// Throws Error at `value` for a name that is not there ("did you mean").
+  /// The number of a device. Throws Error at `value` for an unknown name, with a suggestion.
   int device(const YamlValue& value) const;
-  /// Those of a site, in device order. Throws Error like `device`.
+  /// The devices of a site, ascending. Throws Error like `device`.
   std::vector<int> site(const YamlValue& value) const;
-  /// Those of a device, a host, a site or "*", in device order.
+  /// The devices of a device name, host, site or "*", ascending. Throws Error like `device`.
   std::vector<int> devices(const YamlValue& value) const;
-  /// The same of a list of names, each device once.
+  /// The devices of a list of such names, each device once. Throws Error like `device`.
   std::vector<int> devices_of_list(const YamlValue& value) const;
-  /// The same as `devices`, for each device whether it is one.
+  /// For each device of the topology, whether `devices` contains it.
   std::vector<bool> membership(const YamlValue& value) const;
 
  private:
   const Topology& topology_;
-  std::map<std::string, std::vector<int>, std::less<>> members_;  // of a name
+  std::map<std::string, std::vector<int>, std::less<>> members_;  // devices by name of host, site or device
   std::map<std::string, int, std::less<>> ids_;
 };
 

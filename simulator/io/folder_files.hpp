@@ -1,4 +1,4 @@
-// The files that one file names, all together bounded.
+// Reads the files that another file names, with a limit on their total size.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace dtfm::io {
 
 class FolderFiles {
  public:
-  /// Bytes of all traces that one scenario reads. What is kept of them takes at most about as much again.
+  /// Maximum total bytes of the traces of one scenario. Their parsed form takes at most about as much memory.
   static constexpr std::size_t limit = std::size_t{512} << 20;
 
   explicit FolderFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Throws Error at `value` for a file that is not below the folder or that is too much.
+  /// Throws Error at `value` for a file outside the folder, or one that exceeds the total size.
   NamedFile read(const YamlValue& value) {
     NamedFile file = read_named_file(value, folder_, remaining_bytes_);
     remaining_bytes_ -= file.text.size();

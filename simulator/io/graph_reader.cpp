@@ -17,11 +17,12 @@
 namespace dtfm::io {
 namespace {
 
-/// The links of all routes that flows take, together: a bound on what a small file can ask for.
+/// Maximum number of links in all routes that flows take, which bounds the memory that a small file can use.
 constexpr std::size_t max_route_links = 100'000'000;
-/// s, of a profile: far above the grid of dates, on which it would never end.
+/// Minimum period of a profile in s, far above the grid of simulated time. On a period below the grid, time
+/// would never advance.
 constexpr double min_period = 1e-9;
-/// As the words bw, lat, speed.
+/// In the order of the keywords bw, lat, speed.
 constexpr std::array quantities = {sim::Profile::Quantity::bandwidth, sim::Profile::Quantity::latency,
                                    sim::Profile::Quantity::speed};
 
@@ -57,7 +58,7 @@ class GraphReader {
   void read_flow();
 
   [[noreturn]] void fail(const Token& token, const std::string& message) const { fail_at(file_, token, message); }
-  /// A name that is new, and its number.
+  /// Takes the name of a new object. Throws Error if the name is already in the table.
   Token define(NameTable& table, std::string_view kind);
   int lookup(const NameTable& table, std::string_view kind, const Token& token) const;
   int take_name(const NameTable& table, std::string_view kind) {
@@ -120,7 +121,7 @@ Token GraphReader::define(NameTable& table, std::string_view kind) {
   const Token token = tokens_.take(fmt::format("the name of a {}", kind));
   if (token.text.find_first_of(",\"") != std::string_view::npos)
     fail(token,
-         fmt::format("the name of a {} has no comma and no quote; found {}", kind, quote(token.text)));
+         fmt::format("the name of a {} must not contain commas or quotes; found {}", kind, quote(token.text)));
   if (table.find(token.text) >= 0)
     fail(token, fmt::format("there is already a {} {}", kind, quote(token.text)));
   return token;
@@ -129,7 +130,7 @@ Token GraphReader::define(NameTable& table, std::string_view kind) {
 int GraphReader::lookup(const NameTable& table, std::string_view kind, const Token& token) const {
   const int number = table.find(token.text);
   if (number < 0)
-    fail(token, fmt::format("no {} {} so far; {}", kind, quote(token.text),
+    fail(token, fmt::format("undefined {} {}; {}", kind, quote(token.text),
                            suggestion(token.text, table.names())));
   return number;
 }
@@ -339,7 +340,7 @@ void GraphReader::read_after() {
   }
 }
 
-/// Gives every flow its route; flows between the same hosts have the same one.
+/// Assigns a route to every flow; flows between the same hosts share one.
 void GraphReader::find_routes() {
   std::stable_sort(flows_.begin(), flows_.end(),
                    [](const FlowReference& a, const FlowReference& b) { return a.hosts < b.hosts; });
@@ -373,7 +374,7 @@ void GraphReader::count_links(std::size_t links, std::size_t line) {
   route_links_ += links;
   if (route_links_ > max_route_links)
     fail({{}, line, 1},
-         fmt::format("the routes of all flows have more than {} links together", max_route_links));
+         fmt::format("the routes of all flows have more than {} links in total", max_route_links));
 }
 
 }  // namespace

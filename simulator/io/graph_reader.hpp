@@ -1,4 +1,4 @@
-// Task graphs as text, one statement a line (simulator/README.md has the language).
+// Reads task graphs from text with one statement per line (simulator/README.md describes the language).
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace dtfm::io {
 
-/// The largest file that is read, in bytes.
+/// Maximum size of a graph file.
 inline constexpr std::size_t max_graph_file_bytes = std::size_t{1} << 30;
 
-/// Throws Error with file:line:column, what was expected and what was found.
+/// Throws Error with file:line:column that says what was expected and what was found.
 sim::TaskGraph parse_task_graph(std::string text, const std::string& file);
 
 }  // namespace dtfm::io

@@ -43,7 +43,8 @@ Token LineTokens::take(std::string_view description) {
 
 namespace {
 
-/// Far beyond what anything measures, and so far from where doubles end that what is made of them is finite.
+/// Limits far beyond any measured quantity, and far enough from the limits of doubles that results computed
+/// from such numbers stay finite.
 constexpr double min_magnitude = 1e-24, max_magnitude = 1e24;
 
 }  // namespace
@@ -63,7 +64,7 @@ double LineTokens::take_number(std::string_view description, NumberRange allowed
     const char* range = allowed == NumberRange::any ? "" : allowed == NumberRange::non_negative ? ", 0 or more" : " above 0";
     fail_at(file_, token, fmt::format("expected {}, a number{}; found {}", description, range, quote(token.text)));
   }
-  return value == 0 ? 0 : value;  // no negative zero
+  return value == 0 ? 0 : value;  // avoids negative zero
 }
 
 int LineTokens::take_choice(std::string_view description, const std::vector<std::string_view>& choices) {

@@ -1,4 +1,4 @@
-// Names and their numbers, for millions of names.
+// Maps names to numbers, for millions of names.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace dtfm::io {
 
-/// Names get the numbers 0, 1, … in the order in which they come. The text that they lie in must outlive
-/// this.
+/// Names get the numbers 0, 1, … in the order in which they are added. The text that contains them must
+/// outlive this.
 class NameTable {
  public:
-  /// −1 for a name that has not come.
+  /// The number of a name; −1 for an unknown one.
   int find(std::string_view name) const { return cells_.empty() ? -1 : cells_[cell_of(name)]; }
-  /// The number of a name, which may be new.
+  /// The number of a name, which is added if it is new.
   int add(std::string_view name) {
     if (names_.size() * 2 >= cells_.size()) grow();
     int& cell = cells_[cell_of(name)];
@@ -28,7 +28,7 @@ class NameTable {
   const std::vector<std::string_view>& names() const { return names_; }
 
  private:
-  /// FNV-1a; open addressing, linear probing.
+  /// The cell of a name, or the empty cell for it: FNV-1a hash, open addressing with linear probing.
   std::size_t cell_of(std::string_view name) const {
     std::uint64_t hash = 0xcbf29ce484222325;
     for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -42,7 +42,7 @@ class NameTable {
   }
 
   std::vector<std::string_view> names_;
-  std::vector<int> cells_;  // a power of two of them
+  std::vector<int> cells_;  // numbers of names, or −1; the size is a power of two
 };
 
 }  // namespace dtfm::io

@@ -10,14 +10,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Of `count` values.
+/// Null if the distribution has no values.
 ordered_json distribution_json(const sim::Distribution& values, std::size_t count) {
   if (count == 0) return nullptr;
   return {{"mean", values.mean}, {"p50", values.p50}, {"p95", values.p95},
           {"p99", values.p99},   {"min", values.min}, {"max", values.max}};
 }
 
-/// Numbers that are 0 where they are not known.
+/// For numbers whose value 0 means unknown.
 ordered_json positive_or_null(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }

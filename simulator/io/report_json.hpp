@@ -1,4 +1,4 @@
-// The result of a simulation as a file: schema dtfm-sim/1 of the contract.
+// Writes the result of a simulation as JSON, by the schema dtfm-sim/1.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@
 
 namespace dtfm::io {
 
-/// What a result file says besides the result.
+/// The contents of a result file besides the report.
 struct SimRecord {
-  std::string job, scenario;  // names; scenario empty: none
+  std::string job, scenario;  // names; an empty scenario means none
   std::uint64_t seed = 0;
-  std::optional<sim::SampleSummary> samples;        // the report is then that of the first run
-  std::optional<sim::FairnessComparison> fairness;  // nothing: not known
-  std::vector<std::string> notes;              // what a reader should know
+  std::optional<sim::SampleSummary> samples;        // if set, the report is that of the first run
+  std::optional<sim::FairnessComparison> fairness;  // empty: unknown
+  std::vector<std::string> notes;                   // for the reader of the result
   std::string version;
-  std::optional<PredictionInterval> interval = {};  // of the iteration time; nothing: not known
-  std::optional<SwarmRecord> swarm = {};      // of whose devices memory, sending and receiving are not known
+  std::optional<PredictionInterval> interval = {};  // of the iteration time; empty: unknown
+  /// Set for a swarm, for whose devices memory, sending and receiving are unknown.
+  std::optional<SwarmRecord> swarm = {};
 };
 
-/// The text of a result file. Same arguments, same bytes. What is not known is null.
+/// The text of a result file. Equal arguments give equal bytes. Unknown values are null.
 std::string report_json(const Topology& topology, const sim::SimReport& report, const SimRecord& record);
 
-/// The same, to be a part of another document.
+/// The same as a JSON value, for use in other documents.
 nlohmann::ordered_json sim_document(const Topology& topology, const sim::SimReport& report,
                                     const SimRecord& record);
 

@@ -1,4 +1,4 @@
-// Which links lie between two hosts: routes of pairs of hosts, or access links and the pipes between sites.
+// The links between two hosts: explicit routes of pairs of hosts, or access links and pipes between sites.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class RouteTable {
     int site, uplink, downlink;
   };
 
-  /// False: there was one already.
+  /// Like the other `add_…` functions, returns false if there already was an entry.
   bool add_route(Pair hosts, Links links) { return routes_.emplace(hosts, std::move(links)).second; }
   bool add_pipe(Pair sites, Links links) { return pipes_.emplace(sites, std::move(links)).second; }
   bool add_access(int host, Access access) { return access_.emplace(host, access).second; }
 
-  /// The route that was given; else up, the pipe between the sites, down. Within a site, the pipe may be
-  /// missing. Nothing when there is no way.
+  /// The explicit route, or else uplink, pipe between the sites, and downlink; within a site the pipe may be
+  /// missing. Empty if the hosts are not connected.
   std::optional<Links> links_between(Pair hosts) const;
 
  private:

@@ -23,13 +23,13 @@ namespace dtfm::io {
 namespace {
 
 constexpr std::size_t runs_size_limit = std::size_t{1} << 20;
-constexpr std::size_t named_size_limit = std::size_t{64} << 20;  // of all plans of a table
+constexpr std::size_t named_size_limit = std::size_t{64} << 20;  // total bytes of all plans of a table
 constexpr int max_count = 1'000'000;
 
-constexpr double max_computations = 2e6;  // of a run: some hundred times as many are simulated
+constexpr double max_computations = 2e6;  // per run; calibration simulates a run some hundred times
 
-/// The plan with few micro-batches, which leave the same remainder in rounds of the stages: what cannot be
-/// run with many cannot be run with these.
+/// Reduces the numbers of micro-batches but keeps their remainders modulo the number of stages, so that a
+/// plan that cannot be run is still rejected.
 Plan shorten_plan(Plan plan) {
   for (Pipeline& pipeline : plan.pipelines) {
     const int round = std::max(1, static_cast<int>(pipeline.stages.size()));
@@ -64,7 +64,7 @@ class RunsReader {
   }
 
  private:
-  /// Of the column, if there is one and this row has something in it.
+  /// The index of the column's cell, if the column exists and the cell of this row is not empty.
   std::optional<std::size_t> cell(Column column) const {
     const auto place = std::find(columns_.begin(), columns_.end(), column);
     const auto index = static_cast<std::size_t>(place - columns_.begin());
@@ -88,7 +88,7 @@ class RunsReader {
     return value;
   }
 
-  /// Told at the cell, what was said of a file or of nothing in particular.
+  /// Rethrows errors of `action` with the position of the cell.
   template <class Action>
   decltype(auto) with_cell_position(std::size_t index, const Action& action) const {
     try {
@@ -99,7 +99,7 @@ class RunsReader {
   }
 
   void read_header() {
-    const CsvTable header = table_;  // for its positions
+    const CsvTable header = table_;  // keeps the positions of the header for errors
     const std::vector<std::string> names = table_.take_header();
     if (names.empty())
       throw header.error(0, "expected a line with the names of the columns, such as `plan,seconds`");
@@ -110,15 +110,15 @@ class RunsReader {
                                           suggestion(names[i], {column_names.begin(), column_names.end()})));
       const auto column = static_cast<Column>(known - column_names.begin());
       if (std::find(columns_.begin(), columns_.end(), column) != columns_.end())
-        throw header.error(i, fmt::format("column `{}` is there twice", names[i]));
+        throw header.error(i, fmt::format("duplicate column `{}`", names[i]));
       columns_.push_back(column);
     }
     const auto has = [&](Column column) {
       return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
     };
-    if (!has(Column::seconds)) throw header.error(0, "there is no column `seconds`");
+    if (!has(Column::seconds)) throw header.error(0, "missing column `seconds`");
     if (!has(Column::plan) && !(has(Column::pipeline) && has(Column::data)))
-      throw header.error(0, "there is no column `plan`, nor are there both `pipeline` and `data`");
+      throw header.error(0, "missing columns: expected `plan`, or `pipeline` and `data`");
   }
 
   sim::MeasuredRun run() {
@@ -126,7 +126,7 @@ class RunsReader {
     run.line = table_.line();
     const std::size_t time = required(Column::seconds);
     run.seconds = table_.number(time, Unit{"s", 0}, "the time");
-    constexpr double least = 1e-9, most = 1e9;  // s, as everywhere
+    constexpr double least = 1e-9, most = 1e9;  // s; the limits of all times in input files
     if (run.seconds < least || run.seconds > most)
       throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", least, most,
                                            quote(table_.cells()[time].text)));
@@ -141,19 +141,19 @@ class RunsReader {
   void read_plan(sim::MeasuredRun& run) {
     for (const Column column : {Column::pipeline, Column::data, Column::micro_batch, Column::global_batch})
       if (const auto index = cell(column))
-        throw table_.error(*index, fmt::format("`{}` is for rows without a plan", name_of(column)));
+        throw table_.error(*index, fmt::format("`{}` cannot be combined with a plan", name_of(column)));
     const std::size_t index = *cell(Column::plan);
     run.name = text(index);
     const NamedFile& file = plan_file(index);
     std::optional<Job> own = job_of_row();
     if (!own) own = parse_plan_job(file.text, file.path);
-    if (!own) throw table_.error(index, fmt::format("{} says no job: name one in a column `job`", file.path));
+    if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path));
     auto& known = workloads_[{job_json(*own).dump(), file.path, 0, 0}];
     if (!known) known = make_workload(*own, parse_plan(file.text, file.path, *context_.topology, *own), index);
     run.work = known;
   }
 
-  /// Devices in the order of the file, the stages of the first pipeline first.
+  /// Assigns devices in file order, pipeline by pipeline.
   void deploy(sim::MeasuredRun& run) {
     const std::size_t index = required(Column::pipeline);
     const int stages = count(index), pipelines = count(required(Column::data));
@@ -163,7 +163,7 @@ class RunsReader {
                                             stages, pipelines, devices, context_.topology->size()));
     const Job job = job_with_batches(pipelines);
     if (job.parallelism.tensor != 1)
-      throw table_.error(index, fmt::format("job {} has tensor {}, which only plans can tell the devices of",
+      throw table_.error(index, fmt::format("job {} has tensor degree {}, which requires a plan",
                                             job.name, job.parallelism.tensor));
     run.name = fmt::format("{} × {}, batch {} by {}", stages, pipelines, job.training.global_batch,
                            job.training.micro_batch);
@@ -189,16 +189,16 @@ class RunsReader {
         place = *index;
       }
     if (training.global_batch % training.micro_batch != 0)
-      throw table_.error(place, fmt::format("micro-batches of {} do not divide a batch of {}",
+      throw table_.error(place, fmt::format("a micro-batch of {} does not divide a batch of {}",
                                             training.micro_batch, training.global_batch));
     const int micro_batches = micro_batch_count(training);
     if (micro_batches < pipelines)
-      throw table_.error(place, fmt::format("a batch of {} has {} micro-batches; there are {} pipelines",
+      throw table_.error(place, fmt::format("a batch of {} has only {} micro-batches for {} pipelines",
                                             training.global_batch, micro_batches, pipelines));
     return job;
   }
 
-  /// The job that the row names, or that holds for all; nothing where neither does.
+  /// The job that the row names, or else that of the context, which may be empty.
   std::optional<Job> job_of_row() {
     const auto index = cell(Column::job);
     if (!index) return context_.job;
@@ -223,7 +223,7 @@ class RunsReader {
     });
   }
 
-  /// One that can be simulated, again and again.
+  /// Throws Error if the workload cannot be simulated, or would take too long for calibration.
   std::shared_ptr<const sim::Workload> make_workload(Job job, Plan plan, std::size_t index) const {
     double computations = 0;
     for (const Pipeline& pipeline : plan.pipelines)
@@ -231,7 +231,7 @@ class RunsReader {
         computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
     if (computations > max_computations)
       throw table_.error(index,
-                         fmt::format("the run has {:.3g} computations an iteration; {:.3g} are the most",
+                         fmt::format("the run has {:.3g} computations per iteration; the maximum is {:.3g}",
                                      computations, max_computations));
     auto work = std::make_shared<sim::Workload>(
         sim::Workload{context_.topology, std::move(job), std::move(plan), context_.roofline});
@@ -246,7 +246,7 @@ class RunsReader {
   std::size_t named_bytes_left_ = named_size_limit;
   std::map<std::string, NamedFile> files_;
   std::map<std::string, Job> jobs_;
-  // By job, and file of the plan or stages and pipelines.
+  // Keyed by job, file of the plan, and numbers of stages and pipelines.
   std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const sim::Workload>> workloads_;
 };
 

@@ -1,4 +1,4 @@
-// A user's table of measured iterations: CSV, described in simulator/calibration/README.md.
+// Reads a table of measured iterations: a CSV file, described in simulator/calibration/README.md.
 #pragma once
 
 #include <filesystem>
@@ -11,21 +11,21 @@
 
 namespace dtfm::io {
 
-inline constexpr std::size_t max_runs = 200;  // of a table
+inline constexpr std::size_t max_runs = 200;  // per table
 
 struct RunsContext {
   const std::shared_ptr<const Topology>& topology;
-  const std::optional<Job>&
-      job;  // of rows that name none; in place of the jobs in plans; nothing: see README
+  /// The job of rows that name none, which replaces the jobs in plans. The README says what applies if empty.
+  const std::optional<Job>& job;
   const Roofline& roofline;
 };
 
 /// The runs of a table, at most `max_runs`. Runs of the same job and plan share their workload. Throws Error
-/// at file:line:column for columns that there are not, numbers that are none, files that cannot be read, and
-/// runs that cannot be simulated.
+/// with file:line:column for missing or unknown columns, invalid numbers, unreadable files, and runs that
+/// cannot be simulated.
 std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const RunsContext& context);
 
-/// The same of a text; `folder` is where the files lie that it names.
+/// The same for a text; the files that it names are relative to `folder`.
 std::vector<sim::MeasuredRun> parse_runs(const std::string& text, const std::string& file,
                                     const std::filesystem::path& folder, const RunsContext& context);
 

@@ -18,7 +18,7 @@ namespace dtfm::io {
 namespace {
 
 constexpr std::size_t max_events = 2'000'000;  // some 100 bytes each
-constexpr double max_cv = 10;               // of jitter: beyond it a mean says nothing any more
+constexpr double max_cv = 10;                  // of jitter; means are meaningless beyond it
 
 class ScenarioReader {
  public:
@@ -83,8 +83,7 @@ class ScenarioReader {
     for (const int device : format.devices) {
       if (has_recording_[at(device)])
         throw item.error(
-            fmt::format("{} is in two recordings of availability; say by `devices` which ones "
-                        "each is about",
+            fmt::format("{} is covered by two availability traces; restrict them with `devices`",
                         quote(topology_.devices[at(device)].id)));
       has_recording_[at(device)] = true;
     }
@@ -98,7 +97,7 @@ class ScenarioReader {
     sim::DeviceEvent event;
   };
 
-  /// What happens, to no device yet.
+  /// Parses an event without its devices.
   static sim::DeviceEvent parse_change(const YamlMap& map) {
     sim::DeviceEvent event;
     event.date = map.required("at").seconds().value();
@@ -123,11 +122,11 @@ class ScenarioReader {
     if (device.has_value() == site.has_value()) throw map.error("expected one of `device` and `site`");
     const std::vector<int> all = device ? std::vector{names_.device(*device)} : names_.site(*site);
     if (events.size() + all.size() > max_events)
-      throw item.error(fmt::format("more than {} events of devices in all", max_events));
+      throw item.error(fmt::format("more than {} device events in total", max_events));
     for (const int each : all) {
       if (has_recording_[at(each)] && event.kind != sim::DeviceEvent::Kind::speed)
         throw(device ? *device : *site)
-            .error(fmt::format("{} comes and goes as `availability` says",
+            .error(fmt::format("{} cannot have `leave` or `join` events: `availability` covers it",
                                quote(topology_.devices[at(each)].id)));
       event.device = each;
       events.push_back({item, event});
@@ -146,8 +145,9 @@ class ScenarioReader {
         const bool joins = event.kind == sim::DeviceEvent::Kind::join;
         if (available[at(event.device)] == joins)
           throw entry.error(
-              fmt::format("{} {} at {} s, but it is {}", quote(topology_.devices[at(event.device)].id),
-                          joins ? "joins" : "leaves", event.date, joins ? "there already" : "gone already"));
+              fmt::format("{} {} at {} s, but it {}", quote(topology_.devices[at(event.device)].id),
+                          joins ? "joins" : "leaves", event.date,
+                          joins ? "is already available" : "has already left"));
         available[at(event.device)] = joins;
       }
       scenario_.events.push_back(event);
@@ -194,7 +194,7 @@ class ScenarioReader {
   const Topology& topology_;
   DeviceNames names_;
   FolderFiles files_;
-  std::vector<bool> has_recording_;  // of each device: whether a recording says when it is there
+  std::vector<bool> has_recording_;  // [device]: an availability trace covers it
   sim::Scenario scenario_;
 };
 

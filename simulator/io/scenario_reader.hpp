@@ -1,4 +1,4 @@
-// Reads the scenario file of the contract.
+// Reads scenario files (simulator/scenario/README.md).
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,8 @@
 
 namespace dtfm::io {
 
-/// Files that it names lie below its folder. Throws Error with file:line:column, also of those files.
+/// Files that the scenario names must lie below its folder. Throws Error with file:line:column, also for
+/// errors in those files.
 sim::Scenario read_scenario(const std::filesystem::path& path, const Topology& topology);
 sim::Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
                         const Topology& topology);

@@ -1,4 +1,4 @@
-// What is known of swarms alone, as parts of result files.
+// The parts of result files that only swarms have.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,12 @@
 
 namespace dtfm::io {
 
-/// A swarm, and the price that comparisons go by.
 struct SwarmRecord {
   sim::SwarmReport report;
   std::optional<double> usd_per_million_tokens = {};
 };
 
-/// What the rest of the result file does not say: nothing of devices, links, events and steps.
+/// Everything in the report except what is elsewhere in a result file: devices, links, events and steps.
 nlohmann::ordered_json swarm_json(const SwarmRecord& record);
 
 nlohmann::ordered_json verification_json(const Topology& topology, const sim::VerificationReport& report);

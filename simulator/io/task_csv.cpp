@@ -41,7 +41,7 @@ std::string TaskCsv::prefix(const sim::RunInterval& run_interval) {
     case sim::RunInterval::Kind::part:
       return fmt::format("i{}.part{} ", run_interval.iteration, ++part_count_);
   }
-  // One that was lost because a checkpoint was older is done again.
+  // An iteration that was rolled back to a checkpoint is repeated.
   if (run_interval.iteration < iterations_) return fmt::format("i{}.again{} ", run_interval.iteration, ++repeat_count_);
   iterations_ = run_interval.iteration + 1;
   return fmt::format("i{} ", run_interval.iteration);

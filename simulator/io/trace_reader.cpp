@@ -12,7 +12,7 @@
 namespace dtfm::io {
 namespace {
 
-/// Of a relative trace, besides zero; others have the limits of their unit.
+/// Limits of the nonzero values of relative traces; absolute ones have the limits of their unit.
 constexpr double min_factor = 1e-9, max_factor = 1e9;
 
 TraceFormat parse_format(const YamlMap& map, sim::LinkTrace::Quantity quantity) {
@@ -20,10 +20,10 @@ TraceFormat parse_format(const YamlMap& map, sim::LinkTrace::Quantity quantity) 
   TraceFormat format;
   format.relative = map.required("kind").choice({"relative", "absolute"}) == 0;
   const auto unit = map.optional("unit"), reference = map.optional("reference");
-  if (!format.relative && reference) throw reference->value_error("only a relative trace has one");
+  if (!format.relative && reference) throw reference->value_error("requires `kind: relative`");
   if (format.relative && unit.has_value() != reference.has_value())
     throw map.error(
-        "a relative trace has factors; values with a `unit` need a `reference` to be relative to");
+        "a relative trace requires both `unit` and `reference`, or neither");
   if (!format.relative || unit) format.value = read_unit(map.required("unit"), is_rate ? rate_unit : time_unit);
   if (reference) format.reference = is_rate ? reference->rate().value() : reference->seconds().value();
   if (format.reference <= 0) throw reference->value_error("must be above zero");
@@ -38,7 +38,7 @@ TraceFormat parse_format(const YamlMap& map, sim::LinkTrace::Quantity quantity) 
   return format;
 }
 
-/// The cell of a row that holds the values, from 0.
+/// The index, from 0, of the column that holds the values.
 std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& header,
                        const std::string& column, const std::string& file) {
   const std::size_t count = header.empty() ? table.cells().size() : header.size();
@@ -46,7 +46,7 @@ std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& he
     if (count == 2) return 1;
     throw Error(
         position(file, 1, 1),
-        fmt::format("expected a time and a value; found {} columns: say which one by `column`", count));
+        fmt::format("expected a time and a value; found {} columns: select one with `column`", count));
   }
   if (const auto name = std::find(header.begin(), header.end(), column); name != header.end())
     return static_cast<std::size_t>(name - header.begin());
@@ -57,8 +57,8 @@ std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& he
   const std::vector<std::string_view> names(header.begin(), header.end());
   throw Error(position(file, 1, 1),
               fmt::format("there is no column {}; {}", quote(column),
-                          is_number        ? fmt::format("there are {}, and the first is the time", count)
-                          : header.empty() ? "the file has no header that names any"
+                          is_number        ? fmt::format("there are {}, of which the first is the time", count)
+                          : header.empty() ? "the file has no header"
                                            : suggestion(column, names)));
 }
 
@@ -85,7 +85,7 @@ double period_of(const sim::Trace& trace, const TraceFormat& format, const CsvTa
   if (format.period == 0) return last - first + (last - trace.steps[trace.steps.size() - 2].date);
   if (last - first >= format.period)
     throw end.error(
-        0, fmt::format("the times are {} s apart in all; `repeat` must be longer than that", last - first));
+        0, fmt::format("`repeat` must be longer than the trace, which spans {} s", last - first));
   return format.period;
 }
 

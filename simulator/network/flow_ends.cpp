@@ -76,7 +76,8 @@ void FlowEnds::hold(int number, int link_number, double now) {
   if (link.flows.first().id == number) reschedule_link(link_number);
 }
 
-/// As often as others have come, so that the clock does not show so much that small differences are lost.
+/// Called once per as many added flows as the link has, which keeps the clock's reading small enough that
+/// floating-point rounding does not swallow small differences.
 void FlowEnds::reset_clock(Link& link) {
   link.flows.subtract_from_keys(link.clock,
                    [&](const IndexedHeap::Entry& entry) { flows_[at(entry.id)].left = entry.key; });

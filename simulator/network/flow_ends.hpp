@@ -1,10 +1,10 @@
-// How far flows are, and which ends next.
+// Tracks the progress of flows and determines which flow finishes next.
 //
-// The flows that a link holds all move at its level (rate ÷ weight). So they are counted on a clock of the
-// link that shows what a flow of weight 1 would have moved: each ends when the clock shows a number that
-// stays what it is, however often the level changes (the virtual time of fair queueing: Demers, Keshav and
-// Shenker, Analysis and simulation of a fair queueing algorithm, 1989). One link has one date in the heap,
-// that of its next end; so has each flow that no link holds.
+// All flows whose bottleneck is the same link progress at the level of that link (level = rate ÷ weight). The
+// link therefore keeps a virtual clock that counts the bytes a flow of weight 1 would have transferred. Each
+// flow finishes at a fixed reading of that clock, however often the level changes (the virtual time of fair
+// queueing: Demers, Keshav and Shenker, Analysis and simulation of a fair queueing algorithm, 1989). The heap
+// of finish times holds one entry per link, that of its next finish, and one per flow without a bottleneck.
 #pragma once
 
 #include <limits>
@@ -18,31 +18,32 @@ class FlowEnds {
  public:
   static constexpr int none = -1;
   struct End {
-    double date;  // infinite if nothing ends
+    double date;  // s; infinite if no flow is going to end
     int flow;
   };
 
   explicit FlowEnds(std::size_t links);
-  /// One more link, behind the others.
+  /// Appends a link.
   void add_link();
 
-  /// A flow (a number of the caller's) of `amount` bytes that stands still.
+  /// Adds a flow of `amount` bytes, which has rate 0 at first. The caller chooses its number.
   void start(int flow, double amount, double weight);
   void remove(int flow);
-  /// From `now` on the flow moves at the level of the link, or at one of its own.
+  /// From `now` on, `link` is the bottleneck of the flow and determines its level.
   void hold(int flow, int link, double now);
+  /// From `now` on, the flow has no bottleneck link and progresses at `level`.
   void set_own_level(int flow, double level, double now);
   void set_level(int link, double level, double now);
 
   int holder(int flow) const { return flows_[at(flow)].link; }
-  /// Of the flows that the link holds; it stays what it was while it holds none.
+  /// The level of the flows whose bottleneck is the link. A link without such flows keeps its last level.
   double level_of_link(int link) const { return links_[at(link)].level; }
   double level(int flow) const {
     const Flow& it = flows_[at(flow)];
     return it.link == none ? it.level : links_[at(it.link)].level;
   }
   double weight(int flow) const { return flows_[at(flow)].weight; }
-  /// When the last byte is through if no level changes any more; infinite while nothing moves.
+  /// The time of the flow's last byte if no level changes any more; infinite if its level is 0.
   double end(int flow) const;
   double remaining(int flow, double now) const;
   End next() const;
@@ -50,18 +51,18 @@ class FlowEnds {
  private:
   struct Flow {
     double weight, level;
-    double left;  // as amount ÷ weight: at `updated`; of a flow that a link holds: what its clock shows at
-                  // the end
+    double left;  // without a bottleneck: remaining bytes ÷ weight at `updated`; with one: the reading of the
+                  // link's clock at which the flow ends
     double updated;
     int link;
   };
   struct Link {
-    double level = 0, clock = 0, updated = 0;  // the clock shows this at that date
-    std::size_t holds_since_reset = 0;                // how many were since the clock was set back
+    double level = 0, clock = 0, updated = 0;  // `clock` is the reading at time `updated`
+    std::size_t holds_since_reset = 0;         // number of calls of `hold` since the clock was reset
     IndexedHeap flows;
   };
 
-  /// In the heap of dates: even numbers are links, so that there can be more of both at any time.
+  /// In the heap of finish times, links have even ids and flows odd ones, so that both can grow at any time.
   static int id_of_link(int link) { return 2 * link; }
   static int id_of_flow(int flow) { return 2 * flow + 1; }
 
@@ -73,7 +74,7 @@ class FlowEnds {
   std::vector<Flow> flows_;
   std::vector<Link> links_;
   HeapPositions flow_positions_, date_positions_;
-  IndexedHeap dates_;  // of links, and of flows that no link holds
+  IndexedHeap dates_;  // finish times of links, and of flows without a bottleneck
 };
 
 }  // namespace dtfm::sim

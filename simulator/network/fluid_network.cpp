@@ -8,9 +8,11 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
-/// Levels that differ by less are one level: far above rounding, far below what anybody can see.
+/// Levels that differ by less than this count as equal. The tolerances are far above rounding errors and far
+/// below any difference that matters.
 constexpr double relative_tolerance = 1e-12, frozen_tolerance = 1e-9;
-/// So often only the links that stood wrongly are opened; then all that are touched, so that it ends.
+/// For this many rounds only inconsistent links are opened. After that all touched links are opened, which
+/// guarantees termination.
 constexpr int careful_rounds = 6;
 
 bool nearly_equal(double a, double b, double tolerance) {
@@ -76,7 +78,7 @@ void FluidNetwork::detach(const Flow& flow, const Use& use) {
   link.load -= use.load;
   link.total_demand -= use.load * flow.demand;
   if (flow.loose && use.link != flow.bottleneck) --link.loose;
-  // So that rounding does not pile up.
+  // Summing from scratch now and then keeps rounding errors from accumulating.
   if (++link.removed_since_sum > static_cast<int>(slots.size())) recompute_sums(use.link);
 }
 
@@ -149,8 +151,8 @@ void FluidNetwork::update_rates(double now) {
   commit(now);
 }
 
-/// Frees the flows that are new and those on links that are not what they were. A link with n flows holds
-/// none of them below 1/n of its capacity.
+/// Unfreezes the new flows and the affected flows on changed links. A link of capacity C cannot limit any of
+/// its flows below the level C ÷ load, which bounds the affected levels from below.
 void FluidNetwork::begin() {
   for (const int flow : restarted_) {
     affected_from(flows_[index(flow)].level_cap);
@@ -197,8 +199,8 @@ void FluidNetwork::unfreeze_flow(int number) {
   if (flow.bottleneck != none) ++links_[index(flow.bottleneck)].held_rising;
 }
 
-/// Frees the flows of a link that can change, and adds up anew what stands, so that rounding does not pile
-/// up.
+/// Unfreezes those flows of a link that can change. Sums the frozen flows from scratch, so that rounding
+/// errors do not accumulate.
 void FluidNetwork::open(int number) {
   touch(number);
   Link& link = links_[index(number)];
@@ -215,8 +217,8 @@ void FluidNetwork::open(int number) {
   link.frozen = frozen;
 }
 
-/// Progressive filling of what the standing flows leave. A link's level only grows while others stop, so a
-/// heap entry that is out of date goes back with its new level.
+/// Progressive filling of the capacity that frozen flows leave. The level at which a link saturates can only
+/// grow when flows stop, so an outdated heap entry is pushed again with its new level.
 void FluidNetwork::fill() {
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.level != b.level ? a.level > b.level : a.id > b.id;
@@ -285,8 +287,8 @@ void FluidNetwork::stop_all_on(int number, double level) {
     if (fill_states_[index(slot.flow)] == FillState::rising) stop(slot.flow, level, number);
 }
 
-/// Whether flows that stand on this link cannot stand any longer: it holds some of them at a level that is no
-/// longer its own, or now holds others at a level below theirs.
+/// Whether frozen flows on this link can no longer stay frozen: either the link is the bottleneck of some of
+/// them at a level that has changed, or it is now a bottleneck at a level below that of some of them.
 bool FluidNetwork::is_inconsistent(int number) const {
   const Link& link = links_[index(number)];
   const std::vector<Slot>& slots = slots_[index(number)];
@@ -343,7 +345,7 @@ void FluidNetwork::commit_flow(int number, double now) {
   if (flow.bottleneck != none) {
     Link& link = links_[index(flow.bottleneck)];
     ++link.held;
-    set_demand(flow, link.level);  // that of the standing flows, if it holds some
+    set_demand(flow, link.level);  // equals the level of frozen flows with this bottleneck, if there are any
     if (link.independent) {
       loosen(flow);
       link.min_demand = std::min(link.min_demand, flow.demand);

@@ -1,11 +1,12 @@
-// Flows that arrive at, leave and share a network of links, always at their max-min fair rates (max_min.hpp),
-// kept up to date step by step.
+// Keeps the max-min fair rates (max_min.hpp) of flows in a network of links up to date, incrementally, while
+// flows arrive and leave and capacities change.
 //
-// All changes of one instant are settled together, and only where they are felt. Two facts bound that. With L
-// the lowest level (rate ÷ weight) at which a change can be felt, nothing below L changes: progressive
-// filling passes through the same states up to there. And a link matters to others only if it is full. So a
-// few flows are freed and filled anew among all others, which stand still; where a link that stood still
-// should not have, its flows are freed too, and so on until the definition of fairness holds everywhere.
+// All changes of one instant are processed together, and only where they have an effect. Two facts limit the
+// affected part. First, if L is the lowest level (rate ÷ weight) that a change can affect, nothing below L
+// changes, because progressive filling passes through the same states up to L. Second, a link influences
+// others only if it is full. So a few flows are unfrozen and filled again while all others stay frozen. If
+// this leaves the frozen flows of a link inconsistent, they are unfrozen as well, and so on, until the
+// definition of fairness holds everywhere.
 #pragma once
 
 #include <cstdint>
@@ -23,65 +24,66 @@ class FluidNetwork {
  public:
   explicit FluidNetwork(std::span<const LinkCapacity> links);
 
-  /// One more link, and its number: that of the last before it plus 1.
+  /// Adds a link and returns its number; links are numbered consecutively from 0.
   int add_link(const LinkCapacity& link);
 
-  /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
-  /// `remove`. Weight and shares above 0; a ceiling may be infinite.
+  /// Adds a flow of `amount` bytes, which gets a rate at the next `update_rates`, and returns its number.
+  /// Numbers are reused after `remove`. `weight` and all shares are positive; `rate_cap` (bytes per second)
+  /// may be infinite.
   int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
-  /// Brings all rates up to date after the changes made at `now` (which never goes back).
+  /// Recomputes all rates after the changes made at time `now`, which never decreases between calls.
   void update_rates(double now);
 
   /// Whether any flow passes the link.
   bool is_used(int link) const { return !slots_[index(link)].empty(); }
   double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
-  /// Who ends when.
   const FlowEnds& ends() const { return ends_; }
 
  private:
   enum class FillState : std::uint8_t { frozen, rising, stopped };
   struct Use {
     int link;
-    int slot;     // of this use in its link
-    double load;  // on the link, at level 1
+    int slot;     // position of this use among the slots of its link
+    double load;  // bytes per second on the link at level 1
   };
   struct Slot {
     int flow;
-    int use;  // of this slot in the pool of uses
+    int use;  // position of this slot's use in the pool
     double load;
   };
   struct Flow {
     double weight, next_level;
-    double demand;  // the level at which its links count it: its own, or above it if it is loose
-    double rate_cap, level_cap;  // its own, in bytes per second; of all limits to it alone, as a level
+    double demand;     // the level at which its links reserve capacity: its level, or more if it is loose
+    double rate_cap;   // bytes per second
+    double level_cap;  // the lowest limit of this flow alone (rate cap, fat pipes), as a level
     LinkUsePool<Use>::UseRange pool_entry;
-    int bottleneck;  // the link that holds it at its level, or none
+    int bottleneck;  // the link that limits its level, or none
     int next_bottleneck;
     bool up_to_date;
-    bool loose;  // its bottleneck is independent
+    bool loose;  // its bottleneck is independent (fluid_network_incremental.cpp)
   };
   struct Link {
     double capacity;
-    double total_demand, load;  // by all flows: at their claims, and at level 1
-    double level;          // of the flows that this link holds; infinite when it holds none
-    int held;              // how many those are
-    int loose;             // how many flows that others hold
-    int removed_since_sum;        // how many flows since the sums over all were made anew
+    double total_demand, load;  // bytes per second of all flows: at their demands, and at level 1
+    double level;               // of the flows whose bottleneck is this link; infinite if there are none
+    int held;                   // number of flows whose bottleneck is this link
+    int loose;                  // number of loose flows whose bottleneck is another link
+    int removed_since_sum;      // flows removed since `load` and `total_demand` were summed from scratch
     bool fatpipe, touched, open;
     bool independent;
     // Of an independent link:
-    double min_demand;                  // the least claim of the flows that it holds
-    std::vector<int> dependents;  // full links which they pass
-    // While settling: what does not move, and the flows that do.
+    double min_demand;            // the lowest demand of the flows whose bottleneck it is
+    std::vector<int> dependents;  // other full links that these flows cross
+    // During an update: bytes per second of frozen flows, then the state of the unfrozen (rising) ones.
     double frozen, rising_load, left, left_load, next_level;
     int rising, left_rising, held_rising;
   };
   struct Candidate {
     double level;
-    int id;  // a link, or ~flow for the flow's ceiling
+    int id;  // a link, or ~flow for the level cap of a flow
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -94,12 +96,14 @@ class FluidNetwork {
   void push_if_full(int link);
   void affected_from(double level);
 
-  // fluid_network_steps.cpp
-  /// The flows on a link that others hold, and the others; not all of them if more than one is new.
+  // The functions up to `recompute_sums` are in fluid_network_incremental.cpp.
+
+  /// Splits the flows on a link into those with another bottleneck and the rest, which are this link's own or
+  /// new. The sums are incomplete if `unsettled` is above 1.
   struct LoadSplit {
-    double passing = 0, most = 0;  // of the capacity, used by those; their highest level
-    double load = 0;               // of the others
-    int unsettled = 0;             // how many of the others are new
+    double passing = 0, most = 0;  // flows with another bottleneck: bytes per second, highest level
+    double load = 0;               // of the rest, at level 1
+    int unsettled = 0;             // number of new flows among the rest
   };
   void update_independent(double now);
   void adjust_all(double now);
@@ -141,9 +145,9 @@ class FluidNetwork {
   std::vector<FillState> fill_states_;
   LinkUsePool<Use> uses_;
   std::vector<Link> links_;
-  std::vector<std::vector<Slot>> slots_;  // of each link
+  std::vector<std::vector<Slot>> slots_;  // [link]
 
-  std::vector<int> restarted_, changed_links_;  // since the last settling
+  std::vector<int> restarted_, changed_links_;  // since the last update of rates
   double affected_from_ = std::numeric_limits<double>::infinity();
   std::vector<int> unfrozen_, touched_;
   std::vector<Candidate> heap_;

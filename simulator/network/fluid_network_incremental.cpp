@@ -1,8 +1,9 @@
-// What changes on a single link, and nowhere else.
+// Updates that affect a single bottleneck link and nothing else.
 //
-// A link is independent if all its flows can go up and down with its level unfelt: no other link of theirs
-// holds anybody, and each has room for all its flows at what they claim, which is above what they have. While
-// the level stays below all claims, one number changes, however many flows there are.
+// A link is independent if its level can change without affecting any other link: no other link that its
+// flows cross is a bottleneck, and each of them has room for all its flows at their demands, which are above
+// their current levels. As long as the level stays below all demands, an update changes one number, however
+// many flows the link has.
 #include <algorithm>
 #include <cmath>
 
@@ -13,17 +14,17 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
-constexpr double relative_tolerance = 1e-12;  // rounding
-/// So much above the level flows claim, where there is room: as n flows leave one by one, they claim anew
-/// log(n) ÷ log(headroom) times.
+constexpr double relative_tolerance = 1e-12;  // allows for rounding errors
+/// Flows demand up to this factor times their level, where there is room. As n flows leave one by one,
+/// demands are therefore renewed log(n) ÷ log(headroom) times.
 constexpr double headroom = 1.25;
-/// So often, on the average, the levels of links that depend on one another are corrected one by one; what
-/// has not come to rest by then is solved at once.
+/// Levels of links that depend on each other are corrected one by one, this many times per changed link on
+/// average. Links that have not converged by then go through the general algorithm.
 constexpr std::size_t rounds = 8;
 
 }  // namespace
 
-/// Settles the changes for which this is enough, and leaves the others.
+/// Processes the changes that need no general update and leaves the others queued.
 void FluidNetwork::update_independent(double now) {
   adjust_all(now);
   std::erase_if(restarted_, [&](int flow) { return join_bottleneck(flow, now); });
@@ -38,7 +39,7 @@ void FluidNetwork::adjust_all(double now) {
   changed_links_.resize(kept);
 }
 
-/// Whether the flow has not been settled, nor been held by the link before.
+/// Whether the flow has no valid rate yet and did not have `link` as its bottleneck before.
 bool FluidNetwork::is_new(const Slot& slot, int link) const {
   const Flow& flow = flows_[index(slot.flow)];
   return !flow.up_to_date && flow.bottleneck != link;
@@ -48,14 +49,14 @@ FluidNetwork::LoadSplit FluidNetwork::load_split(int number) const {
   const Link& link = links_[index(number)];
   const std::vector<Slot>& slots = slots_[index(number)];
   LoadSplit result;
-  // Mostly it holds all its flows, or all but the last that came: nothing has to be added up.
+  // Usually the link is the bottleneck of all its flows, or of all but the newest, and no sum is needed.
   result.unsettled = !slots.empty() && is_new(slots.back(), number) ? 1 : 0;
   if (index(link.held + result.unsettled) == slots.size()) {
     result.load = link.load;
     return result;
   }
   result.unsettled = 0;
-  for (std::size_t i = slots.size(); i-- > 0 && result.unsettled <= 1;) {  // the new are the last
+  for (std::size_t i = slots.size(); i-- > 0 && result.unsettled <= 1;) {  // new flows come last
     const Slot& slot = slots[i];
     const Flow& flow = flows_[index(slot.flow)];
     if (flow.bottleneck == number || !flow.up_to_date) {
@@ -69,7 +70,8 @@ FluidNetwork::LoadSplit FluidNetwork::load_split(int number) const {
   return result;
 }
 
-/// What a link has for the flows that it holds, or how many those are, has changed.
+/// Corrects the level of a bottleneck link after its available capacity or its set of flows has changed.
+/// Returns false if the change needs the general algorithm.
 bool FluidNetwork::adjust_level(int number, double now) {
   Link& link = links_[index(number)];
   if (link.held == 0) {
@@ -88,7 +90,8 @@ bool FluidNetwork::adjust_level(int number, double now) {
   return true;
 }
 
-/// A new flow that no other new one meets.
+/// Gives a new flow its bottleneck and rate. Returns false if the general algorithm is needed, for instance
+/// because another new flow shares a link with it.
 bool FluidNetwork::join_bottleneck(int number, double now) {
   Flow& flow = flows_[index(number)];
   if (flow.bottleneck != none || flow.demand > 0) return false;
@@ -147,14 +150,15 @@ void FluidNetwork::add_dependent(int number, int dependent) {
     dependents.push_back(dependent);
 }
 
-/// Makes a full link a dependent of those that hold others of its flows.
+/// Registers a full link as a dependent of the other bottlenecks of its loose flows.
 void FluidNetwork::add_to_holders(int number) {
   for (const Slot& slot : slots_[index(number)])
     if (const Flow& flow = flows_[index(slot.flow)]; flow.loose && flow.bottleneck != number)
       add_dependent(flow.bottleneck, number);
 }
 
-/// Lets the flows that the link holds claim at least `level`.
+/// Raises the demands of the flows whose bottleneck is the link to at least `level`. Returns false, and makes
+/// the link dependent, where other links have no room for this.
 bool FluidNetwork::make_independent(int number, double level) {
   Link& link = links_[index(number)];
   const double least = std::max(level, link.level);
@@ -174,7 +178,8 @@ bool FluidNetwork::make_independent(int number, double level) {
   return true;
 }
 
-/// Whether the links of a flow have room for it at `level`; then it claims what there is up to `most`.
+/// If the other links of a flow have room for it at `level`, sets its demand to what they have, at most
+/// `most`, and returns true.
 bool FluidNetwork::demand(Flow& flow, double level, double most) {
   double room = std::min(most, flow.level_cap);
   for (const Use& use : uses(flow)) {
@@ -186,7 +191,7 @@ bool FluidNetwork::demand(Flow& flow, double level, double most) {
   if (room < level) return false;
   const double before = flow.demand;
   set_demand(flow, room);
-  for (const Use& use : uses(flow)) {  // it may pass one more than once
+  for (const Use& use : uses(flow)) {  // a flow may cross the same link more than once
     const Link& link = links_[index(use.link)];
     if (use.link == flow.bottleneck || link.fatpipe || link.held > 0 ||
         link.total_demand <= link.capacity * (1 + relative_tolerance))
@@ -218,7 +223,6 @@ void FluidNetwork::tighten(Flow& flow, double level) {
   set_demand(flow, level);
 }
 
-/// Ends the independence of a link.
 void FluidNetwork::make_dependent(int number) {
   Link& link = links_[index(number)];
   link.independent = false;
@@ -228,8 +232,8 @@ void FluidNetwork::make_dependent(int number) {
       tighten(flow, link.level);
 }
 
-/// Where a link has become full, others feel it; where it has no room for all claims, they cannot be
-/// independent.
+/// A link that has become a bottleneck becomes a dependent of the bottlenecks of its loose flows. If a link
+/// has no room for all demands, those bottlenecks lose their independence.
 void FluidNetwork::make_holders_dependent(int number) {
   const Link& link = links_[index(number)];
   if (link.loose == 0) return;

@@ -8,8 +8,8 @@ namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-/// Levels that differ by less are one level: far above rounding, far below what anybody can see. So rounding
-/// does not go round in circles.
+/// Levels that differ by less than this count as equal, so that rounding errors cannot cause endless updates.
+/// The tolerance is far above rounding errors and far below any difference that matters.
 constexpr double relative_tolerance = 1e-12;
 
 bool nearly_equal(double a, double b) {
@@ -99,8 +99,8 @@ void LevelNetwork::update_link(int number) {
   notify_neighbours(number, before);
 }
 
-/// Another link feels the change of this one if it may fill up because flows are let go faster, or if it is
-/// full and its own level is not the lowest of the three.
+/// The change of this link affects another link if that one may fill up because shared flows get faster, or
+/// if it is full and its level is above the lower of this link's old and new level.
 void LevelNetwork::notify_neighbours(int number, double before) {
   const double level = links_[index(number)].level, lower = std::min(before, level);
   for (const Slot& slot : slots_[index(number)])
@@ -111,7 +111,7 @@ void LevelNetwork::notify_neighbours(int number, double before) {
     }
 }
 
-/// Not if its only flow cannot at that level.
+/// A link with a single flow fills up only if that flow exceeds its capacity at `level`.
 bool LevelNetwork::can_fill(int number, double level) const {
   const std::vector<Slot>& slots = slots_[index(number)];
   return slots.size() > 1 || level * slots.front().load > links_[index(number)].capacity;
@@ -124,8 +124,8 @@ double LevelNetwork::limit_by_other_links(const Flow& flow, int link) const {
   return limit;
 }
 
-/// At first as if it held all its flows. What those cannot use that are limited elsewhere is for the others,
-/// whose level is higher then, so that more are limited elsewhere, and so on.
+/// Starts as if the link were the bottleneck of all its flows. Flows that other links limit below that level
+/// leave capacity to the rest, which raises the level, so that more flows are limited elsewhere, and so on.
 double LevelNetwork::level_of(int number) {
   limits_.clear();
   double load = 0, lowest = infinity;
@@ -164,7 +164,8 @@ void LevelNetwork::commit_link(int number, double now) {
   for (const Slot& slot : slots_[index(number)]) commit_flow(slot.flow, now);
 }
 
-/// The lowest of its links holds a flow, if it is below the flow's ceiling; of equal ones the one that did.
+/// The bottleneck of a flow is its link of lowest level, unless the flow's rate cap is lower. Among links of
+/// equal level the previous bottleneck stays.
 void LevelNetwork::commit_flow(int number, double now) {
   const Flow& flow = flows_[index(number)];
   const int before = ends_.holder(number);

@@ -1,16 +1,16 @@
-// What FluidNetwork does (fluid_network.hpp), where links have few flows but changes are felt far: messages
-// between hundreds of peers, over an uplink and a downlink each.
+// An alternative to FluidNetwork (fluid_network.hpp) for networks whose links carry few flows but where
+// changes propagate far: messages between hundreds of peers, each with an uplink and a downlink.
 //
-// Every link has a level (rate ÷ weight): that at which it is full when each of its flows moves at this level
-// or, if that is less, at what the flow's other links and its ceiling allow; infinite if it is not full then.
-// Where this holds for all links, rates are max-min fair: no link is over its capacity, and on the link that
-// holds a flow none is above it. There is one solution only: the lowest level is the least capacity ÷ load,
-// whatever the others are; then the lowest of what is left, and so on. So links are looked at one by one, and
-// again when a level that they depend on has changed, until none changes any more: each time that all have
-// been looked at, one more of the lowest levels is there to stay.
+// Every link has a level (rate ÷ weight): the level at which it is full if each of its flows has this level
+// or, if lower, the level that the flow's other links and its rate cap allow. The level is infinite if the
+// link is not full then. If this holds for all links, rates are max-min fair: no link exceeds its capacity,
+// and no flow on the bottleneck of another flow has a higher level. The solution is unique: the lowest level
+// is the smallest capacity ÷ load, whatever the others are, then the lowest of the rest, and so on. Links are
+// therefore updated one by one, and again when a level that they depend on has changed, until nothing changes
+// any more. Each pass over all links makes at least one more of the lowest levels final.
 //
-// A look takes time with the number of the link's flows, whatever has changed. Where there are hundreds on
-// one link, FluidNetwork is faster.
+// Updating a link takes time proportional to its number of flows, whatever has changed. With hundreds of
+// flows per link, FluidNetwork is faster.
 #pragma once
 
 #include <span>
@@ -26,34 +26,35 @@ class LevelNetwork {
  public:
   LevelNetwork() : ends_(0) {}
 
-  /// One more link, shared by all its flows, and its number: that of the last before it plus 1.
+  /// Adds a link of `capacity` bytes per second, shared by its flows, and returns its number; links are
+  /// numbered consecutively from 0.
   int add_link(double capacity);
 
-  /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
-  /// `remove`. Weight and shares above 0; a ceiling may be infinite.
+  /// Adds a flow of `amount` bytes, which gets a rate at the next `update_rates`, and returns its number.
+  /// Numbers are reused after `remove`. `weight` and all shares are positive; `rate_cap` (bytes per second)
+  /// may be infinite.
   int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
-  /// Brings all rates up to date after the changes made at `now` (which never goes back).
+  /// Recomputes all rates after the changes made at time `now`, which never decreases between calls.
   void update_rates(double now);
 
   double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
-  /// How often links were looked at so far: what settling costs.
+  /// The number of link updates so far, which measures the cost of `update_rates`.
   long long update_count() const { return update_count_; }
-  /// Who ends when.
   const FlowEnds& ends() const { return ends_; }
 
  private:
   static constexpr int none = -1;
   struct Use {
     int link;
-    int slot;  // of this use in its link
+    int slot;  // position of this use among the slots of its link
   };
   struct Slot {
     int flow;
-    int use;      // of this slot in the pool of uses
-    double load;  // at level 1
+    int use;      // position of this slot's use in the pool
+    double load;  // bytes per second on the link at level 1
   };
   struct Flow {
     double rate_cap;  // as a level
@@ -62,10 +63,10 @@ class LevelNetwork {
   };
   struct Link {
     double capacity;
-    double level;  // of the flows that it holds; infinite while it is not full
+    double level;  // of the flows whose bottleneck it is; infinite while it is not full
     bool queued, changed;
   };
-  /// The level that a flow could have if the link that is looked at were not there.
+  /// The level that a flow could have without the link that is being updated.
   struct Limit {
     double level, load;
   };
@@ -88,10 +89,11 @@ class LevelNetwork {
   std::vector<Flow> flows_;
   LinkUsePool<Use> uses_;
   std::vector<Link> links_;
-  std::vector<std::vector<Slot>> slots_;  // of each link
+  std::vector<std::vector<Slot>> slots_;  // [link]
 
-  std::vector<int> added_;            // flows since the last settling
-  std::vector<int> queue_, changed_;  // links: to be looked at; with another level than at the last settling
+  std::vector<int> added_;    // flows added since the last update of rates
+  std::vector<int> queue_;    // links to update
+  std::vector<int> changed_;  // links whose level differs from that of the last update of rates
   std::vector<Limit> limits_;
   long long update_count_ = 0;
 };

@@ -1,4 +1,4 @@
-// Room for what flows say of the links that they use, reused with the numbers of flows that are gone.
+// Storage for the link uses of flows. The storage of a removed flow is reused together with its number.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@ namespace dtfm::sim {
 template <class Use>
 class LinkUsePool {
  public:
-  /// The uses of one flow, next to each other in the pool.
+  /// The uses of one flow, which are contiguous in the pool.
   struct UseRange {
     int first = 0, count = 0;
   };
 
-  /// The number of a flow that is gone, whose place has room for so many uses and no more; −1: there is none.
+  /// The number of a removed flow whose storage has room for exactly `count` uses; −1 if there is none.
   int take_free_id(std::size_t count) {
     if (unused_.size() <= count || unused_[count].empty()) return -1;
     const int flow = unused_[count].back();
@@ -40,12 +40,11 @@ class LinkUsePool {
   std::span<const Use> get(const UseRange& pool_entry) const {
     return {uses_.data() + pool_entry.first, static_cast<std::size_t>(pool_entry.count)};
   }
-  /// By its number in the pool.
   Use& operator[](int use) { return uses_[static_cast<std::size_t>(use)]; }
 
  private:
   std::vector<Use> uses_;
-  std::vector<std::vector<int>> unused_;  // numbers of flows, by how many uses they have
+  std::vector<std::vector<int>> unused_;  // [number of uses]: numbers of removed flows
 };
 
 }  // namespace dtfm::sim

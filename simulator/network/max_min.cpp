@@ -9,7 +9,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// What is left of every shared link, and the load that the flows which still rise put on it at level 1.
+/// The remaining capacity of every shared link, the load of its rising flows at level 1, and their number.
 struct Filling {
   std::vector<double> left, load;
   std::vector<int> rising;
@@ -27,7 +27,7 @@ Filling initial_filling(std::span<const LinkCapacity> links, std::span<const Flo
   return filling;
 }
 
-/// The level above which the flow would be over its own ceiling or that of a fat pipe.
+/// The highest level that the flow's own rate cap and the fat pipes on its way allow.
 double level_cap(std::span<const LinkCapacity> links, const FlowDemand& flow) {
   double rate_cap = flow.rate_cap;
   for (const LinkUse& use : flow.uses) {
@@ -37,7 +37,7 @@ double level_cap(std::span<const LinkCapacity> links, const FlowDemand& flow) {
   return rate_cap / flow.weight;
 }
 
-/// The level at which the link is full, when all flows on it rise.
+/// The level at which the link is full if all its rising flows rise further.
 double saturation_level(const Filling& filling, const LinkCapacity& link, std::size_t i) {
   if (link.sharing == Sharing::fatpipe || filling.rising[i] == 0) return infinity;
   return std::max(filling.left[i], 0.0) / filling.load[i];
@@ -57,7 +57,7 @@ std::vector<double> max_min_rates(std::span<const LinkCapacity> links, std::span
   Filling filling = initial_filling(links, flows);
   std::vector<double> rates(flows.size(), -1);
   for (std::size_t stopped = 0; stopped < flows.size();) {
-    std::vector<double> limit(flows.size(), infinity);  // of a flow's level, by its links and its ceiling
+    std::vector<double> limit(flows.size(), infinity);  // of each flow's level, by its links and its rate cap
     double level = infinity;
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (rates[i] >= 0) continue;

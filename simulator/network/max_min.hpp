@@ -1,5 +1,5 @@
-// Who gets how much of shared links: weighted max-min fairness, by the definition. Slow and plain; what
-// fluid_network computes step by step is tested against it.
+// Weighted max-min fair rates of flows on shared links, computed directly from the definition. This slow
+// reference implementation is what the incremental fluid_network is tested against.
 #pragma once
 
 #include <limits>
@@ -9,16 +9,16 @@
 namespace dtfm::sim {
 
 enum class Sharing {
-  shared,   // all flows together stay within the capacity
-  fatpipe,  // each flow does by itself
+  shared,   // the capacity limits the sum of all flows
+  fatpipe,  // the capacity limits each flow separately
 };
 
 struct LinkCapacity {
-  double capacity = 0;  // bytes per second; 0: nothing moves
+  double capacity = 0;  // bytes per second; 0 stops all flows
   Sharing sharing = Sharing::shared;
 };
 
-/// A flow takes `share` × its rate of the link. A link may come more than once: the shares add up.
+/// A flow uses `share` × its rate of the link's capacity. Shares add up where a flow lists a link repeatedly.
 struct LinkUse {
   int link = 0;
   double share = 1;
@@ -26,14 +26,14 @@ struct LinkUse {
 
 struct FlowDemand {
   std::vector<LinkUse> uses;
-  double weight = 1;  // above 0: flows with the same bottleneck have rates in proportion to their weights
-  double rate_cap = std::numeric_limits<double>::infinity();  // the most that the flow can use by itself
+  double weight = 1;  // above 0; flows with the same bottleneck get rates in proportion to their weights
+  double rate_cap = std::numeric_limits<double>::infinity();  // bytes per second
 };
 
-/// The rate of every flow: no link is over its capacity, and each flow has its ceiling, or a full link on
-/// which no flow's rate ÷ weight is larger than its own. Found by progressive filling (Bertsekas and
-/// Gallager, Data Networks, 6.5.2): all levels (rate ÷ weight) rise together, and a flow stops where its
-/// first link is full.
+/// Returns the rate of every flow in bytes per second. No link exceeds its capacity, and each flow either has
+/// reached its rate cap or crosses a full link on which no flow has a larger rate ÷ weight. Computed by
+/// progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): all levels (rate ÷ weight) rise
+/// together, and a flow stops when the first of its links is full.
 std::vector<double> max_min_rates(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows);
 
 }  // namespace dtfm::sim

@@ -1,4 +1,5 @@
-// When the machines of a scenario come and go, on the grid of simulated time (engine/clock.hpp).
+// When the devices of a scenario leave, join and change their speed, rounded to the grid of simulated time
+// (engine/clock.hpp).
 #pragma once
 
 #include <vector>
@@ -13,31 +14,31 @@ class DeviceTimeline {
   /// The scenario must outlive this.
   DeviceTimeline(const Scenario& scenario, int devices);
 
-  /// Of each device, after the events taken so far.
+  /// Whether each device is available after the events taken so far.
   const std::vector<bool>& available() const { return available_; }
-  /// Of each device: the factor on what the topology says, after the events taken so far.
+  /// For each device, the factor on its speed in the topology after the events taken so far.
   const std::vector<double>& speeds() const { return speeds_; }
-  /// Takes the next event if its date is at most `date`; null if there is none.
+  /// Takes the next event if it happens at or before `date`; returns null otherwise.
   const DeviceEvent* take(double date);
-  /// The date of the next event of any kind; infinite if there is none.
+  /// The time (s) of the next event of any kind; infinite if there is none.
   double next_date() const;
-  /// The date of the next event in which a device comes or goes; infinite if there is none.
+  /// The time (s) at which the next device leaves or joins; infinite if there is none.
   double next_membership_change() const;
-  /// The date of the last departure of `device` that was taken; expects one.
+  /// The time (s) at which `device` last left according to the events taken; it must have left.
   double last_failure(int device) const;
-  /// The date of the next departure of `device` from now on; infinite if there is none.
+  /// The time (s) at which `device` leaves next; infinite if it does not.
   double next_failure(int device) const;
 
  private:
   const Scenario& scenario_;
   std::vector<bool> available_;
   std::vector<double> speeds_;
-  std::size_t next_ = 0;                         // event
-  std::vector<std::vector<double>> failures_;  // of each device
-  std::vector<std::size_t> failures_taken_;    // of each device
+  std::size_t next_ = 0;                       // index of the next event
+  std::vector<std::vector<double>> failures_;  // [device]: times (s) at which it leaves
+  std::vector<std::size_t> failures_taken_;    // [device]
 };
 
-/// When each device is not there, ascending; the last interval may be endless.
+/// For each device, the intervals in which it is unavailable, ascending. The last one may be infinite.
 std::vector<std::vector<Interval>> down_intervals(const Scenario& scenario, int devices);
 
 }  // namespace dtfm::sim

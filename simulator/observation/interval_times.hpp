@@ -1,4 +1,4 @@
-// When the tasks of a stretch took place, those too that a departure cut off.
+// When the tasks of a run interval were executed, including tasks that a failure aborted.
 #pragma once
 
 #include <cmath>
@@ -15,20 +15,21 @@ inline bool has_started(const TaskRecord& record) {
   return !std::isnan(record.start);
 }
 
-/// The end of a task that has started, or of the stretch where it has none.
+/// The end of a task that has started; for an aborted task, the end of the interval.
 inline double end_time(const TaskRecord& record, const RunInterval& run_interval) {
   return std::isnan(record.finish) ? run_interval.end : record.finish;
 }
 
-/// From its start, or the date from which it could have started, to its end.
+/// From the start of a task to its end.
 inline Interval busy(const TaskRecord& record, const RunInterval& run_interval) {
   return {record.start, end_time(record, run_interval)};
 }
+/// From the time at which a task could have started to its end.
 inline Interval since_ready(const TaskRecord& record, const RunInterval& run_interval) {
   return {record.ready, end_time(record, run_interval)};
 }
 
-/// Device-seconds of computations that had begun by the end of the stretch.
+/// Device-seconds of the computations that had started by the end of the interval.
 inline double computed_seconds(const RunInterval& run_interval) {
   double sum = 0;
   for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {
@@ -40,7 +41,7 @@ inline double computed_seconds(const RunInterval& run_interval) {
   return sum;
 }
 
-/// A flow from one device to another.
+/// Whether the task is a flow between two different devices.
 inline bool is_message(const Task& task) {
   return task.kind == TaskKind::flow && task.destination != task.host;
 }

@@ -1,4 +1,4 @@
-// Who looks at a run while it is simulated: statistics, traces, lists of tasks.
+// Interface of everything that observes a run while it is simulated: statistics, traces, task lists.
 #pragma once
 
 #include "simulator/graph/graph_replay.hpp"
@@ -6,26 +6,27 @@
 
 namespace dtfm::sim {
 
-/// A stretch of a run: an iteration, one that a departure ended early, a recovery, a checkpoint that is
-/// written; or the part of an iteration up to a departure after which those who are left go on with it: the
-/// last part, in which it is completed or lost, is of the kinds of whole ones, and has the tasks alone that
-/// were left.
+/// An interval of a run: an iteration, an iteration that a failure aborted, a recovery, or the writing of a
+/// checkpoint. If the remaining pipelines resume an iteration after a failure, each part of it up to a
+/// failure is an interval of kind `part`. The last part, in which the iteration is completed or lost, has the
+/// kind of a whole iteration but contains only the tasks that remained.
 struct RunInterval {
   enum class Kind { iteration, lost_iteration, recovery, checkpoint, part };
   Kind kind = Kind::iteration;
-  int iteration = 0;          // that it is, or that it tries to be
+  int iteration = 0;          // number of the iteration, or of the next one to be completed
   double start = 0, end = 0;  // s since the start of the run; records of `replay` have the same origin
   const LabelledGraph& graph;
-  const Replay& replay;  // a task that a departure cut off has a start and no finish
+  const Replay& replay;  // a task that a failure aborted has a start but no finish
 };
 
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  /// Who has which place from now on, by stages as labels number them (expand_virtual_stages): called at the start
-  /// of the run, whoever is there by then, and when devices take the places of others.
+  /// Tells which device has which slot from now on. The stages of the plan are numbered as in task labels
+  /// (expand_virtual_stages). Called at the start of the run, whether or not all devices are available, and
+  /// whenever devices are replaced.
   virtual void place(const Plan&) {}
-  /// Called for one stretch after the other; nothing of it is kept by the caller.
+  /// Called for each interval in order. The interval is valid only during the call.
   virtual void on_interval(const RunInterval& run_interval) = 0;
 };
 

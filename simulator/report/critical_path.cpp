@@ -12,8 +12,8 @@
 namespace dtfm::sim {
 namespace {
 
-/// Tasks that take turns: those of a queue, or the computations of a host. The lists of all that have
-/// started, one after the other, in order of start.
+/// The order in which resources that serve one task at a time (queues, FIFO hosts) have served their tasks.
+/// The tasks that have started are stored resource by resource, in order of their start.
 class ServiceOrder {
  public:
   template <class ResourceOf>
@@ -32,7 +32,7 @@ class ServiceOrder {
                        [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
   }
 
-  /// The one that started last before `task` in its line; no_index: there is none.
+  /// The last task on `resource` that started before `task`; no_index if there is none.
   int before(int task, int resource) {
     const auto begin = begin_of(at(resource));
     const auto later = std::lower_bound(begin, begin_of(at(resource) + 1), records_[at(task)].start,
@@ -58,7 +58,7 @@ class CriticalPathWalk {
         queues_(records_, at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; }),
         hosts_(records_, graph_.hosts.size(), [&](std::size_t i) { return fifo_host(i); }) {}
 
-  /// First to last.
+  /// The tasks of the critical path, from first to last.
   std::vector<int> path() {
     std::vector<int> path;
     for (int task = last(); task != no_index; task = before(task)) path.push_back(task);
@@ -125,7 +125,7 @@ std::string format_step(const TaskLabel& label, const Topology& topology) {
     case Activity::all_reduce:
       return message("all-reduce inside a stage");
     case Activity::gradient_sync:
-      return message("exchange gradients");
+      return message("synchronize gradients");
     case Activity::all_gather:
       return message("gather parameters");
     case Activity::compress:

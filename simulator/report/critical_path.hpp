@@ -1,4 +1,4 @@
-// Why an iteration takes as long as it does.
+// The critical path of an iteration: the chain of tasks that determines how long it takes.
 #pragma once
 
 #include <string>
@@ -10,23 +10,24 @@
 
 namespace dtfm::sim {
 
-/// From the task that ends last back to the start: before a task that had to wait for its turn comes the one
-/// before it on its host or in its queue; before any other, the one that it waited for and that ended last.
-/// A step ends where the next one begins. Neighbours that compute the same stage on the same device, or send
-/// the same kind of thing between the same two devices, are one step; what takes no time is left out.
+/// Traces back from the task that ends last to the start of the interval. The predecessor of a task that had
+/// to wait for its host or queue is the previous task there; the predecessor of any other task is the
+/// dependency that ended last. A step ends where the next one begins. Consecutive tasks that compute the same
+/// stage on the same device, or send the same kind of data between the same two devices, are one step. Steps
+/// of duration 0 are left out.
 std::vector<CriticalStep> critical_path(const RunInterval& run_interval, const Topology& topology);
 
-/// What the steps of one text have in common.
+/// The sum of all steps with the same text.
 struct CriticalStepTotal {
   std::string text;
   long long tasks = 0;
   double seconds = 0;
 };
 
-/// Steps of the same text together, the longest first.
+/// Sums steps with equal texts; the longest sum comes first.
 std::vector<CriticalStepTotal> sum_by_text(const std::vector<CriticalStep>& steps);
 
-/// Of the last whole iteration seen.
+/// Observer that keeps the critical path of the last completed iteration.
 class CriticalPath : public RunObserver {
  public:
   /// `topology` must outlive this.

@@ -8,11 +8,11 @@
 namespace dtfm::sim {
 namespace {
 
-/// The tasks of one device in one stretch.
+/// The tasks of one device in one interval.
 struct DeviceTasks {
   std::vector<int> computations;
   std::vector<Interval> sending, receiving;
-  std::vector<Interval> messages;  // from and to it, from when they are ready
+  std::vector<Interval> messages;  // from and to the device, from the time they are ready
 };
 
 std::vector<DeviceTasks> tasks_by_device(const RunInterval& run_interval, std::size_t devices) {
@@ -34,7 +34,7 @@ std::vector<DeviceTasks> tasks_by_device(const RunInterval& run_interval, std::s
   return by_device;
 }
 
-/// The messages that `task` waits for, those behind joins too.
+/// Adds the messages that `task` depends on, directly or through delay tasks.
 void add_awaited_messages(int task, const RunInterval& run_interval, std::vector<Interval>& messages) {
   const TaskGraph& graph = run_interval.graph.graph;
   const Task& waiting = graph.tasks[at(task)];
@@ -56,7 +56,7 @@ void add(std::vector<Interval>& all, const std::vector<Interval>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-/// The part of `window` of `down`, which is ascending.
+/// The part of `down`, which is ascending, that lies within `window`.
 std::vector<Interval> clip_to_window(const std::vector<Interval>& down, Interval window) {
   const auto first = std::partition_point(down.begin(), down.end(),
                                           [&](const Interval& it) { return it.end <= window.begin; });
@@ -65,8 +65,8 @@ std::vector<Interval> clip_to_window(const std::vector<Interval>& down, Interval
   return clip({first, last}, window);
 }
 
-/// The shares of `window`, each from its own intervals: were the device to do two things at once, they would
-/// add up to more than the window.
+/// Splits `window` into times, each computed from its own intervals. Overlapping activities would therefore
+/// add up to more than the window instead of going unnoticed.
 DeviceTimes split_window(Interval window, const std::vector<Interval>& computing,
                       const std::vector<Interval>& network, const std::vector<Interval>& down) {
   DeviceTimes times;
@@ -124,7 +124,7 @@ void DeviceUsage::on_interval(const RunInterval& run_interval) {
   }
 }
 
-/// Between stretches and after the last one nobody computes or sends.
+/// Between intervals and after the last one, no device computes or sends.
 std::vector<DeviceTimes> DeviceUsage::times(double length_s) const {
   std::vector<DeviceTimes> times = times_;
   const Interval gap{observed_until_, length_s};

@@ -1,4 +1,4 @@
-// What the devices do with their time.
+// How the devices spend their time: computing, waiting, being unavailable, sending and receiving.
 #pragma once
 
 #include <utility>
@@ -9,27 +9,28 @@
 
 namespace dtfm::sim {
 
-/// Seconds over all stretches seen so far.
+/// Sums in seconds over all intervals observed so far.
 struct DeviceTimes {
   double compute_s = 0;
-  /// Of the time in which the device computes nothing. Before a computation: while a message that it needs is
-  /// on its way, or ready and queued behind others. After the last computation of a stretch: while any
-  /// message from or to the device is. A device that is not there does not wait.
+  /// Idle time that counts as waiting for the network. Before a computation: while a message that it depends
+  /// on is in transit, or ready and queued behind others. After the last computation of an interval: while
+  /// any message from or to the device is. Excludes the time in which the device is unavailable.
   double waiting_network_s = 0;
-  /// Of the time that is in none of the others: for their computations, for the slowest at the end of an
-  /// iteration, for the schedule.
+  /// The rest of the time: waiting for computations of other devices, for the slowest device at the end of an
+  /// iteration, or because of the schedule.
   double waiting_others_s = 0;
   double down_s = 0;
-  double sending_s = 0, receiving_s = 0;  // while at least one message is, from its turn to its arrival
+  /// Time in which at least one message is being sent or received, from its start to its arrival.
+  double sending_s = 0, receiving_s = 0;
 };
 
 class DeviceUsage : public RunObserver {
  public:
-  /// `down`: when each device is not there, ascending.
+  /// `down`: for each device the intervals in which it is unavailable, ascending.
   explicit DeviceUsage(std::vector<std::vector<Interval>> down)
       : down_(std::move(down)), times_(down_.size()) {}
   void on_interval(const RunInterval& run_interval) override;
-  /// Of each device, of a run of `length_s` seconds. The first four add up to it.
+  /// The times of each device in a run of `length_s` seconds. The first four add up to `length_s`.
   std::vector<DeviceTimes> times(double length_s) const;
 
  private:

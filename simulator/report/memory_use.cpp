@@ -9,7 +9,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// A forward or backward that took place, or the all-reduces that belong to it.
+/// A forward or backward pass that was executed, or one of its all-reduces.
 struct Computation {
   int device, stage, pipeline, micro_batch;
   bool is_forward;
@@ -19,7 +19,8 @@ struct Computation {
   auto micro_batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
 };
 
-/// The phase of all-reduces says which of the two they belong to (StageAllReduces).
+/// Whether the task is the given computation or one of its all-reduces, whose phase tells forward (0) and
+/// backward (1) apart (StageAllReduces).
 bool belongs_to(const TaskLabel& label, Activity computation) {
   const int phase = computation == Activity::forward ? 0 : 1;
   return label.activity == computation || (label.activity == Activity::all_reduce && label.phase == phase);
@@ -32,7 +33,8 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
     const TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_forward = belongs_to(label, Activity::forward);
     if (!is_forward && !belongs_to(label, Activity::backward)) continue;
-    const int device = label.peer == no_index ? label.device : label.peer;  // that computes or receives
+    // The device that computes, or that receives the message of an all-reduce.
+    const int device = label.peer == no_index ? label.device : label.peer;
     if (has_started(record))
       computations.push_back(
           {device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, run_interval)});
@@ -42,8 +44,8 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
   return computations;
 }
 
-/// From the forward of a micro-batch, whose computations begin at `first`, to the end of its last backward,
-/// which may come in parts; to `end` where it has none.
+/// How long the activations of the micro-batch whose computations begin at `first` are held: from its forward
+/// pass to the end of its backward pass, which may consist of several tasks, or to `end` if it has none.
 Interval activation_lifetime(const std::vector<Computation>& computations, std::size_t first, double end) {
   Interval held = computations[first].time;
   bool has_backward = false;
@@ -56,7 +58,7 @@ Interval activation_lifetime(const std::vector<Computation>& computations, std::
   return has_backward ? held : Interval{held.begin, end};
 }
 
-/// What is taken at one date and given back at another.
+/// Collects allocations and releases of memory and turns them into memory steps.
 class Changes {
  public:
   void hold(int device, double bytes, Interval time) {

@@ -1,4 +1,4 @@
-// What the devices hold in memory, over time.
+// Memory use of the devices over time.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,27 @@ namespace dtfm::sim {
 
 /// Bytes on one device for one of its stages.
 struct StageMemory {
-  double state = 0;       // weights, gradients, optimizer: in every stretch in which the device has the stage
-  double activation = 0;  // of a micro-batch, with its boundary buffers: from the start of its forward to the
-                          // end of its backward
-  double working = 0;     // while it computes, or waits for the all-reduces of what it has computed
+  /// Weights, gradients and optimizer state, held in every interval in which the device has the stage.
+  double state = 0;
+  /// Activations and boundary buffers of a micro-batch, held from the start of its forward pass to the end of
+  /// its backward pass.
+  double activation = 0;
+  /// Working memory, held while the device computes or waits for the all-reduces of a computation.
+  double working = 0;
 };
 
 using StageMemoryOf = std::function<StageMemory(int device, int stage)>;
 
-/// From `date` on, `device` holds `bytes`.
+/// From time `date` (s) on, `device` holds `bytes`.
 struct MemoryStep {
   double date = 0;
   int device = 0;
   double bytes = 0;
 };
 
-/// Of one stretch: by date, then device; at one date a device has one step at most, in which what it
-/// frees is free before it takes more. A device that computes nothing in the stretch has none.
+/// The memory steps of one interval, ordered by time, then device. A device has at most one step per time, to
+/// the net result of what it frees and allocates then. A device that computes nothing in the interval has no
+/// steps.
 std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const StageMemoryOf& memory_of);
 
 class MemoryUse : public RunObserver {
@@ -34,9 +38,9 @@ class MemoryUse : public RunObserver {
   MemoryUse(int devices, StageMemoryOf memory_of)
       : memory_of_(std::move(memory_of)), peaks_(static_cast<std::size_t>(devices)) {}
   void on_interval(const RunInterval& run_interval) override;
-  /// Every device has to hold the state of its stages, whether it ever computes or not.
+  /// Counts the state of the stages of every device, which it must hold even if it never computes.
   void place(const Plan& plan) override;
-  /// Bytes, of each device.
+  /// The peak memory use of each device in bytes.
   const std::vector<double>& peaks() const { return peaks_; }
 
  private:

@@ -1,4 +1,4 @@
-// Everything of a report that is learnt by looking at the run.
+// Collects the statistics of a report that come from observing the run.
 #pragma once
 
 #include <vector>
@@ -14,13 +14,14 @@ namespace dtfm::sim {
 
 class RunStatistics : public RunObserver {
  public:
-  /// `topology` must outlive this. `down`: when each device of it is not there, ascending.
+  /// `topology` must outlive this. `down`: for each of its devices the intervals in which it is unavailable,
+  /// ascending.
   RunStatistics(const Topology& topology, StageMemoryOf memory_of, std::vector<std::vector<Interval>> down);
   void on_interval(const RunInterval& run_interval) override;
   void place(const Plan& plan) override { memory_use_.place(plan); }
 
-  /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. The
-  /// run took `length_s` seconds. The report has the devices in their order.
+  /// Fills in the devices (in ascending order), the links, the critical path and the devices that are out of
+  /// memory. `length_s` is the length of the run in seconds.
   void add_to(SimReport& report, std::vector<int> devices, double length_s) const;
 
  private:

@@ -1,4 +1,4 @@
-// What the parts of a report add up to.
+// Totals computed from a report.
 #pragma once
 
 #include <optional>
@@ -8,14 +8,14 @@
 
 namespace dtfm::sim {
 
-/// FLOP/s of all devices of the report in the job's precision; 0 where one is not known.
+/// Sum of the peak FLOP/s of all devices of the report in the job's precision; 0 if one of them is unknown.
 double peak_flops_per_s(const Problem& problem, const SimReport& report);
 
-/// Share of the time of all devices of the report in which they do not compute.
+/// Share of the total time of the report's devices in which they do not compute.
 double bubble(const SimReport& report);
 
-/// Of the devices of the report, while they were there, at so many tokens a second; what is sent over links
-/// with a price comes on top. Nothing where a price is not known, or nothing was completed.
+/// The price of the report's devices while they are available, in USD per million tokens, at a throughput of
+/// `tokens_per_s`. Does not include egress. Empty if a price is unknown or nothing was completed.
 std::optional<double> usd_per_million_tokens(const Problem& problem, const SimReport& report,
                                              double tokens_per_s);
 

@@ -1,4 +1,4 @@
-// Many runs of a random scenario in a few numbers.
+// Summarizes many runs of a random scenario.
 #pragma once
 
 #include <vector>
@@ -8,13 +8,13 @@
 namespace dtfm::sim {
 
 struct SampleSummary {
-  int runs = 0;                   // that came to the end of an iteration at least
-  Distribution iteration_time_s;  // of the mean of each run
-  Distribution tokens_per_s;      // of each run
-  std::vector<double> mean_s;     // of each run, in order
+  int runs = 0;                   // number of runs that completed at least one iteration
+  Distribution iteration_time_s;  // of the mean iteration times of the runs
+  Distribution tokens_per_s;      // of the runs
+  std::vector<double> mean_s;     // mean iteration time of each run, in order
 };
 
-/// Runs in which no iteration was completed say nothing of times and are left out.
+/// Runs that did not complete any iteration are left out.
 SampleSummary sample_summary(const std::vector<SimReport>& runs);
 
 }  // namespace dtfm::sim

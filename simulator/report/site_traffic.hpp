@@ -1,4 +1,4 @@
-// What goes from site to site.
+// Traffic between sites.
 #pragma once
 
 #include <map>
@@ -12,11 +12,12 @@ namespace dtfm::sim {
 
 class SiteTraffic : public RunObserver {
  public:
-  /// The site of each device.
+  /// `site_of_device`: [device].
   explicit SiteTraffic(std::vector<int> site_of_device) : site_(std::move(site_of_device)) {}
   void on_interval(const RunInterval& run_interval) override;
-  /// Of each ordered pair of sites (of a site with itself too) that had a message: the bytes of those that
-  /// arrived, and for how long at least one was under way. The most bytes first, then by site.
+  /// The traffic of each ordered pair of sites with at least one message (including messages within a site):
+  /// bytes of the messages that arrived, and seconds in which at least one was in transit. The pair with the
+  /// most bytes comes first; ties are ordered by site.
   std::vector<LinkReport> reports() const;
 
  private:

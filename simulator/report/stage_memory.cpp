@@ -17,10 +17,11 @@ double total(const StageMemory& memory) {
 
 struct MemoryTable {
   std::map<std::pair<int, int>, StageMemory> by_device;  // by device and stage
-  std::vector<StageMemory> most;                         // by stage
+  std::vector<StageMemory> most;                         // by stage: the largest of all pipelines
 };
 
-/// `copies`: of who takes a stage over, less what it has of it already.
+/// With `copies`, a device that takes over a stage already holds the weights of that stage, so only the rest
+/// counts for it.
 MemoryTable make_table(const Problem& problem, const Plan& computed, bool copies) {
   const LoadModel model(problem, computed);
   MemoryTable table;
@@ -48,7 +49,7 @@ StageMemoryOf lookup_in(MemoryTable table) {
   };
 }
 
-/// Who has a place, and how much it does there, means nothing to what a place takes.
+/// Removes devices and micro-batch counts, on which the memory of a stage does not depend.
 Plan strip_devices(Plan plan) {
   for (Pipeline& pipeline : plan.pipelines) {
     pipeline.micro_batches = 0;
@@ -69,7 +70,7 @@ CurrentStageMemory::CurrentStageMemory(const Problem& problem, const Plan& plan,
       layers_(strip_devices(expand_virtual_stages(problem.job, plan))),
       memory_of_(stage_memory(problem, plan, copies)) {}
 
-/// Who takes the place of another in the same plan is one that the plan does not have.
+/// Keeps the table if only devices were replaced: a replacement counts as a device that is not in the plan.
 void CurrentStageMemory::place(const Plan& computed) {
   Plan layers = strip_devices(computed);
   if (layers == layers_) return;

@@ -1,4 +1,4 @@
-// What the stages of a plan hold, for memory_use.
+// The memory that the stages of a plan need, as input of memory_use.
 #pragma once
 
 #include "planner/core/plan.hpp"
@@ -7,21 +7,21 @@
 
 namespace dtfm::sim {
 
-/// By stage as labels number them (expand_virtual_stages). A device that the plan does not have, because it has
-/// taken the place of another, holds what the stage of that number holds in the pipeline where that is most.
-/// With `copies`, every device of the plan has weights and optimizer state of the stage before its own, too,
-/// the first that of the last.
+/// Memory by device and stage, with stages numbered as in task labels (expand_virtual_stages). A device that
+/// is not in the plan, because it has replaced another one, counts with the largest memory that the stage has
+/// in any pipeline. With `copies`, every device of the plan also holds weights and optimizer state of the
+/// previous stage (those of the first stage: of the last).
 StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies = false);
 
-/// The same, for a run in which a new plan may take the place of the old one: to be told of places before
-/// those who ask.
+/// The same for a run in which a new plan may replace the old one. It must be notified of assignments before
+/// the observers that use it.
 class CurrentStageMemory : public RunObserver {
  public:
   /// `problem` must outlive this.
   CurrentStageMemory(const Problem& problem, const Plan& plan, bool copies = false);
   void place(const Plan& computed) override;
   void on_interval(const RunInterval&) override {}
-  /// Of the plan that was placed last. Must not outlive this.
+  /// The memory under the last plan passed to `place`. The function must not outlive this object.
   StageMemoryOf memory_of() const {
     return [this](int device, int stage) { return memory_of_(device, stage); };
   }
@@ -29,7 +29,7 @@ class CurrentStageMemory : public RunObserver {
  private:
   const Problem& problem_;
   bool copies_;
-  Plan layers_;  // without devices
+  Plan layers_;  // the current plan without its devices
   StageMemoryOf memory_of_;
 };
 

@@ -26,7 +26,7 @@ UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const S
   const Topology& topology = problem.topology;
   const double length = report.length_s;
   const auto down = down_intervals(scenario, topology.size());
-  double available_device_s = 0;  // of all devices
+  double available_device_s = 0;  // sum over all devices
   UsefulWork work;
   work.usd_egress = usd_egress;
   work.usd = usd_egress;

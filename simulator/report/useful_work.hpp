@@ -1,4 +1,4 @@
-// What a run with departures was good for, and what it cost.
+// Useful work and cost of a run with failures, preemptions or checkpoints.
 #pragma once
 
 #include "planner/core/problem.hpp"
@@ -8,7 +8,7 @@
 
 namespace dtfm::sim {
 
-/// Adds up what messages that arrive cost their senders, in USD.
+/// Sums the egress cost of all messages that arrive, in USD.
 class EgressMeter : public RunObserver {
  public:
   /// The topology must outlive this.
@@ -21,18 +21,18 @@ class EgressMeter : public RunObserver {
   double usd_ = 0;
 };
 
-/// Whether iterations may be lost, or wait for anything but each other: machines come and go, pipelines
-/// are left out, or checkpoints take time.
+/// Whether iterations may be lost or delayed: devices leave or join, slow pipelines are excluded, or
+/// checkpoints take time.
 bool has_disruptions(const Scenario& scenario);
 
-/// What a plan does undisturbed.
+/// Performance of a plan in an undisturbed run.
 struct PlanThroughput {
-  double samples = 0, iteration_s = 0;  // sequences of an iteration, and how long it takes
+  double samples = 0, iteration_s = 0;  // samples per iteration, and iteration time
   int devices = 0;
 };
 
-/// Of a run of `report.length_s` seconds. Devices cost their own price, else that of their GPU, for as long
-/// as they are there, with a place in the plan or without.
+/// The useful work of a run of `report.length_s` seconds. All devices cost their own price, or else that of
+/// their GPU, as long as they are available, whether or not they are in the plan.
 UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const SimReport& report,
                        const PlanThroughput& plan, double usd_egress);
 

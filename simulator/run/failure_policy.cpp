@@ -41,7 +41,7 @@ Decision restart_all_from_checkpoint(const ClusterState& state) {
   return decision;
 }
 
-/// A device keeps all its stages (interleaved schedules give it several), so it is replaced as a whole.
+/// Replaces a device in all its stages, of which an interleaved schedule gives it several.
 void replace(Plan& plan, int device, int spare) {
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages)
@@ -65,7 +65,7 @@ Decision use_spares(const ClusterState& state) {
   return pause_broken_pipelines({plan, state.available, state.spares, state.initial_plan, state.iteration_aborted});
 }
 
-/// From the plan as it was given, so that who is back has its own place again.
+/// Starts from the initial plan, so that a device that has rejoined gets its own slot back.
 Decision use_redundant_successors(const ClusterState& state) {
   const Plan& initial_plan = state.initial_plan ? *state.initial_plan : state.plan;
   Plan plan = initial_plan;
@@ -88,31 +88,31 @@ Decision use_redundant_successors(const ClusterState& state) {
 
 constexpr std::array policies{
     FailurePolicy{"restart-without-pipeline",
-                    "pipelines that lost a device pause until it is back; the others do their micro-batches",
+                    "pipelines that lost a device pause until it rejoins; the others take over their "
+                    "micro-batches",
                     pause_broken_pipelines},
-    FailurePolicy{"wait", "all wait until the device is back", wait_for_all},
+    FailurePolicy{"wait", "all pipelines wait until the device rejoins", wait_for_all},
     FailurePolicy{"spare",
-                    "a device that has no place takes that of one that left; without one, as "
+                    "an unused device replaces the one that left; without one, as "
                     "restart-without-pipeline",
                     use_spares},
     FailurePolicy{"restart",
-                    "all stop and load the last checkpoint; pipelines that lost a device pause until it is "
-                    "back",
+                    "all devices load the last checkpoint; pipelines that lost a device pause until it rejoins",
                     restart_all_from_checkpoint},
     FailurePolicy{"drop-pipeline",
-                    "pipelines that lost nobody go on within the iteration and do the micro-batches of the "
-                    "others, which pause until they are whole",
+                    "unaffected pipelines resume the iteration and take over the micro-batches of the "
+                    "others, which pause until they are complete",
                     pause_broken_pipelines, true},
     FailurePolicy{"redundant",
-                    "the device of the next stage, which has a copy of the weights, computes the stage too; "
-                    "without it, as restart-without-pipeline",
+                    "the device of the next stage, which has a copy of the weights, also computes the stage; "
+                    "if it has left too, as restart-without-pipeline",
                     use_redundant_successors, false, true},
     FailurePolicy{"replan",
-                    "a planner makes a new plan of the devices that are there; without one, as "
+                    "the planner makes a new plan for the available devices; without one, as "
                     "restart-without-pipeline",
                     pause_broken_pipelines, false, false, true}};
 
-/// How many micro-batches a pipeline is given at a time.
+/// The number of micro-batches that are distributed as a unit.
 int redistribution_unit(const Plan& plan, const std::vector<bool>& running, int total) {
   if (plan.schedule != "interleaved") return 1;
   int size = 1;
@@ -125,7 +125,8 @@ int redistribution_unit(const Plan& plan, const std::vector<bool>& running, int 
   return total % size == 0 ? size : 1;
 }
 
-/// `count` things in proportion to `weights`, evenly if all are 0, by largest remainder, the first first.
+/// Splits `count` in proportion to `weights` (evenly if all are 0) by largest remainder; ties go to earlier
+/// entries.
 std::vector<int> split_proportionally(long long count, std::vector<long long> weights) {
   long long sum = std::accumulate(weights.begin(), weights.end(), 0LL);
   if (sum == 0) weights.assign(weights.size(), 1), sum = static_cast<long long>(weights.size());
@@ -168,7 +169,7 @@ std::span<const FailurePolicy> failure_policies() {
 const FailurePolicy& failure_policy(std::string_view name) {
   const auto policy = std::find_if(policies.begin(), policies.end(),
                                    [&](const FailurePolicy& it) { return it.name == name; });
-  if (policy == policies.end()) throw Error("", "unknown policy of departures " + std::string(name));
+  if (policy == policies.end()) throw Error("", "unknown failure policy " + std::string(name));
   return *policy;
 }
 

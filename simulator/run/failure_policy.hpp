@@ -1,5 +1,5 @@
-// What a run does when machines have left or come back: who computes from now on. A policy is one function
-// and one line of the table in failure_policy.cpp.
+// Failure policies: which devices compute after devices have left or joined. A policy is one function and one
+// row of the table in failure_policy.cpp.
 #pragma once
 
 #include <functional>
@@ -12,52 +12,56 @@
 
 namespace dtfm::sim {
 
-/// What a policy sees.
+/// The input of a policy.
 struct ClusterState {
-  const Plan& plan;                // with the devices that have the places now
-  const std::vector<bool>& available;  // of each device
-  std::span<const int> spares;     // that may take a place, the first first; some may be gone or have one
-  const Plan* initial_plan = nullptr;      // the plan as it was given; nothing: `plan`
-  bool iteration_aborted = false;          // a departure has broken off what went on
+  const Plan& plan;                    // the plan with the devices that are assigned now
+  const std::vector<bool>& available;  // [device]
+  std::span<const int> spares;  // in order of preference; may be unavailable or already assigned
+  const Plan* initial_plan = nullptr;  // the plan as it was given; null: `plan`
+  bool iteration_aborted = false;      // a failure has aborted the current iteration or recovery
 };
 
 struct Decision {
-  Plan plan;                  // who has which place from now on; all pipelines, micro-batches as in `state`
-  std::vector<bool> running;  // of each pipeline; none: the run waits for a machine to come back
-  bool rolls_back = false;    // all load the last checkpoint
+  Plan plan;                  // all pipelines with the devices assigned from now on; same micro-batches
+  std::vector<bool> running;  // [pipeline]; if none is running, the run waits for a device to join
+  bool rolls_back = false;    // all devices load the last checkpoint
 };
 
-/// A new plan on devices that are `there`, of as many micro-batches and the same schedule, for the `running`
-/// one, of which some may be gone; nothing where it may stay as it is, or there is none.
+/// Returns a new plan on `available` devices that replaces `running`, some of whose devices may be
+/// unavailable. It has the same schedule and the same total number of micro-batches. Empty if the plan need
+/// not change or no plan was found.
 using Replanner = std::function<std::optional<Plan>(const Plan& running, const std::vector<bool>& available)>;
 
 struct FailurePolicy {
   std::string_view name, what;
   Decision (*decide)(const ClusterState& state);
-  bool resumes_iteration = false;       // who is not hit goes on within the iteration, with more to do (redistribute_micro_batches)
-  bool keeps_copies = false;  // every device has the weights of the stage before its own too (redundant_shards)
-  bool asks_planner = false;  // a Replanner; where it says nothing, `decide`
+  /// Unaffected pipelines continue the iteration and take over micro-batches (redistribute_micro_batches).
+  bool resumes_iteration = false;
+  /// Every device also holds the weights of the previous stage (redundant_shards).
+  bool keeps_copies = false;
+  /// Asks a Replanner first; if that returns nothing, `decide` decides.
+  bool asks_planner = false;
 };
 
-/// `running` without the pipelines of `plan` of which a device has less than `share` of the median of the
-/// `speeds` (of each device of the topology) of all devices that run, of an even number the upper one; as it
-/// is where none would be left.
+/// Returns `running` without the slow pipelines of `plan`: those with a device whose speed is less than
+/// `share` × the median speed of all running devices (the upper median for an even number). `speeds` is
+/// indexed by device of the topology. Returns `running` unchanged if no pipeline would be left.
 std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<bool>& running,
                                const std::vector<double>& speeds, double share);
 
-/// The first is the default.
+/// The table of all policies. The first is the default.
 std::span<const FailurePolicy> failure_policies();
-/// Throws Error ("did you mean" is for readers) for a name that is not there.
+/// Throws Error for an unknown name; file readers are expected to check names and make suggestions.
 const FailurePolicy& failure_policy(std::string_view name);
 
-/// The pipelines of `plan` that run, with all micro-batches of it: those of the others are dealt to them in
-/// proportion to their own, evenly if they have none, by largest remainder, the first pipeline first; of an
-/// interleaved schedule, which needs multiples of the number of devices of a pipeline, so many at a time
-/// while that can be.
+/// The running pipelines of `plan`, with all its micro-batches. Those of the other pipelines are distributed
+/// in proportion to the running pipelines' own (evenly if these have none) by largest remainder; ties go to
+/// earlier pipelines. Interleaved schedules need multiples of the number of devices of a pipeline, so their
+/// micro-batches are distributed in units of that number if the total permits it.
 Plan running_plan(const Plan& plan, const std::vector<bool>& running);
 
-/// `plan`, in which the pipelines that are `running` keep their micro-batches and are dealt those of the
-/// others, in the same way; the others have none. At least one runs.
+/// Returns `plan` with the micro-batches of the pipelines that are not running redistributed in the same way.
+/// Running pipelines keep their own micro-batches; the others get none. At least one pipeline must run.
 Plan redistribute_micro_batches(const Plan& plan, const std::vector<bool>& running);
 
 }  // namespace dtfm::sim

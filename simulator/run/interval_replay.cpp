@@ -12,12 +12,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// A scenario's dates end at 1e9 s, and a time of detection may come on top; timelines are in ns of 63 bits.
+/// Times in a scenario are at most 1e9 s, and a detection time may be added. Timelines store ns in 63 bits.
 void check_date(double date) {
   constexpr double latest = 2e9;
   if (date > latest)
-    throw Error("", fmt::format("the run would reach {:.3g} s of simulated time, and {:g} s is the most: are "
-                                "the speeds and bandwidths right?",
+    throw Error("", fmt::format("the run would reach {:.3g} s of simulated time; the maximum is {:g} s: check "
+                                "speeds and bandwidths",
                                 date, latest));
 }
 

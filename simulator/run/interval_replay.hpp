@@ -1,4 +1,4 @@
-// Plays the task graphs of a run, one stretch after the other, under what the scenario changes meanwhile.
+// Replays the task graphs of a run, one interval after the other, under the changes of the scenario.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,6 @@
 
 namespace dtfm::sim {
 
-/// How a stretch ended: done, broken off, interrupted, or it never will.
 struct ReplayedInterval {
   Replay replay;
   ReplayEnd ended = ReplayEnd::finished;
@@ -18,18 +17,18 @@ struct ReplayedInterval {
 
 class IntervalReplay {
  public:
-  /// `stop` is asked now and then; nothing: never.
+  /// `stop`, unless empty, is called regularly and ends the replay by returning true.
   void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
 
-  /// Runs `graph` from `now` until it is done or broken off at `until`, which may be infinite. Profiles are
-  /// made for a window of time, which grows until the stretch fits in. Throws Error where simulated time
-  /// would run out.
+  /// Replays `graph` from `now` until it is finished, or aborts it at `until`, which may be infinite.
+  /// Profiles are created for a window of time that grows until the interval fits into it. Throws Error if
+  /// the end exceeds the range of simulated time.
   ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes, double now, double until,
               bool keep_unfinished = false);
 
  private:
   std::function<bool()> stop_;
-  double window_ = 1;  // s that the next stretch may well take
+  double window_ = 1;  // expected upper bound of the length of the next interval, s
 };
 
 }  // namespace dtfm::sim

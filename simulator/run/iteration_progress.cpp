@@ -7,7 +7,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// The first device of the stage that a task of a pipeline belongs to; no_index for those of no pipeline.
+/// The first device of the stage that a task belongs to; no_index for tasks of no pipeline.
 int owner_of(const TaskLabel& label, const Plan& computed) {
   if (label.pipeline == no_index) return no_index;
   return computed.pipelines[at(label.pipeline)].stages[at(label.stage)].devices.front();
@@ -65,7 +65,8 @@ const IterationProgress::State* IterationProgress::state_of(const TaskLabel& lab
   return state == states_.end() ? nullptr : &state->second;
 }
 
-/// What was the last backward is computed as a whole where others have come after it.
+/// The last backward pass is computed layer by layer. If redistributed micro-batches follow it, it is
+/// computed as a whole, less the layers that are done.
 double IterationProgress::done_layer_seconds(const TaskLabel& label) const {
   if (label.activity != Activity::backward || label.layer != no_index) return 0;
   const auto done = done_layer_s_.find(key_of(label));
@@ -80,8 +81,8 @@ LabelledGraph IterationProgress::remaining_graph(const LabelledGraph& next, cons
   result.graph = next.graph;
   result.graph.tasks.clear();
   result.graph.after.clear();
-  std::vector<int> number(tasks.size(), no_index);     // in the result
-  std::vector<std::vector<int>> before(tasks.size());  // what comes before it in its place, and is not done
+  std::vector<int> number(tasks.size(), no_index);     // of each task in the result
+  std::vector<std::vector<int>> before(tasks.size());  // unfinished tasks that precede it in its slot
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (!wanted[i]) continue;
     const TaskLabel& label = next.labels[i];

@@ -1,4 +1,4 @@
-// How far an iteration was when a departure broke it off, and what is left of it for those who go on.
+// The progress of an iteration that a failure aborted, and the rest of it that unaffected pipelines resume.
 #pragma once
 
 #include <map>
@@ -10,19 +10,21 @@
 
 namespace dtfm::sim {
 
-/// Knows tasks by their labels, so that what was done of one graph counts in another one of the same
-/// iteration, with more micro-batches or fewer pipelines.
+/// Identifies tasks by their labels, so that tasks of one graph that are done count as done in another graph
+/// of the same iteration, which may have more micro-batches or fewer pipelines.
 class IterationProgress {
  public:
-  /// What `replay`, which kept its rest, has done of `graph`: of the pipelines' own tasks, or with
-  /// `exchanges` of all. An exchange of gradients that has begun counts for nothing else: its sums are of
-  /// those who took part, and are made anew from the gradients, which all keep until the end of it.
+  /// Records which tasks of `graph` were done or started in `replay`, which must have kept unfinished tasks.
+  /// Without `include_gradient_sync`, only tasks of pipelines count: a gradient synchronization that has
+  /// begun must be repeated among the remaining pipelines, because its sums include those that failed. It
+  /// starts again from the gradients, which all devices keep until the synchronization ends.
   void add(const LabelledGraph& graph, const Replay& replay, bool include_gradient_sync = false);
 
-  /// The tasks of `next`, an iteration of `computed`, that are `wanted` and not done. One that was under way
-  /// goes on with what was left of it, before others in its place. What waits for something that was done in
-  /// its own place (the devices of a stage), or for those of all places, waits for what comes before that
-  /// there in the order of `next`: it may be new. Messages that have arrived are waited for by nobody.
+  /// The tasks of `next`, an iteration of `computed`, that are `wanted` and not done. A task that had started
+  /// resumes with what remained of it, before other tasks of its slot (the devices of a stage). A dependency
+  /// that is done and belongs to the same slot is replaced by the unfinished tasks that precede it there in
+  /// the order of `next`, which may be new; so is every dependency of a task that belongs to no pipeline.
+  /// Messages that have arrived are no longer waited for.
   LabelledGraph remaining_graph(const LabelledGraph& next, const Plan& computed,
                         const std::vector<bool>& wanted) const;
 
@@ -33,15 +35,16 @@ class IterationProgress {
     UnfinishedTask unfinished;
   };
   static Key key_of(const TaskLabel& label);
-  /// What is left of a task; nothing where it has not begun.
+  /// The recorded state of a task; null if it has not started.
   const State* state_of(const TaskLabel& label) const;
   double done_layer_seconds(const TaskLabel& label) const;
 
   std::map<Key, State> states_;
-  std::map<Key, double> done_layer_s_;  // s of backwards that were done layer by layer, without the layer
+  /// Seconds done of backward passes that are computed layer by layer, by the key without the layer.
+  std::map<Key, double> done_layer_s_;
 };
 
-/// Whether all that is not done of `graph` is the optimizer's step: nobody needs anybody else any more.
+/// Whether only optimizer steps of `graph` remain, so that no device depends on another any more.
 bool is_synchronized(const LabelledGraph& graph, const Replay& replay);
 
 }  // namespace dtfm::sim

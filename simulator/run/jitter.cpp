@@ -17,8 +17,8 @@ double NormalNumbers::next() {
   return radius * std::cos(angle);
 }
 
-/// With Z normal, exp(μ + σZ) has the mean exp(μ + σ²/2) and the variance (exp(σ²) − 1) · mean². Mean 1 and
-/// standard deviation cv: σ² = ln(1 + cv²), μ = −σ²/2.
+/// If Z is standard normal, exp(μ + σZ) has the mean exp(μ + σ²/2) and the variance (exp(σ²) − 1) · mean².
+/// Mean 1 and standard deviation cv therefore need σ² = ln(1 + cv²) and μ = −σ²/2.
 JitterFactors::JitterFactors(const Rng& rng, double cv)
     : normal_(rng), mu_(-std::log1p(cv * cv) / 2), sigma_(std::sqrt(std::log1p(cv * cv))) {}
 

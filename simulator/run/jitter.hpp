@@ -1,13 +1,13 @@
-// Computations take a little more or less time than they should.
+// Random variation (jitter) of computation times.
 #pragma once
 
 #include "planner/core/rng.hpp"
 
 namespace dtfm::sim {
 
-/// Normal numbers of mean 0 and variance 1, two at a time: with u and v uniform in [0, 1), √(−2 ln(1 − u))
-/// times cos(2πv) and sin(2πv) are normal and independent (Box and Muller, A note on the generation of random
-/// normal deviates, 1958).
+/// Generates normally distributed numbers of mean 0 and variance 1, two at a time: with u and v uniform in
+/// [0, 1), √(−2 ln(1 − u)) times cos(2πv) and sin(2πv) are normal and independent (Box and Muller, A note on
+/// the generation of random normal deviates, 1958).
 class NormalNumbers {
  public:
   explicit NormalNumbers(const Rng& rng) : rng_(rng) {}
@@ -19,7 +19,7 @@ class NormalNumbers {
   bool has_second_ = false;
 };
 
-/// Lognormal numbers of mean 1 whose standard deviation is `cv` ≥ 0.
+/// Generates lognormal numbers of mean 1 and standard deviation `cv` ≥ 0.
 class JitterFactors {
  public:
   JitterFactors(const Rng& rng, double cv);

@@ -18,7 +18,7 @@ class FetchPlanner {
   FetchPlanner(const Problem& problem, const Plan& plan, const std::vector<StageShard>& held)
       : problem_(problem), loads_(problem, plan), sources_(held), busy_s_(at(problem.topology.size())) {}
 
-  /// All layers of a place that its device does not hold, part by part.
+  /// Adds fetches of all layers of a shard that its device does not hold, part by part.
   void add(const StageShard& shard) {
     const int degree = degree_of(shard);
     Fetch fetch{shard.device, shard.pipeline, shard.stage};
@@ -58,7 +58,8 @@ class FetchPlanner {
     return rank_of_part(fetch.part, fetch.parts, degree_of(source)) == source.rank;
   }
 
-  /// The end of the layers from `layer` on that the device has itself; `layer` where it does not have it.
+  /// The end of the range of layers from `layer` on that the device already holds; `layer` if it does not
+  /// hold that layer.
   int owned_until(int layer, const Fetch& fetch) const {
     for (const StageShard& source : sources_)
       if (source.device == fetch.to && source.layers.first <= layer && layer < source.layers.second &&
@@ -67,7 +68,7 @@ class FetchPlanner {
     return layer;
   }
 
-  /// The first layer after `layer`, at most `end`, with which a source begins.
+  /// The first layer after `layer` at which the layers of a source begin; `end` if there is none before it.
   int next_source_after(int layer, int end, const Fetch& fetch) const {
     for (const StageShard& source : sources_)
       if (source.layers.first > layer && source.layers.first < end && holds_part(source, fetch))
@@ -104,7 +105,7 @@ class FetchPlanner {
   const Problem& problem_;
   const LoadModel loads_;
   std::vector<StageShard> sources_;
-  std::vector<double> busy_s_;  // of each device, with what it has to send
+  std::vector<double> busy_s_;  // [device]: time to send the fetches assigned to it so far
   std::vector<Fetch> fetches_;
 };
 
@@ -159,8 +160,8 @@ std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan, const 
 LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint) {
   GraphBuilder builder(problem.topology, problem.constants);
-  std::vector<int> limited;      // tasks that the checkpoint's bandwidth holds back
-  std::map<int, int> last_read;  // of each device: what comes next waits for it
+  std::vector<int> limited;      // tasks that the checkpoint's bandwidth limits
+  std::map<int, int> last_read;  // [device]: its last read, which its next one waits for
   for (const Fetch& fetch : fetches) {
     DTFM_ASSERT(fetch.from || checkpoint);
     const std::optional<int> from = fetch.from ? fetch.from : checkpoint->device;
@@ -169,7 +170,7 @@ LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& f
       const int task = builder.send(channel, fetch.bytes, {}, label_of(fetch));
       if (!fetch.from && checkpoint->bandwidth > 0) limited.push_back(task);
     } else {
-      // Read from a store that all are equally near to, or from a device's own disk.
+      // The checkpoint is in a store that is equally near to all devices, or on the device's own disk.
       const double bandwidth = checkpoint->bandwidth;
       const double duration = bandwidth > 0 ? fetch.bytes * bits_per_byte / bandwidth : 0;
       int& last = last_read.try_emplace(fetch.to, no_index).first->second;
@@ -186,7 +187,7 @@ LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const P
   const LoadModel loads(problem, plan);
   GraphBuilder builder(problem.topology, problem.constants);
   std::vector<int> limited;
-  std::map<int, int> last_written;  // of each device
+  std::map<int, int> last_written;  // [device]: its last write
   for (int stage = 0; at(stage) < pipeline.stages.size(); ++stage) {
     const Stage& it = pipeline.stages[at(stage)];
     const double bytes = loads.of(it).weight_bytes;

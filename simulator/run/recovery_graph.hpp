@@ -1,4 +1,5 @@
-// Machines that take a place, or come back to one, fetch what they have to know.
+// Task graphs of recoveries, in which devices fetch the weights and optimizer state of their slots, and of
+// writing checkpoints.
 #pragma once
 
 #include <optional>
@@ -13,47 +14,51 @@
 
 namespace dtfm::sim {
 
-/// The weights and optimizer state of some layers of a stage, for one device.
+/// A transfer of weights and optimizer state of some layers of a stage to one device.
 struct Fetch {
   int to = 0, pipeline = 0, stage = 0;
-  int part = 0, parts = 1;  // of all shards (planner/core/shards.hpp)
+  int part = 0, parts = 1;  // part of the tensor-parallel shards (planner/core/shards.hpp)
   std::pair<int, int> layers = {0, 0};
-  std::optional<int> from = {};  // a device; nothing: the checkpoint
+  std::optional<int> from = {};  // source device; empty: the checkpoint
   double bytes = 0;
 };
 
-/// Weights and optimizer state on one device: its shard of a stage's layers.
+/// Weights and optimizer state on one device: its shard of the layers of a stage.
 struct StageShard {
   int device = 0, pipeline = 0, stage = 0;
-  int rank = 0;              // of the device
-  std::vector<int> devices;  // of the stage: as many shards
+  int rank = 0;              // of the device within the stage
+  std::vector<int> devices;  // of the stage; each has one shard
   std::pair<int, int> layers = {0, 0};
 };
 
-/// Of the devices of `running` pipelines. `computed` has the stages that are computed, see `expand_virtual_stages`.
+/// The shards of all devices of the `running` pipelines. The stages of `computed` are those that are computed
+/// (see `expand_virtual_stages`).
 std::vector<StageShard> stage_shards(const Plan& computed, const std::vector<bool>& running);
 
-/// What the devices of the next stages hold beside their places, where every stage of `home` has a copy on
-/// the devices of the one after it, the last one on those of the first: of `running` pipelines and devices
-/// that are `there`, but for those that compute the stage themselves in `computed`, the plan as it is.
+/// The redundant copies that devices hold in addition to their own shards: every stage has a copy on the
+/// devices that have the next stage in `initial_plan` (the last stage: on those of the first). Covers
+/// `running` pipelines and `available` devices, except devices that compute the stage themselves in
+/// `computed`, the current plan.
 std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan, const std::vector<bool>& running,
                              const std::vector<bool>& available);
 
-/// What devices lack of the places that are `wanted`: every layer from a device that has the same part of it
-/// in a place that is `held`, in any pipeline. Among several, where it would be there first if every device
-/// sent its fetches one after the other, by latency and bandwidth of the pair alone; among equals the first
-/// device. `plan`: of the tensor degrees of what is wanted.
+/// The fetches that devices need to get their `wanted` shards. Every layer comes from a device that has the
+/// same part of it in a `held` shard, in any pipeline; without such a device, from the checkpoint. Among
+/// several sources the one with the earliest arrival is chosen, if every device sent its fetches one after
+/// the other and only latency and bandwidth of the pair counted; ties go to the lowest device number. `plan`
+/// must have the tensor degrees of the wanted shards.
 std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan, const std::vector<StageShard>& wanted,
                               const std::vector<StageShard>& held);
 
-/// All fetches at once, over the network; from the checkpoint as `Checkpoint` says, those of a device one
-/// after the other. Every fetch that has no device to come from needs a checkpoint.
+/// Task graph that executes all fetches concurrently over the network. A device reads its fetches from a
+/// checkpoint that has no device, or that lies on the device itself, one after the other. A fetch without a
+/// source device requires a checkpoint.
 LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint);
 
-/// Every device of `pipeline`, whose stages are the computed ones, writes weights and optimizer state of its
-/// stages into the checkpoint, over the path that it would read them by. `number`: of the pipeline, for
-/// labels.
+/// Task graph in which every device of `pipeline` writes weights and optimizer state of its stages to the
+/// checkpoint, over the path by which it would read them. The stages are those that are computed
+/// (`expand_virtual_stages`). `number` is the pipeline number in task labels.
 LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const Pipeline& pipeline, int number,
                                const Checkpoint& checkpoint);
 

@@ -22,7 +22,7 @@ bool applies_to(const LinkTrace& trace, int from, int to) {
          (trace.both_directions && trace.from[at(to)] && trace.to[at(from)]);
 }
 
-/// All devices that get their messages from `from` over one entry of the topology's links.
+/// Whether the trace covers all devices that receive from `from` over the same link entry of the topology.
 bool applies_to_all_receivers(const LinkTrace& trace, const Topology& topology, int from, int link_index) {
   for (int device = 0; device < topology.size(); ++device)
     if (device != from && !applies_to(trace, from, device) && topology.link_index(from, device) == link_index)
@@ -51,15 +51,15 @@ bool affects_link(const LinkTrace& link_trace, const Trace& trace, const LinkRol
   return false;
 }
 
-/// The product of the values of all traces, those that have not begun apart. Each of them is in a range that
-/// means something; together they must be too.
+/// The product of the current values of all traces that have begun. Each trace has values in a meaningful
+/// range; throws Error if their product is not.
 double product(const std::vector<TraceCursor>& cursors) {
   constexpr double least = 1e-24, most = 1e24;
   double value = 1;
   for (const TraceCursor& cursor : cursors) {
     value *= cursor.value().value_or(1);
     if (value != 0 && (value < least || value > most))
-      throw Error("", fmt::format("the traces of one link multiply to {:g}, beyond {:g} to {:g}", value,
+      throw Error("", fmt::format("the traces of one link multiply to {:g}, outside the range {:g} to {:g}", value,
                                   least, most));
   }
   return value;
@@ -78,8 +78,8 @@ std::vector<Profile::Step> steps_between(const std::vector<const Trace*>& traces
     if (const double value = product(cursors); value != steps.back().value) steps.push_back({next, value});
     if (steps.size() > ScenarioProfiles::max_changes)
       throw Error("",
-                  "the traces of the scenario change too often: more than 20,000,000 times in the time "
-                  "that one iteration takes");
+                  "the traces of the scenario change too often: more than 20,000,000 times during one "
+                  "iteration");
   }
 }
 
@@ -95,7 +95,7 @@ ScenarioProfiles::ScenarioProfiles(const Scenario& scenario, const Topology& top
 void ScenarioProfiles::add_links(const Topology& topology, const LabelledGraph& graph) {
   using Quantity = LinkTrace::Quantity;
   for (const Quantity quantity : {Quantity::bandwidth, Quantity::latency}) {
-    std::map<std::vector<int>, std::size_t> group_of;  // by the traces
+    std::map<std::vector<int>, std::size_t> group_of;  // by trace numbers
     for (std::size_t link = 0; link < graph.links.size(); ++link) {
       std::vector<int> traces;
       for (const LinkTrace& it : scenario_.link_traces)
@@ -146,7 +146,7 @@ void ScenarioProfiles::add(const LinkGroup& group, double start, double end,
   std::vector<const Trace*> traces = group.relative;
   traces.push_back(group.absolute);
   std::vector<Profile::Target> targets = group.targets;
-  // Links carry bytes per second.
+  // Traces have bit/s, links bytes per second.
   for (Profile::Target& target : targets)
     target.scale = group.quantity == Profile::Quantity::bandwidth ? 1 / bits_per_byte : 1;
   profiles.push_back(

@@ -1,5 +1,5 @@
-// What a scenario does to the links and hosts of one graph, a window of time after the other: traces may be
-// long, come again for ever and lie on top of each other.
+// Translates the changes of a scenario into profiles of the links and hosts of one graph, one window of time
+// after the other, because traces may be long, repeat forever and overlap.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +11,37 @@
 
 namespace dtfm::sim {
 
-/// A trace stands for the links of a graph as follows.
-///   bandwidth, absolute   the links of one pair of devices that it is about; those that a sender shares
-///                         among receivers that it is all about. The capacity of a pair of sites stays.
-///   bandwidth, relative   the same, and the capacity of pairs of sites if it is about all their devices
-///   latency               the links of one pair of devices
-/// Relative traces of one link are multiplied; of absolute ones the last in the scenario counts.
+/// A trace applies to the following links of a graph.
+///   bandwidth, absolute   links of the pairs of devices that it covers, and links that a sender shares among
+///                         receivers if it covers all of these; not the capacity of a pair of sites
+///   bandwidth, relative   the same, and the capacity of a pair of sites if it covers all their devices
+///   latency               links of the pairs of devices that it covers
+/// Relative traces of one link are multiplied; among absolute ones the last in the scenario applies.
 class ScenarioProfiles {
  public:
-  /// Changes of links and hosts in one window; more are an Error.
+  /// Maximum number of changes of a group of links in one window.
   static constexpr std::size_t max_changes = 20'000'000;
 
   /// The scenario must outlive this.
   ScenarioProfiles(const Scenario& scenario, const Topology& topology, const LabelledGraph& graph);
 
-  /// What holds at `start`, and the changes up to `end`; both may be said again for the next window.
+  /// The values at `start` and the changes up to `end`. Windows may overlap or be repeated. Throws Error for
+  /// more than `max_changes` changes, and for traces whose product is out of range.
   std::vector<Profile> between(double start, double end) const;
   /// Whether anything changes after `date`.
   bool changes_after(double date) const;
 
  private:
-  /// Links with the same traces on them.
+  /// Links to which the same traces apply.
   struct LinkGroup {
     Profile::Quantity quantity;
     const Trace* absolute = nullptr;
     std::vector<const Trace*> relative;
-    std::vector<Profile::Target> targets;  // scale: what the link has by itself
+    std::vector<Profile::Target> targets;  // scale: the link's own bandwidth or latency
   };
   struct HostSpeed {
     int host = 0;
-    double base = 1;  // by the graph
+    double base = 1;  // speed in the graph
     std::vector<Profile::Step> steps;
   };
 

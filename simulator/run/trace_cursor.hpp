@@ -1,4 +1,4 @@
-// A place in a trace, which moves on step by step, round after round.
+// A position in a trace, which advances step by step through all repetitions of the trace.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace dtfm::sim {
 
 class TraceCursor {
  public:
-  /// After all steps up to `date`. The trace must outlive this.
+  /// Starts behind all steps up to and including time `date` (s). The trace must outlive this.
   TraceCursor(const Trace& trace, double date) : trace_(&trace) {
     const double first = trace.steps.front().date;
     if (trace.period > 0 && date > first) round_ = std::floor((date - first) / trace.period);
-    // The quotient is rounded: the round may be one too late.
+    // The quotient is rounded, so the round may be one too late.
     if (round_ > 0 && first + round_ * trace.period > date) --round_;
     const double in_round = date - round_ * trace.period;
     next_ = static_cast<std::size_t>(
@@ -27,13 +27,13 @@ class TraceCursor {
     while (next_date() <= date) advance();
   }
 
-  /// Of the next step; infinite if there is none.
+  /// The time (s) of the next step; infinite if there is none.
   double next_date() const {
     const double infinity = std::numeric_limits<double>::infinity();
     if (next_ < trace_->steps.size()) return trace_->steps[next_].date + round_ * trace_->period;
     return trace_->period > 0 ? trace_->steps.front().date + (round_ + 1) * trace_->period : infinity;
   }
-  /// That holds now; nothing before the first step.
+  /// The current value; empty before the first step.
   std::optional<double> value() const {
     if (next_ > 0) return trace_->steps[next_ - 1].value;
     return round_ > 0 ? std::optional(trace_->steps.back().value) : std::nullopt;
@@ -49,7 +49,7 @@ class TraceCursor {
  private:
   const Trace* trace_;
   double round_ = 0;
-  std::size_t next_ = 0;  // the step to come, of this round
+  std::size_t next_ = 0;  // index of the next step in this round
 };
 
 }  // namespace dtfm::sim

@@ -21,7 +21,7 @@
 namespace dtfm::sim {
 namespace {
 
-constexpr std::size_t max_iterations = 1'000'000;  // in a horizon; each is in the report
+constexpr std::size_t max_iterations = 1'000'000;  // with a horizon; bounds the size of the report
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<int> spare_devices(const Scenario& scenario, const Topology& topology) {
@@ -52,30 +52,30 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       is_needed_(is_running_.size()),
       has_failed_(is_running_.size()) {
   if (policy_.asks_planner && !replan_)
-    throw Error("", fmt::format("policy {} needs a planner, and there is none here", policy_.name));
+    throw Error("", fmt::format("policy {} requires a planner, but none is available", policy_.name));
   if (policy_.keeps_copies && plan.schedule == "interleaved")
-    throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
-                                "`interleaved` deals out several",
+    throw Error("", fmt::format("policy {} requires a schedule with one stage per device; `interleaved` "
+                                "assigns several",
                                 policy_.name));
   const bool leaves =
       std::any_of(scenario.events.begin(), scenario.events.end(),
                   [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
   if (zero_stage(plan.gradient_sync) && leaves)
     throw Error(
-        "", fmt::format("departures under {} are not simulated: nobody else has the parts of a device that "
-                        "leaves",
+        "", fmt::format("device failures are not supported with {}: no other device has the shards of a "
+                        "device that leaves",
                         plan.gradient_sync));
   if (paths && (leaves || scenario.exclude_slower_than > 0))
     throw Error("",
-                "devices that leave or are left out are not simulated where micro-batches have paths: they "
-                "are planned over all devices");
+                "devices that leave or are excluded are not supported with paths of micro-batches, which are "
+                "planned over all devices");
   if (policy_.asks_planner && plan.schedule == blocking_schedule)
-    throw Error("", fmt::format("policy {} makes plans of its own, and {} is of one scheme alone",
+    throw Error("", fmt::format("policy {} makes new plans, which do not support schedule {}",
                                 policy_.name, plan.schedule));
   if (policy_.resumes_iteration && sync_every_ > 1)
     throw Error("",
-                fmt::format("policy {} deals micro-batches to others until the next exchange, and replicas "
-                            "exchange in every {}th iteration alone",
+                fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
+                            "synchronize only in every {}th",
                             policy_.name, sync_every_));
   for (const int device : pipeline_major(plan)) was_assigned_[at(device)] = true;
   make_graph();
@@ -87,7 +87,7 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
   observers_ = observers;
   interval_replay_.set_stop(stop);
   notify_assignment();
-  advance(0);  // who is gone at the start was never expected: nobody is needed yet
+  advance(0);  // devices missing from the start are not failures, because none is needed yet
   while (!is_over()) {
     if (stop && stop()) {
       interrupt();
@@ -129,12 +129,12 @@ void TrainingRun::stop_for(const std::string& reason) {
   if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
 }
 
-/// What has not been completed is as if it had not begun.
+/// Incomplete work counts as not started.
 void TrainingRun::interrupt() {
   report_.stopped = stopped_by_user;
 }
 
-/// Takes what happens up to `date`.
+/// Advances the time to `date` and applies all events up to then.
 void TrainingRun::advance(double date) {
   now_ = std::min(date, end_of_run());
   while (const DeviceEvent* event = device_timeline_.take(now_)) take(*event);
@@ -150,29 +150,29 @@ void TrainingRun::take(const DeviceEvent& event) {
   needs_decision_ = has_event_ = true;
   std::erase_if(held_shards_, [&](const StageShard& place) { return place.device == event.device; });
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
-  note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
+  note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is unavailable"));
   if (leaves) has_failed_[at(event.device)] = true;
   if (!leaves || !is_needed_[at(event.device)]) return;
   iteration_aborted_ = true;
   detected_at_ = std::max(detected_at_, round_to_tick(event.date + scenario_.detection_s));
 }
 
-/// A departure is known some time later, in which there may be another one.
+/// Loops because further failures may happen before the last one is detected.
 void TrainingRun::wait_for_detection() {
   while (detected_at_ > now_ && !is_over()) advance(detected_at_);
 }
 
-/// Until somebody comes or goes.
+/// Waits until a device joins or leaves.
 void TrainingRun::wait_for_join() {
   const double next = device_timeline_.next_membership_change();
   if (next == infinity)
-    stop_for(fmt::format("nobody joins any more, and under the policy `{}` no pipeline runs without {}",
+    stop_for(fmt::format("no device joins any more, and under policy `{}` no pipeline can run without {}",
                          policy_.name, missing_devices()));
   else
     advance(next);
 }
 
-/// The planner is asked whenever somebody has come or gone.
+/// Asks the planner if a device has joined or left since the last time.
 void TrainingRun::replan() {
   if (!policy_.asks_planner || !std::exchange(has_event_, false)) return;
   const std::optional<Plan> next = replan_(plan_, device_timeline_.available());
@@ -180,7 +180,7 @@ void TrainingRun::replan() {
   const std::vector<int> devices = pipeline_major(*next);
   if (next->schedule != plan_.schedule || total_micro_batches(*next) != total_micro_batches(plan_) ||
       !std::all_of(devices.begin(), devices.end(), [&](int it) { return device_timeline_.available()[at(it)]; }))
-    throw Error("", "the planner changed what is trained, or took devices that are not there");
+    throw Error("", "the new plan changes schedule or number of micro-batches, or uses unavailable devices");
   for (const int device : devices) was_assigned_[at(device)] = true;
   initial_plan_ = plan_ = *next;
   running_.assign(plan_.pipelines.size(), true);
@@ -211,7 +211,7 @@ void TrainingRun::decide() {
   try {
     make_graph();
   } catch (const Error& error) {
-    stop_for(fmt::format("what is left of the plan cannot be run: {}", error.what()));
+    stop_for(fmt::format("the remaining plan cannot be run: {}", error.what()));
   }
   is_needed_ = is_running_;
 }
@@ -221,13 +221,13 @@ void TrainingRun::notify_assignment() {
   for (RunObserver* observer : observers_) observer->place(computed);
 }
 
-/// "a/0 (gone at 5 s), b/1 (gone at 7 s)": the devices with a place that are not there.
+/// Lists the assigned devices that are unavailable: "a/0 (left at 5 s), b/1 (left at 7 s)".
 std::string TrainingRun::missing_devices() const {
   constexpr std::size_t max_named = 3;
   std::vector<std::string> missing;
   for (const int device : pipeline_major(plan_))
     if (!device_timeline_.available()[at(device)])
-      missing.push_back(fmt::format("{} (gone at {:.6g} s)", problem_.topology.devices[at(device)].id,
+      missing.push_back(fmt::format("{} (left at {:.6g} s)", problem_.topology.devices[at(device)].id,
                                     device_timeline_.last_failure(device)));
   const std::size_t count = missing.size();
   missing.resize(std::min(count, max_named));
@@ -240,12 +240,12 @@ void TrainingRun::note_replacements(const Plan& next) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     was_assigned_[at(after[i])] = true;
-    note(now_, fmt::format("{} takes the place of {}", problem_.topology.devices[at(after[i])].id,
+    note(now_, fmt::format("{} replaces {}", problem_.topology.devices[at(after[i])].id,
                            problem_.topology.devices[at(before[i])].id));
   }
 }
 
-/// The graph of the pipelines that run, unless it is the one at hand.
+/// Creates the graph of the running pipelines, unless the current one can be reused.
 void TrainingRun::make_graph() {
   Plan plan = running_plan(plan_, running_);
   if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0) plan.gradient_sync = no_sync;
@@ -259,7 +259,7 @@ void TrainingRun::make_graph() {
   changes_.emplace(scenario_, problem_.topology, graph_);
 }
 
-/// `plan`: the pipelines that run. Labels have their numbers in the whole plan.
+/// `plan` has only the running pipelines. Labels get the pipeline numbers of the whole plan.
 LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
   LabelledGraph graph = iteration_graph(problem_, plan, paths_);
   std::vector<int> numbers;
@@ -270,7 +270,7 @@ LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
   return graph;
 }
 
-/// Of a device that is needed.
+/// The time (s) at which the first needed device leaves.
 double TrainingRun::next_failure() const {
   double date = infinity;
   for (int device = 0; at(device) < is_needed_.size(); ++device)
@@ -289,7 +289,7 @@ void TrainingRun::run_iteration() {
   finish_iteration(replayed, graph_);
 }
 
-/// `graph`: the last part of the iteration, or all of it.
+/// `graph` is the whole iteration, or the last part of a resumed one.
 void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph) {
   if (replayed.ended == ReplayEnd::stopped) return interrupt();
   const double before = std::accumulate(partial_work_s_.begin(), partial_work_s_.end(), 0.0);
@@ -306,7 +306,7 @@ void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const Label
   const bool is_deadlocked = stays_deadlocked(replayed);
   advance(replayed.end);
   if (is_deadlocked)
-    stop_for(fmt::format("the iteration has come to a stand for ever: nothing of it ends after {:.6g} s",
+    stop_for(fmt::format("the iteration is deadlocked: no task ends after {:.6g} s",
                          replayed.replay.makespan));
 }
 
@@ -327,12 +327,12 @@ void TrainingRun::draw_jitter(LabelledGraph& graph) {
     if (task.kind == TaskKind::compute) task.amount *= factors.next();
 }
 
-/// Until it is done or the next departure or the end of the run breaks it off.
+/// Replays `graph` until it is finished or aborted by the next failure or the end of the run.
 ReplayedInterval TrainingRun::replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes) {
   return interval_replay_.replay_interval(graph, changes, now_, std::min(next_failure(), end_of_run()), policy_.resumes_iteration);
 }
 
-/// Nothing goes on, and no departure will break it off.
+/// Whether the replay is deadlocked and no failure will abort it.
 bool TrainingRun::stays_deadlocked(const ReplayedInterval& replayed) const {
   return replayed.replay.ended == ReplayEnd::deadlocked && next_failure() > replayed.end;
 }
@@ -355,7 +355,7 @@ void TrainingRun::complete_iteration(double end) {
   if (end == iteration_start_ && length_.seconds) return stop_for("an iteration takes no time");
   advance(end);
   if (length_.seconds && report_.iterations.size() == max_iterations)
-    report_.stopped = fmt::format("at {:.6g} s, after {} iterations, the most that are simulated", now_,
+    report_.stopped = fmt::format("at {:.6g} s: reached the maximum of {} iterations", now_,
                                   report_.iterations.size());
 }
 

@@ -1,4 +1,4 @@
-// A run: iteration after iteration, broken off where machines leave, and what it takes to go on.
+// Simulates a training run iteration by iteration, with failures, recoveries and checkpoints of a scenario.
 #pragma once
 
 #include <functional>
@@ -21,46 +21,47 @@ namespace dtfm::sim {
 
 struct RunLength {
   int iterations = 3;
-  std::optional<double> seconds;  // take the place of the number of iterations
+  std::optional<double> seconds;  // simulated time, which replaces the number of iterations
 };
 
-/// The rules:
-///   - Pipelines compute the iteration until all are done; then come the changes that have piled up.
-///   - When a device of a pipeline that runs leaves, or in a recovery one that the others fetch from, the
-///     iteration, or the recovery, is lost at once. After the time of detection the policy says who goes on;
-///     weights that are missing are fetched; the iteration starts anew. A departure in this time is noticed
-///     like the first.
-///   - Where the policy lets the others go on, they do their own micro-batches until they know, are then
-///     dealt those of the pipelines that were hit, all of them anew, and exchange among themselves.
-///   - A device that joins, and a pipeline that is whole again, wait for the end of the iteration: weights
-///     are fetched when nobody changes them, and the others wait for it.
-///   - A device that leaves loses its weights. A device that is there keeps them, but those of a pipeline
-///     that pauses are out of date when the others have completed an iteration. Before the first completed
-///     iteration nobody fetches: every device makes its weights from the seed.
-///   - A checkpoint with a period is written between two iterations, by the first pipeline that runs; all
-///     wait. A departure meanwhile breaks it off, and it is written after the next iteration.
-///   - Where all load the checkpoint, by the policy or because nobody else has some of the weights, the
-///     iterations after it were in vain: the report no longer has them, and they are done again.
-///   - An iteration that the end of the run cuts off counts neither as an iteration nor as lost.
-///   - Who stops the run has what was complete by then.
+/// Rules of the simulation:
+///   - Changes that accumulate during an iteration take effect when all running pipelines have completed it.
+///   - When a device of a running pipeline leaves, or in a recovery a device that others fetch from, the
+///     iteration or recovery is lost immediately. After the detection time the policy decides which pipelines
+///     run, missing weights are fetched, and the iteration starts again. A failure during the detection time
+///     is detected in the same way.
+///   - If the policy resumes iterations, unaffected pipelines continue with their own micro-batches until the
+///     failure is detected. Then all micro-batches of the affected pipelines are redistributed to them, and
+///     they synchronize gradients among themselves.
+///   - A device that joins, and a pipeline that is complete again, wait for the end of the iteration, because
+///     weights can only be fetched while they do not change. The others wait meanwhile.
+///   - A device that leaves loses its weights. An available device keeps its weights, but those of a paused
+///     pipeline are outdated once the others have completed an iteration. Before the first completed
+///     iteration nothing is fetched: every device initializes its weights from the seed.
+///   - A periodic checkpoint is written between two iterations by the first running pipeline, while all
+///     others wait. A failure meanwhile aborts it, and it is written after the next iteration.
+///   - When all devices load the checkpoint, because of the policy or because no device has some of the
+///     weights, the iterations after it are lost: they are removed from the report and repeated.
+///   - An iteration that is incomplete at the end of the run counts neither as an iteration nor as lost.
+///   - A run that is interrupted reports what was complete by then.
 class TrainingRun {
  public:
-  /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
-  /// run, and where the policy asks a planner and there is none. `sync_every`: replicas exchange gradients,
-  /// or what stands for them, in the last of so many iterations alone, which no policy may then go on within.
-  /// `paths`, of the micro-batches, are of all devices of the plan: none may leave or be left out.
+  /// The arguments must outlive this. `seed` is the seed of the jitter. `sync_every`: replicas synchronize
+  /// gradients (or parameters) only in the last of this many iterations; above 1, policies that resume
+  /// iterations are not supported. `paths` of micro-batches, if given, cover all devices of the plan, so that
+  /// none may leave or be excluded. Throws Error for a plan that cannot be run, for unsupported combinations,
+  /// and if the policy needs a planner but `replan` is empty.
   TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed,
               Replanner replan = {}, int sync_every = 1, const PathSchedule* paths = nullptr);
 
-  /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
-  /// Fills in `iterations`, `rolled_back`, `checkpoints`, `events`, `lost_work_s`, `stopped`, `stuck` and the
-  /// counts of the report.
+  /// May be called only once. Notifies the observers of every interval and regularly calls `stop`, if given,
+  /// which ends the run by returning true. Fills in `iterations`, `rolled_back`, `checkpoints`, `events`,
+  /// `lost_work_s`, `stopped`, `deadlocked` and the counts of the report.
   SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers,
                 const std::function<bool()>& stop);
 
-  /// Seconds that it took.
   double length_s() const { return now_; }
-  /// Devices that had a place at some time, ascending.
+  /// Devices that were assigned to a slot at some time, ascending.
   std::vector<int> devices() const;
 
  private:
@@ -107,7 +108,7 @@ class TrainingRun {
   bool redistribute(ResumedIteration& resumed);
   ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes);
   bool stays_deadlocked(const ReplayedInterval& replayed) const;
-  /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
+  /// An interval of the current iteration that starts now. `replayed` and `graph` must outlive it.
   RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed, const LabelledGraph& graph) const;
   void notify_observers(const RunInterval& run_interval);
   void complete_iteration(double end);
@@ -124,30 +125,30 @@ class TrainingRun {
   IntervalReplay interval_replay_;
 
   SimReport report_;
-  double now_ = 0, detected_at_ = 0;  // when the last departure will be noticed
+  double now_ = 0, detected_at_ = 0;  // s; detection time of the last failure
   DeviceTimeline device_timeline_;
   std::vector<int> spares_;
-  Plan initial_plan_, plan_;                    // as it was given; who has which place now
-  std::vector<bool> running_;           // of each pipeline
-  bool needs_decision_ = true;              // since the last decision
-  bool has_event_ = false;              // somebody has come or gone since
-  bool iteration_aborted_ = false;              // one who was needed has left since
-  std::vector<bool> is_running_, was_assigned_;  // of each device
-  std::vector<StageShard> held_shards_;             // where the weights of the last completed iteration are
-  std::vector<bool> is_needed_;         // of each device; its departure breaks off what goes on
-  std::uint64_t attempts_ = 0;          // of iterations
+  Plan initial_plan_, plan_;                     // as given or replanned; with the currently assigned devices
+  std::vector<bool> running_;                    // [pipeline]
+  bool needs_decision_ = true;                   // the policy must decide before the next iteration
+  bool has_event_ = false;                       // a device has left or joined since the last replanning
+  bool iteration_aborted_ = false;               // a needed device has left since the last decision
+  std::vector<bool> is_running_, was_assigned_;  // [device]
+  std::vector<StageShard> held_shards_;          // the weights of the last completed iteration
+  std::vector<bool> is_needed_;                  // [device]: its failure aborts the current activity
+  std::uint64_t attempts_ = 0;                   // number of iterations started
 
-  double iteration_start_ = 0;              // when the iteration began that goes on
-  std::vector<double> partial_work_s_;  // that each device has computed in earlier parts of it
-  std::vector<bool> has_failed_;            // of each device: it has left since
+  double iteration_start_ = 0;          // s at which the current iteration started
+  std::vector<double> partial_work_s_;  // [device]: computed in earlier parts of the iteration
+  std::vector<bool> has_failed_;        // [device]: it has left since the iteration started
 
-  std::size_t checkpointed_iterations_ = 0;      // iterations that the checkpoint has, if it has a period
-  double checkpointed_at_ = 0;        // when it was written
-  double uncheckpointed_work_s_ = 0;  // device-seconds of the iterations after it
+  std::size_t checkpointed_iterations_ = 0;  // iterations in the checkpoint, if it is periodic
+  double checkpointed_at_ = 0;               // s at which it was written
+  double uncheckpointed_work_s_ = 0;         // device-seconds of the iterations after it
 
-  Plan graph_plan_;  // that the graph was made for
+  Plan graph_plan_;  // the plan of `graph_`
   LabelledGraph graph_;
-  std::vector<double> amounts_;  // of the graph's tasks, without jitter
+  std::vector<double> amounts_;  // of the graph's tasks without jitter
   std::optional<ScenarioProfiles> changes_;
 };
 

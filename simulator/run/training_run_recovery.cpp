@@ -1,4 +1,4 @@
-// Of a run: weights that are fetched, and checkpoints.
+// Training run: recoveries, in which weights are fetched, and checkpoints.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -21,13 +21,13 @@ std::vector<StageShard> TrainingRun::wanted_shards() const {
   return shards;
 }
 
-/// Before the first iteration there is nothing to fetch.
+/// Before the first completed iteration there is nothing to fetch: weights are initialized from the seed.
 std::vector<Fetch> TrainingRun::plan_missing_fetches() const {
   if (report_.iterations.empty()) return {};
   return plan_fetches(problem_, plan_, wanted_shards(), held_shards_);
 }
 
-/// True when all who run have their weights, and nothing has had to be fetched for it.
+/// Returns true if all running devices already have their weights, so that the iteration can start.
 bool TrainingRun::recover() {
   std::vector<Fetch> fetches = plan_missing_fetches();
   const auto lost =
@@ -35,8 +35,8 @@ bool TrainingRun::recover() {
   if (lost != fetches.end()) {
     if (!scenario_.checkpoint) {
       stop_for(
-          fmt::format("no device that is there has the weights of layers {} to {}, and the scenario names "
-                      "no checkpoint",
+          fmt::format("no available device has the weights of layers {} to {}, and the scenario has no "
+                      "checkpoint",
                       lost->layers.first, lost->layers.second - 1));
       return false;
     }
@@ -48,7 +48,7 @@ bool TrainingRun::recover() {
   return fetches.empty() || fetch(fetches);
 }
 
-/// False: whoever is next to do something has to look at the state of things.
+/// Always returns false: time has passed, so the caller must reconsider the state before the next iteration.
 bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches)
     if (fetch.from) is_needed_[at(*fetch.from)] = true;
@@ -60,8 +60,8 @@ bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
   }
   double bytes = 0;
   for (const Fetch& fetch : fetches) bytes += fetch.bytes;
-  note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
-                         replayed.ended == ReplayEnd::finished ? "" : ", in vain"));
+  note(now_, fmt::format("recovery: fetching {:.4g} GB of weights{}", bytes / 1e9,
+                         replayed.ended == ReplayEnd::finished ? "" : ", aborted"));
   notify_observers(make_interval(RunInterval::Kind::recovery, replayed, graph));
   if (replayed.ended == ReplayEnd::finished) {
     std::vector<StageShard> shards = wanted_shards();
@@ -74,7 +74,7 @@ bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
   }
   const bool is_deadlocked = stays_deadlocked(replayed);
   advance(replayed.end);
-  if (is_deadlocked) stop_for("the weights never come");
+  if (is_deadlocked) stop_for("fetching the weights is deadlocked");
   return false;
 }
 
@@ -82,14 +82,12 @@ std::size_t TrainingRun::checkpointed_iterations() const {
   return has_periodic_checkpoint() ? checkpointed_iterations_ : report_.iterations.size();
 }
 
-/// To the checkpoint: what came after it was in vain, and nobody has its weights.
+/// Goes back to the checkpoint: later iterations are lost, and no device holds valid weights any more.
 void TrainingRun::roll_back() {
   if (report_.iterations.empty()) return;
   if (!scenario_.checkpoint)
     return stop_for(
-        fmt::format("under the policy `{}` all load the last checkpoint, and the scenario names "
-                    "none",
-                    policy_.name));
+        fmt::format("policy `{}` loads the last checkpoint, but the scenario has none", policy_.name));
   held_shards_.clear();
   const std::size_t lost = report_.iterations.size() - checkpointed_iterations();
   if (lost == 0) return;
@@ -105,7 +103,7 @@ bool TrainingRun::is_checkpoint_due() const {
   return has_periodic_checkpoint() && !is_over() && !iteration_aborted_ && now_ - checkpointed_at_ >= scenario_.checkpoint->period_s;
 }
 
-/// Synchronous: nobody computes meanwhile.
+/// Writing is synchronous: no device computes meanwhile.
 void TrainingRun::write_checkpoint() {
   const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
   const Plan computed = expand_virtual_stages(problem_.job, plan_);
@@ -115,7 +113,7 @@ void TrainingRun::write_checkpoint() {
   if (replayed.ended == ReplayEnd::stopped) return interrupt();
   notify_observers(make_interval(RunInterval::Kind::checkpoint, replayed, graph));
   const bool is_done = replayed.ended == ReplayEnd::finished;
-  note(now_, fmt::format("a checkpoint is written{}", is_done ? "" : ", in vain"));
+  note(now_, is_done ? "a checkpoint is written" : "writing a checkpoint is aborted");
   if (is_done) {
     checkpointed_iterations_ = report_.iterations.size();
     checkpointed_at_ = replayed.end;
@@ -124,7 +122,7 @@ void TrainingRun::write_checkpoint() {
   }
   const bool is_deadlocked = stays_deadlocked(replayed);
   advance(replayed.end);
-  if (is_deadlocked) stop_for("the checkpoint is never written");
+  if (is_deadlocked) stop_for("writing the checkpoint is deadlocked");
 }
 
 }  // namespace dtfm::sim

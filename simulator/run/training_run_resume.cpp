@@ -1,4 +1,4 @@
-// Of a run: an iteration that goes on without the pipelines that a departure has hit.
+// Training run: resuming an iteration without the pipelines that a failure has affected.
 #include <algorithm>
 #include <utility>
 
@@ -24,7 +24,7 @@ std::vector<bool> tasks_of_pipelines(const LabelledGraph& graph, const std::vect
   return wanted;
 }
 
-/// Those of the step have no host.
+/// Tasks without a host, such as the end of the iteration, are always wanted.
 std::vector<bool> tasks_on_available(const LabelledGraph& graph, const std::vector<bool>& available) {
   std::vector<bool> wanted;
   for (const Task& task : graph.graph.tasks) wanted.push_back(task.host == no_index || available[at(task.host)]);
@@ -34,13 +34,14 @@ std::vector<bool> tasks_on_available(const LabelledGraph& graph, const std::vect
 }  // namespace
 
 struct TrainingRun::ResumedIteration {
-  Plan computed;  // the stages
-  Plan plan;      // with the micro-batches that every pipeline has in this iteration
+  Plan computed;  // plan_ with the stages that are computed (expand_virtual_stages)
+  Plan plan;      // with the micro-batches of every pipeline in this iteration
   IterationProgress progress;
-  LabelledGraph full_graph, remaining;  // the iteration of those who run, as if it began now; what is left of it
+  LabelledGraph full_graph;  // the whole iteration of the running pipelines, as if it started now
+  LabelledGraph remaining;   // its remaining tasks
 };
 
-/// Until the iteration is done, or lost because nobody is left.
+/// Resumes the iteration after each failure until it is completed, or lost because no pipeline is left.
 void TrainingRun::resume_iteration(const ReplayedInterval& first) {
   ResumedIteration resumed{expand_virtual_stages(problem_.job, plan_), plan_, {}, graph_, graph_};
   const Plan own = running_plan(plan_, running_);
@@ -54,7 +55,7 @@ void TrainingRun::resume_iteration(const ReplayedInterval& first) {
     notify_partial(resumed.remaining, replayed);
     resumed.progress.add(resumed.remaining, replayed.replay, only_update_left);
     advance(replayed.end);
-    if (only_update_left) {  // who has left is not needed for it
+    if (only_update_left) {  // the devices that have left are not needed any more
       resumed.remaining = resumed.progress.remaining_graph(resumed.remaining, resumed.computed, tasks_on_available(resumed.remaining, device_timeline_.available()));
       for (std::size_t i = 0; i < is_needed_.size(); ++i)
         is_needed_[i] = is_needed_[i] && device_timeline_.available()[i];
@@ -67,7 +68,7 @@ void TrainingRun::resume_iteration(const ReplayedInterval& first) {
   finish_iteration(replayed, resumed.remaining);
 }
 
-/// Of those that run, the ones of which nobody leaves up to then.
+/// The running pipelines of which no device leaves at or before `until`.
 std::vector<bool> TrainingRun::unaffected_pipelines(double until) const {
   std::vector<bool> result = running_;
   for (std::size_t i = 0; i < result.size(); ++i)
@@ -88,7 +89,7 @@ void TrainingRun::notify_partial(const LabelledGraph& graph, const ReplayedInter
   }
 }
 
-/// What the others have computed in this iteration is lost.
+/// Stops all other pipelines; what they have computed in this iteration is lost.
 void TrainingRun::keep_only_pipelines(const std::vector<bool>& pipelines) {
   is_running_.assign(is_running_.size(), false);
   for (std::size_t i = 0; i < pipelines.size(); ++i)
@@ -102,7 +103,8 @@ void TrainingRun::keep_only_pipelines(const std::vector<bool>& pipelines) {
   is_needed_ = is_running_;
 }
 
-/// Until they know of the departure. False: the iteration is over for all.
+/// Runs the unaffected pipelines until the failure is detected. Returns false if the iteration ends before
+/// that: no pipeline is left, or the run is over.
 bool TrainingRun::run_until_detected(ResumedIteration& resumed) {
   while (detected_at_ > now_ && !is_over()) {
     LabelledGraph own = resumed.progress.remaining_graph(resumed.full_graph, resumed.computed, tasks_of_pipelines(resumed.full_graph, running_));
@@ -123,10 +125,11 @@ bool TrainingRun::run_until_detected(ResumedIteration& resumed) {
   return !is_over();
 }
 
-/// Those who are left share the micro-batches of the others. False: they cannot.
+/// Redistributes the micro-batches of the affected pipelines. Returns false if the resulting plan cannot be
+/// run.
 bool TrainingRun::redistribute(ResumedIteration& resumed) {
   iteration_aborted_ = false;
-  note(now_, fmt::format("{} of {} pipelines go on with the iteration",
+  note(now_, fmt::format("{} of {} pipelines resume the iteration",
                          std::count(running_.begin(), running_.end(), true), running_.size()));
   resumed.plan = redistribute_micro_batches(resumed.plan, running_);
   Plan plan = resumed.plan;
@@ -136,7 +139,7 @@ bool TrainingRun::redistribute(ResumedIteration& resumed) {
   try {
     resumed.full_graph = graph_of(plan);
   } catch (const Error& error) {
-    stop_for(fmt::format("what is left of the plan cannot be run: {}", error.what()));
+    stop_for(fmt::format("the remaining plan cannot be run: {}", error.what()));
     return false;
   }
   draw_jitter(resumed.full_graph);

@@ -1,5 +1,5 @@
-// What happens to the machines and the network while a plan runs: the scenario file of the contract as plain
-// values, names resolved against a topology.
+// What happens to devices and network during a run: the contents of a scenario file as plain values, with
+// names resolved against a topology.
 #pragma once
 
 #include <cstdint>
@@ -9,66 +9,68 @@
 
 namespace dtfm::sim {
 
-/// Values that hold from their date to the next one's; before the first date what the topology says holds.
+/// A sequence of values, each of which holds until the time of the next one. Before the first time the value
+/// of the topology holds.
 struct Trace {
   struct Step {
-    double date, value;  // s; a factor, or bit/s, or s
+    double date, value;  // s; a factor, bit/s or s
   };
-  std::vector<Step>
-      steps;          // at least one; dates increase strictly, from 0 or later, by less than a period in all
-  double period = 0;  // s after which it all comes again; 0: the last value stays
-  bool relative = false;  // values multiply what the topology says
+  /// At least one step. Times are at least 0, strictly increase and span less than a period.
+  std::vector<Step> steps;
+  double period = 0;      // s after which the trace repeats; 0: the last value stays
+  bool relative = false;  // values are factors on those of the topology
 };
 
-/// A trace on every link from a device of `from` to a device of `to`, once.
+/// Applies a trace to every link from a device of `from` to a device of `to`.
 struct LinkTrace {
   enum class Quantity { bandwidth, latency };
   Quantity quantity = Quantity::bandwidth;
-  std::vector<bool> from, to;    // of each device
-  bool both_directions = false;  // and of links from `to` to `from`
+  std::vector<bool> from, to;    // [device]
+  bool both_directions = false;  // also applies to links from `to` to `from`
   int trace = 0;                 // index into Scenario::traces
 };
 
-/// At `date`, what `device` is from then on.
+/// A device that leaves, joins or changes its speed at time `date` (s).
 struct DeviceEvent {
   enum class Kind { leave, join, speed };
   double date = 0;
   int device = 0;
   Kind kind = Kind::leave;
-  double speed = 1;  // of kind speed: factor on Device::speed
+  double speed = 1;  // for Kind::speed: factor on Device::speed
 };
 
 struct ComputeJitter {
-  double cv = 0;  // standard deviation ÷ mean of a lognormal factor of mean 1 on every computation; 0: none
+  double cv = 0;  // standard deviation of a lognormal factor of mean 1 on every computation; 0: no jitter
 };
 
-/// Where weights are that no living device holds. It never fails. Without a period it has those of the last
-/// completed iteration and costs nothing to write; with one, those of the iteration after which it was last
-/// written, for which the run waits.
+/// The source of weights that no available device holds. It never fails. Without a period it has the weights
+/// of the last completed iteration, and writing it costs nothing. With a period it has those of the iteration
+/// after which it was last written, and the run waits while it is written.
 struct Checkpoint {
-  double bandwidth = 0;  // bit/s that one device reads or writes, however many do; 0: as the network gives
-  std::optional<int> device;  // beside which it lies, behind its links; nothing: equally near to all
-  double period_s = 0;        // it is written after the first iteration that ends so long after the last one
+  double bandwidth = 0;       // bit/s per device that reads or writes; 0: limited only by the network
+  std::optional<int> device;  // device whose links reach the checkpoint; empty: equally near to all devices
+  double period_s = 0;        // minimum time between two checkpoints; 0: no period
 };
 
 struct Scenario {
   std::string name;
   std::uint64_t seed = 0;
-  std::optional<double> horizon_s;  // nothing: so many iterations
+  std::optional<double> horizon_s;  // simulated time of the run; empty: a number of iterations applies
   std::vector<Trace> traces;
   std::vector<LinkTrace> link_traces;
-  /// By date. All devices are there before the first; one leaves that is there, joins that is not.
+  /// In order of time. All devices are available before the first event. Only available devices leave, and
+  /// only unavailable devices join.
   std::vector<DeviceEvent> events;
   ComputeJitter compute_jitter;
-  std::string on_failure =
-      "restart-without-pipeline";          // a policy by name: simulator/run/failure_policy.hpp
-  double detection_s = 0;                  // from a departure to the moment at which the others know
-  std::optional<std::vector<int>> spares;  // devices that may take a place; nothing: all that the plan leaves
-  double exclude_slower_than = 0;  // of the median speed: pipelines with such a device are left out; 0: none
-  std::optional<Checkpoint> checkpoint;  // nothing: weights that no living device holds are lost
+  std::string on_failure = "restart-without-pipeline";  // name of a policy (simulator/run/failure_policy.hpp)
+  double detection_s = 0;                  // time from a failure to its detection
+  std::optional<std::vector<int>> spares;  // devices that may replace others; empty: all unused ones
+  /// Pipelines with a device slower than this share of the median speed are excluded; 0: none.
+  double exclude_slower_than = 0;
+  std::optional<Checkpoint> checkpoint;  // empty: weights that no available device holds are lost
 };
 
-/// Whether runs with different seeds differ.
+/// Whether runs with different seeds can differ.
 inline bool is_random(const Scenario& scenario) {
   return scenario.compute_jitter.cv > 0;
 }

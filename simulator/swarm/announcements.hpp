@@ -1,4 +1,4 @@
-// Who has announced itself for which stage: the distributed hash table of a swarm.
+// The distributed hash table of a swarm, in which peers announce the stage that they serve.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,9 @@
 
 namespace dtfm::sim {
 
-/// A peer announces itself when it begins to serve and every 5 s from then on; a record lives 300 s. No event
-/// is needed for that: the date of the last announcement follows from when it began and when it ended.
+/// A peer announces itself when it starts to serve and every 5 s from then on; a record is valid for 300 s.
+/// This needs no events: the time of the last announcement follows from when the peer started and stopped
+/// serving.
 class Announcements {
  public:
   static constexpr double period_s = 5, lifetime_s = 300;
@@ -18,11 +19,12 @@ class Announcements {
   void begin(int stage, int peer, double now);
   void end(int stage, int peer, double now);
 
-  /// Records that are valid at `now`, which never goes back, by the date at which their peers began.
+  /// The records that are valid at time `now`, in the order in which their peers started to serve. `now` must
+  /// not decrease between calls.
   std::vector<Announcement> valid(int stage, double now);
-  /// Grows when somebody begins or ends.
+  /// A counter that grows whenever a record of the stage is added, ended or expires.
   int version(int stage) const { return stages_[static_cast<std::size_t>(stage)].version; }
-  /// Whether records only wait to expire: then what is valid changes with time alone.
+  /// Whether some records belong to peers that no longer serve, so that the valid records change over time.
   bool has_ended(int stage) const { return stages_[static_cast<std::size_t>(stage)].ended > 0; }
 
  private:

@@ -20,7 +20,7 @@ std::vector<double> speeds(std::span<const PeerKind> kinds, const std::vector<st
   return result;
 }
 
-/// Each to the stage that is slowest, the fastest kinds first.
+/// Gives each peer to the currently slowest stage, fastest kinds first.
 Assignment greedy(std::span<const PeerKind> kinds) {
   const std::size_t stages = kinds.front().rates.size();
   std::vector<std::size_t> order(kinds.size());
@@ -59,7 +59,8 @@ double dual_bound(std::span<const PeerKind> kinds) {
   return bound;
 }
 
-/// Over the stages: with what is left of each kind, the best that the stages from here on can do.
+/// Dynamic programming over the stages: the best rate of the remaining stages, by how many peers of each kind
+/// are left.
 class ExactAssignment {
  public:
   explicit ExactAssignment(std::span<const PeerKind> kinds) : kinds_(kinds) {
@@ -95,7 +96,7 @@ class ExactAssignment {
   }
 
  private:
-  /// A state is a number whose digits are the counts of the kinds, in base count + 1.
+  /// A state is a mixed-radix number whose digits are the counts of the kinds, in base count + 1.
   std::vector<int> counts_of(int state) const {
     std::vector<int> counts;
     for (const PeerKind& kind : kinds_) {
@@ -104,7 +105,7 @@ class ExactAssignment {
     }
     return counts;
   }
-  /// Of the peers `used` at the stage; −1 if they are more than those that are left.
+  /// Samples per second of the peers `used` at the stage; −1 if they exceed the peers that are `left`.
   double speed_of(int used, int left, std::size_t stage) const {
     double speed = 0;
     for (const PeerKind& kind : kinds_) {
@@ -126,7 +127,7 @@ class ExactAssignment {
 Assignment best_assignment(std::span<const PeerKind> kinds) {
   DTFM_ASSERT(!kinds.empty() && !kinds.front().rates.empty());
   double states = 1;
-  int kinds_present = 0;  // kinds with peers
+  int kinds_present = 0;  // number of kinds with at least one peer
   for (const PeerKind& kind : kinds) {
     states *= kind.count + 1;
     kinds_present += kind.count > 0 ? 1 : 0;

@@ -1,4 +1,4 @@
-// Which peer serves which stage, so that the slowest stage is as fast as possible.
+// Assigns peers to stages so that the slowest stage is as fast as possible.
 #pragma once
 
 #include <map>
@@ -7,25 +7,28 @@
 
 namespace dtfm::sim {
 
-/// Peers that are alike: how many, and the samples per second of one of them at each stage.
+/// A set of identical peers.
 struct PeerKind {
   int count = 0;
-  std::vector<double> rates;
+  std::vector<double> rates;  // [stage]: samples per second of one peer
 };
 
 struct Assignment {
   std::vector<std::vector<int>> counts;  // [stage][kind]
   double samples_per_s = 0;              // of the slowest stage
-  double bound = 0;                      // no assignment is faster; the same if this one is the best
+  double bound = 0;                      // upper bound of all assignments; equals the rate if optimal
   bool is_optimal = true;
 };
 
-/// One kind: always a best one (each peer goes to the stage that is slowest: whoever has fewer peers at a
-/// stage than this, before a step that raises the least, is slower). Several: a best one, by dynamic
-/// programming over stages, where the product of their counts + 1 is at most `max_states`; else peers go
-/// the same way, the fastest first, and the bound is that of the dual of the linear program: for weights y ≥
-/// 0 of sum 1, min over s of X_s ≤ Σ_s y_s X_s ≤ Σ_peers max over s of y_s rate; y_s is in proportion to
-/// the time of a sample at stage s. All kinds have rates of the same stages, at least one, above 0.
+/// Returns an assignment of peers to stages that maximizes the throughput of the slowest stage.
+///
+/// With one kind of peers the greedy assignment, which gives each peer to the currently slowest stage, is
+/// optimal: until the slowest stage reaches a given rate, no stage gets more peers than that rate requires.
+/// With several kinds, dynamic programming over the stages finds an optimum if the product of (count + 1)
+/// over the kinds is at most `max_states`. Otherwise the assignment is greedy, fastest kinds first, and the
+/// bound is that of the dual of the linear program: for weights y ≥ 0 of sum 1,
+/// min over s of X_s ≤ Σ_s y_s X_s ≤ Σ_peers max over s of y_s rate; y_s is proportional to the time of a
+/// sample at stage s. All kinds must have rates above 0 for the same stages, at least one.
 Assignment best_assignment(std::span<const PeerKind> kinds);
 
 inline constexpr int max_states = 256;

@@ -8,8 +8,9 @@
 namespace dtfm::sim {
 namespace {
 
-/// The bandwidths from the largest on: the first k have shards if 1 + (G − 2) w_i = T b_i ÷ V, Σ w = 1, gives
-/// all of them one that is not negative: T ÷ V = (G − 2 + k) ÷ (b_1 + … + b_k) and b_k T ÷ V ≥ 1.
+/// The smallest time T per byte, T ÷ V. With bandwidths in descending order, the first k peers have shards if
+/// 1 + (G − 2) w_i = T b_i ÷ V and Σ w = 1 give none of them a negative one:
+/// T ÷ V = (G − 2 + k) ÷ (b_1 + … + b_k) and b_k T ÷ V ≥ 1.
 double min_time_per_byte(std::vector<double> bandwidths) {
   std::sort(bandwidths.rbegin(), bandwidths.rend());
   const double others = static_cast<double>(bandwidths.size()) - 2;
@@ -19,7 +20,7 @@ double min_time_per_byte(std::vector<double> bandwidths) {
     sum += bandwidths[k];
     time = (others + static_cast<double>(k + 1)) / sum;
   }
-  // Who adds up nothing sends its gradients all the same.
+  // A peer without a shard still sends its gradients.
   return std::max(time, 1 / bandwidths.back());
 }
 
@@ -33,10 +34,10 @@ Butterfly butterfly(double bytes, std::span<const double> bytes_per_s) {
   for (const double bandwidth : bytes_per_s) DTFM_ASSERT(bandwidth > 0);
   const double time = min_time_per_byte({bytes_per_s.begin(), bytes_per_s.end()});
   result.seconds = bytes * time;
-  if (peers == 2) return result;  // whatever the shards
+  if (peers == 2) return result;  // the time does not depend on the shards
   for (std::size_t i = 0; i < peers; ++i)
     result.shards[i] = std::max(0.0, (bytes_per_s[i] * time - 1) / static_cast<double>(peers - 2));
-  // More than 1 in all where the slowest decides: then the others have room.
+  // The sum exceeds 1 if the slowest peer determines the time; then the other peers have slack.
   const double sum = std::accumulate(result.shards.begin(), result.shards.end(), 0.0);
   for (double& shard : result.shards) shard /= sum;
   return result;

@@ -1,6 +1,6 @@
-// The all-reduce of a stage's gradients among peers of unlike bandwidth: a butterfly (every peer adds up a
-// shard for all others) whose shards are weighted so that the slowest is as fast as possible (Ryabinin et
-// al., Moshpit SGD, arXiv 2103.03239, and hivemind, which SWARM averages with).
+// The all-reduce of a stage's gradients among peers of different bandwidths: a butterfly, in which every peer
+// sums one shard for all others, with shard sizes chosen so that the slowest peer is as fast as possible
+// (Ryabinin et al., Moshpit SGD, arXiv 2103.03239, and hivemind, which SWARM uses for averaging).
 #pragma once
 
 #include <span>
@@ -9,15 +9,16 @@
 namespace dtfm::sim {
 
 struct Butterfly {
-  std::vector<double> shards;  // of each peer, the share of the gradients that it adds up; 1 in all
+  std::vector<double> shards;  // [peer]: share of the gradients that it sums; the shares add up to 1
   double seconds = 0;          // of the slowest: max over i of V (1 + (G − 2) w_i) ÷ b_i
 };
 
-/// Of `bytes` among peers that move `bytes_per_s[i]` > 0 each. Peer i sends what the others add up, V (1 −
-/// w_i), then its shard to all of them, V w_i (G − 1); it receives as much. Nothing for less than two peers.
+/// The all-reduce of V = `bytes` among G peers, of which peer i can send and receive `bytes_per_s[i]` > 0.
+/// Peer i sends V (1 − w_i) to the peers that sum these shards, then its own summed shard to all others,
+/// V w_i (G − 1); it receives as much. Takes 0 s for fewer than two peers.
 Butterfly butterfly(double bytes, std::span<const double> bytes_per_s);
 
-/// Of V, what peer i of G sends, and receives, of which w_i it adds up: 1 + (G − 2) w_i.
+/// The bytes that a peer with shard w_i sends (and receives), as a multiple of V: 1 + (G − 2) w_i.
 inline double butterfly_share(double shard, int peers) {
   return 1 + (peers - 2) * shard;
 }

@@ -1,4 +1,4 @@
-// What the simulation of a swarm waits for.
+// The events of the swarm simulation.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace dtfm::sim {
 
-/// `mark` tells an event of what is still going on from one of what was broken off: it counts beside `id`
-/// there.
+/// `generation` identifies obsolete events: it is compared with a counter of the message, peer or slot that
+/// grows when an activity is cancelled.
 struct QueueEvent {
   enum class Kind : std::uint8_t {
-    transfer_starts,  // of message `id`: its overhead is over
-    arrival,      // of message `id`
-    computed,     // by peer `id`
-    failed,       // the request of slot `id`: its trainer has the error
-    timeout,      // of slot `id`, perhaps
-    refresh,      // of trainer `id`
-    averaged,     // by stage `id`
-    fetched,      // from the checkpoint, by peer `id`
-    device_event,        // the next event of the scenario
+    transfer_starts,  // the overhead of message `id` is over
+    arrival,          // message `id` arrives
+    computed,         // peer `id` finishes a computation
+    failed,           // the trainer of slot `id` learns that its request has failed
+    timeout,          // the request of slot `id` may have timed out
+    refresh,          // trainer `id` reads the announcements
+    averaged,         // stage `id` finishes averaging
+    fetched,          // peer `id` has read its state from the checkpoint
+    device_event,     // the next event of the scenario is due
     rebalance
   };
   Kind kind;

@@ -1,13 +1,13 @@
-// Checks: some calls are computed a second time, by another peer. A check is a slot of its own, so that it
-// moves, waits, is computed and is broken off as other requests are; but no micro-batch waits for it.
+// Checks: another peer computes some calls a second time. A check has a slot of its own, so that it is sent,
+// queued, computed and cancelled like other requests, but no micro-batch waits for it.
 #include <fmt/format.h>
 
 #include "simulator/swarm/swarm_run.hpp"
 
 namespace dtfm::sim {
 
-/// The peer of the slot has computed what it was asked for: draws whether another is asked for the same.
-/// `call`: which of the first peer's corrupt calls that is, or 0.
+/// The peer of the slot has computed its request. Decides at random whether another peer verifies it. `call`
+/// is the number of this corrupt call of the first peer, or 0.
 void SwarmRun::verify(int number, long long call) {
   if (!verification_.should_verify()) return;
   const Slot& slot = slots_[at(number)];
@@ -43,8 +43,8 @@ int SwarmRun::new_check(int verified_slot, int second, long long call) {
   return number;
 }
 
-/// What is compared are sketches of the outputs, which take no time. The second peer tells the truth: who
-/// could tell a check from other calls would gain nothing by lying there.
+/// The peers compare sketches of their outputs, which takes no time. The second peer is assumed to be honest:
+/// a peer that could tell checks from other calls would gain nothing by corrupting them.
 void SwarmRun::on_checked(int number) {
   const Check check = checks_[at(number - micro_batch_slots_)];
   ++verification_.report.verified;
@@ -58,19 +58,19 @@ void SwarmRun::end_check(int number) {
   unused_checks_.push_back(number);
 }
 
-/// One of those who were needed has gone. It is not asked of anybody else.
+/// A peer that the check needs has left. The check is not repeated elsewhere.
 void SwarmRun::abandon_check(int number) {
   ++verification_.report.unverified;
   end_check(number);
 }
 
-/// Who has lied leaves, with all gradients that it holds, and does not come back.
+/// A faulty peer leaves permanently, and all gradients that it holds are lost.
 void SwarmRun::ban_faulty_peer(int device, long long call) {
   Peer& peer = peers_[at(device)];
   if (peer.banned) return;
   peer.banned = true;
   verification_.record_detection(device, now_, call, costs_.samples());
-  note(fmt::format("{} is caught lying", name(device)));
+  note(fmt::format("{} is banned as faulty", name(device)));
   leave(device);
   on_devices_changed();
 }

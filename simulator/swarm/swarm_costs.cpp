@@ -22,7 +22,7 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
   const Problem problem = with_recomputation(given);
   const Plan of_single_devices{1, "", "", {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
   const LoadModel model(problem, of_single_devices);
-  std::map<std::pair<int, double>, int> kinds;  // by GPU and speed
+  std::map<std::pair<int, double>, int> kinds;  // keyed by GPU and speed
   for (int device = 0; device < problem.topology.size(); ++device) {
     const Device& it = problem.topology.devices[dtfm::at(device)];
     const auto [kind, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(kinds.size()));
@@ -34,7 +34,7 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
       const StageLoad load = model.of({layers, {device}});
       const double in = model.activation_compression_s(model.of({{0, layers.first}, {device}}).output_bytes),
                    out = model.activation_compression_s(load.output_bytes);
-      // A backward has the input again, the gradient of the output, and sends that of the input.
+      // A backward pass receives its input again and the gradient of its output, and sends that of its input.
       times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out, load.update_s});
       if (kind_.size() > 1) continue;
       stage_costs_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes,
@@ -50,17 +50,17 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
 
 namespace {
 
-/// What has no limit is taken to move so much, so that shards are numbers.
+/// Stands for unlimited bandwidth, so that shards stay finite.
 constexpr double max_bits_per_s = 1e24;
 
-/// Bits per second of the pairs of one member with the others.
+/// Sums of the bandwidths (bit/s) between one member and the others.
 struct PairSums {
   double out = 0, in = 0;
 };
 
 PairSums pair_sums(const Topology& topology, std::span<const int> members, int member) {
   PairSums sums;
-  std::set<int> shared;  // entries
+  std::set<int> shared;  // link entries counted so far
   for (const int other : members) {
     if (other == member) continue;
     const Link link = topology.link(member, other);

@@ -1,4 +1,4 @@
-// What a visit, a step and a move cost in a swarm: seconds and bytes, from the stage loads of the simulator.
+// Seconds and bytes of visits, steps and moves in a swarm, derived from the stage loads of the simulator.
 #pragma once
 
 #include <span>
@@ -11,28 +11,29 @@ namespace dtfm::sim {
 
 class SwarmCosts {
  public:
-  /// Layers in `stages` runs as equal as can be. Throws Error for layers whose time is not known on a device.
+  /// Splits the layers as evenly as possible into `stages` stages. Throws Error for layers whose time on a
+  /// device is unknown.
   SwarmCosts(const Problem& problem, int stages);
 
   int stages() const { return static_cast<int>(stage_costs_.size()); }
-  int samples() const { return samples_; }  // of a micro-batch
+  int samples() const { return samples_; }  // per micro-batch
   std::pair<int, int> layers(int stage) const { return stage_costs_[at(stage)].layers; }
-  /// Devices that are alike have the same number, from 0 on.
+  /// Devices of equal GPU and speed have the same kind, a number from 0.
   int kind(int device) const { return kind_[at(device)]; }
   int kinds() const { return static_cast<int>(kind_times_.size()); }
-  /// Of a micro-batch at full speed; backward with the forward that it computes again.
+  /// Seconds for a micro-batch at full speed. The backward pass includes recomputing its forward pass.
   double forward_s(int kind, int stage) const { return times(kind, stage).forward; }
   double backward_s(int kind, int stage) const { return times(kind, stage).backward; }
   double update_s(int kind, int stage) const { return times(kind, stage).update; }
-  /// Samples per second of a peer that does nothing but forwards and backwards of the stage.
+  /// Samples per second of a peer that only computes forward and backward passes of the stage.
   double rate(int kind, int stage) const {
     return samples_ / (times(kind, stage).forward + times(kind, stage).backward);
   }
-  /// Activations of a micro-batch that go into `stage`, or out of the one before it, as they are sent.
+  /// Bytes of the activations of a micro-batch between the previous stage and `stage`, as they are sent.
   double boundary_bytes(int stage) const { return boundary_bytes_[at(stage)]; }
-  /// As they are exchanged: those of the layers ÷ the constants' sync efficiency.
+  /// Gradient bytes to be synchronized: those of the layers ÷ the sync efficiency of the constants.
   double gradient_bytes(int stage) const { return stage_costs_[at(stage)].gradient_bytes; }
-  /// What compressing them takes a peer, and expanding.
+  /// Seconds that a peer needs to compress and decompress the gradients.
   double gradient_compression_s(int stage) const { return stage_costs_[at(stage)].gradient_compression_s; }
   double state_bytes(int stage) const { return stage_costs_[at(stage)].state_bytes; }
 
@@ -49,20 +50,20 @@ class SwarmCosts {
 
   int samples_;
   std::vector<StageCosts> stage_costs_;
-  std::vector<double> boundary_bytes_;  // of each stage's input, and of what the last one gives out
+  std::vector<double> boundary_bytes_;  // of the input of each stage, then of the output of the last stage
   std::vector<int> kind_;
   std::vector<std::vector<Times>> kind_times_;  // [kind][stage]
 };
 
-/// What each of `members` (devices) can move in an all-reduce with the others, bytes per second: the least of
-/// the sums of its pairs' bandwidths, out and in (a `shared_by_sender` entry counts once), and its shares of
-/// what device, host and site can send and receive; times the network efficiency. Capacities of
-/// pairs of sites are left out.
+/// The rate (bytes per second) at which each of `members` (devices) can send and receive in an all-reduce
+/// with the others: the minimum of the sums of its pairs' bandwidths in each direction (a `shared_by_sender`
+/// entry counts once) and of its shares of the uplinks and downlinks of device, host and site, times the
+/// network efficiency. Capacities of pairs of sites are not considered.
 std::vector<double> all_reduce_rates(const Problem& problem, std::span<const int> members);
 
-/// Seconds in which no pair of `members` can be through, nor an entry that a sender shares: i sends j `bytes`
-/// (w_i
-/// + w_j), its own part to be added up by j, and the sum of what it adds up itself.
+/// Lower bound (s) of the all-reduce among `members` given by the slowest pair, or by the slowest link entry
+/// that a sender shares: i sends `bytes` × (w_i + w_j) to j, its gradients of the shard that j sums and the
+/// sum of its own shard.
 double slowest_pair_s(const Problem& problem, std::span<const int> members, double bytes,
                       std::span<const double> shards);
 

@@ -1,4 +1,4 @@
-// Who is there, and who serves which stage: departures, joins, moves.
+// Which devices are available and which stages they serve: failures, joins, moves and rebalancing.
 #include <algorithm>
 #include <limits>
 
@@ -15,14 +15,14 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-/// Those who are there at the start serve from then on, with weights of the seed. Peers of one kind are dealt
-/// to the stages in turn, so that every stage has some of every site.
+/// Devices that are available at the start serve immediately, with weights initialized from the seed. Peers
+/// of one kind are assigned to the stages in turn, so that every stage has peers of every site.
 void SwarmRun::assign_peers() {
   std::vector<int> kind_of;
   const std::vector<PeerKind> kinds = available_kinds(&kind_of);
   if (kinds.empty()) return;
   Assignment best = best_assignment(kinds);
-  std::vector<int> turn(kinds.size());  // the stage that comes next, of each kind
+  std::vector<int> turn(kinds.size());  // [kind]: the next stage
   for (int device = 0; device < problem_.topology.size(); ++device) {
     Peer& peer = peers_[at(device)];
     if (!peer.available) continue;
@@ -56,7 +56,7 @@ void SwarmRun::apply_device_events() {
   push_next_device_event();
 }
 
-/// All that it holds, and all that is under way to it or from it, is lost.
+/// Everything that the device holds, and everything in transit to or from it, is lost.
 void SwarmRun::leave(int device) {
   Peer& peer = peers_[at(device)];
   if (!peer.available) return;
@@ -95,7 +95,7 @@ void SwarmRun::leave(int device) {
   peer.uploads = 0;
 }
 
-/// A backward whose gradient is lost before the trainer has its answer is done anew, and counts anew.
+/// A backward pass whose gradient is lost before the trainer has the reply is repeated and counted again.
 void SwarmRun::forget_lost_gradient(int number) {
   const Slot& slot = slots_[at(number)];
   if (!slot.backward || slot.phase != Phase::sending_reply) return;
@@ -116,7 +116,7 @@ void SwarmRun::join(int device) {
   fetch(device, stage);
 }
 
-/// Its gradients stay those of the stage that it leaves, in whose next all-reduce it takes part.
+/// The peer keeps its gradients of the stage that it leaves, and takes part in that stage's next all-reduce.
 void SwarmRun::move(int device, int stage) {
   ++report_.moves;
   note(fmt::format("{} moves from stage {} to stage {}", name(device), peers_[at(device)].stage, stage));
@@ -145,7 +145,7 @@ void SwarmRun::stop_serving(int device) {
   if (--stage.serving == 0) stage.blocked_since = now_;
 }
 
-/// Before the first step of a stage all weights are those of the seed: nothing is fetched.
+/// Before the first step of a stage its weights are initialized from the seed, so nothing is fetched.
 void SwarmRun::fetch(int device, int stage) {
   Peer& peer = peers_[at(device)];
   peer.stage = stage;
@@ -158,7 +158,7 @@ void SwarmRun::fetch(int device, int stage) {
     start_download(device);
 }
 
-/// From the peer of the stage that gives to the fewest others, the first among equals.
+/// Downloads from the peer of the stage with the fewest uploads; ties go to the lowest device number.
 void SwarmRun::start_download(int device) {
   Peer& peer = peers_[at(device)];
   const double bytes = costs_.state_bytes(peer.stage);
@@ -180,7 +180,7 @@ void SwarmRun::start_download(int device) {
     queue_.push(round_to_tick(now_ + seconds), 0, {QueueEvent::Kind::fetched, device, ++peer.generation});
   } else {
     if (!scenario_.checkpoint)
-      note(fmt::format("nobody has the weights of stage {}: it begins anew", peer.stage));
+      note(fmt::format("no peer has the weights of stage {}: it starts again from the seed", peer.stage));
     end_fetch(device);
   }
 }
@@ -217,7 +217,7 @@ void SwarmRun::begin_serving(int device) {
   wake_blocked(peer.stage);
 }
 
-/// Requests that wait or are computed, and micro-batches that find nobody to ask.
+/// The number of requests that wait or are computed, plus that of blocked micro-batches.
 double SwarmRun::load(int stage) const {
   double sum = static_cast<double>(stages_[at(stage)].blocked.size());
   for (const Peer& peer : peers_)
@@ -225,7 +225,7 @@ double SwarmRun::load(int stage) const {
   return sum;
 }
 
-/// A stage that nobody serves, nor will when it has its state, is more loaded than any other.
+/// A stage without serving or fetching peers counts as more loaded than any other.
 int SwarmRun::most_loaded_stage(bool by_peer) const {
   int most = 0;
   double max_load = -1;
@@ -240,7 +240,7 @@ int SwarmRun::most_loaded_stage(bool by_peer) const {
   return most;
 }
 
-/// Samples per second of those who serve it or will when they have its state.
+/// Samples per second of the peers that serve the stage or are fetching its state.
 double SwarmRun::rate_of_stage(int stage) const {
   double sum = 0;
   for (int device = 0; device < problem_.topology.size(); ++device) {
@@ -250,8 +250,8 @@ double SwarmRun::rate_of_stage(int stage) const {
   return sum;
 }
 
-/// The least loaded of those who serve it that it can do without: without the peer it is faster than
-/// `slowest_rate`, where moves must help. Never the last.
+/// The least loaded peer that the stage can spare; no_peer if there is none. If moves must be beneficial, the
+/// stage must stay faster than `slowest_rate` without the peer. The last peer is never spared.
 int SwarmRun::spare_peer(int stage, double slowest_rate) const {
   if (stages_[at(stage)].serving < 2) return no_peer;
   const double all = rate_of_stage(stage);
@@ -265,7 +265,7 @@ int SwarmRun::spare_peer(int stage, double slowest_rate) const {
   return least;
 }
 
-/// The least loaded peer of the least loaded stage that can spare it goes to the most loaded stage.
+/// Moves the least loaded peer of the least loaded stage that can spare one to the most loaded stage.
 void SwarmRun::rebalance() {
   queue_.push(round_to_tick(now_ + *setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
   const int most = most_loaded_stage(false);
@@ -282,7 +282,7 @@ void SwarmRun::rebalance() {
   if (mover != no_peer && (is_empty || min_load < load(most))) move(mover, most);
 }
 
-/// Devices that are there, by kind and speed.
+/// The available devices, grouped by kind and speed.
 std::vector<PeerKind> SwarmRun::available_kinds(std::vector<int>* kind_of_device) const {
   std::map<std::pair<int, double>, int> numbers;
   std::vector<PeerKind> kinds;
@@ -310,7 +310,7 @@ void SwarmRun::accumulate_throughput() {
   throughput_since_ = now_;
 }
 
-/// What the living could compute, and what those who serve can.
+/// Updates the optimal throughput of the available peers and the throughput of the serving ones.
 void SwarmRun::on_devices_changed() {
   accumulate_throughput();
   const std::vector<PeerKind> kinds = available_kinds(nullptr);

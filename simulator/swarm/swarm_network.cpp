@@ -11,7 +11,7 @@ namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-/// Seconds: a route without latency counts as 200 m of fibre do (graph/graph_network.cpp).
+/// Seconds; a route without latency counts like 200 m of fibre (see graph/graph_network.cpp).
 constexpr double min_round_trip = 1e-6;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Messages of a swarm over the links of the topology, and what goes from site to site.
+// Messages of a swarm over the links of the topology, and the traffic between sites.
 #pragma once
 
 #include <compare>
@@ -16,45 +16,45 @@
 
 namespace dtfm::sim {
 
-/// Routes, overheads, latencies and rates are those of the rest of the simulator (lowered_network.hpp):
-/// between hosts a message waits for its overhead, its bytes move, its latency comes after them. A message
-/// that shares no link with any other, whatever comes, has one event, that of its arrival.
+/// Routes, overheads, latencies and rates are those of the rest of the simulator (lowered_network.hpp). A
+/// message between hosts first waits for its overhead, then its bytes move, then its latency passes. A
+/// message that can never share a link with others needs only one event, its arrival.
 class SwarmNetwork {
  public:
   static constexpr int none = -1;
   struct Message {
     int from = 0, to = 0;  // devices
-    int owner = 0;         // of the caller's
-    int purpose = 0;       // of the caller's
+    int owner = 0;         // chosen by the caller
+    int purpose = 0;       // chosen by the caller
     double bytes = 0;
     int path = none, first_use = 0, flow = none;
-    std::uint32_t generation = 0;  // of its events
+    std::uint32_t generation = 0;  // of its current events
     bool is_active = false;
   };
 
   /// The arguments must outlive this.
   SwarmNetwork(const Topology& topology, const Calibration& constants, SwarmQueue& queue);
 
-  /// Its number, which is reused when it has arrived or is cancelled. To the device itself it arrives at
-  /// once, by an event all the same.
+  /// Sends a message and returns its number, which is reused after the message has arrived or is cancelled. A
+  /// message from a device to itself arrives immediately, but also by an event.
   int send(double now, int from, int to, double bytes, int owner, int purpose);
-  /// Its bytes do not count.
+  /// Cancels a message, whose bytes are not counted as traffic.
   void cancel(int message, double now);
   const Message& message(int number) const { return messages_[at(number)]; }
 
-  /// Whether the event is of a message that is still under way.
+  /// Whether the event belongs to a message that is still in transit.
   bool is_current(const QueueEvent& event) const {
     const Message& it = messages_[at(event.id)];
     return it.is_active && it.generation == event.generation;
   }
   void begin_transfer(int message);
-  /// Takes it from the network; what it was.
+  /// Removes a message that has arrived from the network and returns it.
   Message arrive(int message, double now);
 
   void update_rates(double now) { fluid_.update_rates(now); }
-  /// When the next bytes are through; infinite if none move.
+  /// The time (s) at which the next message has sent its last byte; infinite if no bytes are moving.
   double next_end() const { return fluid_.ends().next().date; }
-  /// Those are through; their latency comes.
+  /// Ends the transfer of that message, whose latency follows.
   void end_next(double now);
 
   double latency_s(int from, int to) const {
@@ -62,10 +62,12 @@ class SwarmNetwork {
   }
   double overhead_s(int from, int to) const;
 
-  /// Something else than messages goes from site to site: so many bytes, from `begin_traffic` on.
+  /// Adds traffic between sites that does not consist of messages: `bytes` between the calls of
+  /// `begin_traffic` and `end_traffic`.
   void begin_traffic(int from_site, int to_site, double now);
   void end_traffic(int from_site, int to_site, double bytes, double now);
-  /// Of each pair of sites that carried something, the most bytes first. What is under way counts its time.
+  /// The traffic of each pair of sites that had any, the most bytes first. Messages in transit count with
+  /// their time but not their bytes.
   std::vector<LinkReport> reports(double now) const;
 
   long long messages_sent() const { return sent_; }
@@ -73,10 +75,13 @@ class SwarmNetwork {
   long long link_updates() const { return fluid_.update_count(); }
 
  private:
-  /// What many pairs of devices have in common: there may be a lot of pairs, and every message reads one.
+  /// Parameters that many pairs of devices have in common. They are stored once because there may be many
+  /// pairs and every message reads them.
   struct Path {
-    double overhead = 0, latency = 0, rate = 0, weight = 1;  // rate: of the pair alone, bytes per second
-    int use_count = 0;                                       // links shared with others
+    double overhead = 0, latency = 0;  // s
+    double rate = 0;                   // rate cap by links that only this pair uses, bytes per second
+    double weight = 1;
+    int use_count = 0;  // number of links shared with other pairs
     auto operator<=>(const Path&) const = default;
   };
   struct Route {
@@ -102,13 +107,13 @@ class SwarmNetwork {
   TaskGraph graph_;
   LoweredNetwork lowered_;
   LevelNetwork fluid_;
-  std::vector<int> fluid_link_;  // of each link of the graph; none for those of a pair alone
+  std::vector<int> fluid_link_;  // [link of the graph]; none for links that limit each flow separately
   std::vector<Path> paths_;
   std::map<Path, int> path_numbers_;
   std::vector<int> uses_;                   // links of the fluid network
-  std::vector<std::vector<Route>> routes_;  // [from][to], made when first asked for
-  std::vector<int> sites_;                  // of each device
-  std::vector<LinkUse> transfer_uses_;             // the links of a message that begins to move
+  std::vector<std::vector<Route>> routes_;  // [from][to], created on first use
+  std::vector<int> sites_;                  // [device]
+  std::vector<LinkUse> transfer_uses_;      // scratch: the links of a message that starts its transfer
   std::vector<Message> messages_;
   std::vector<int> unused_, message_of_flow_;
   std::vector<Traffic> traffic_;  // [from site][to site]

@@ -1,4 +1,4 @@
-// Peers: each computes what it is asked for, one request at a time, first come, first served.
+// Peers: each computes one request at a time, first come, first served.
 #include "planner/core/error.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
@@ -24,7 +24,7 @@ void SwarmRun::serve_next(int number) {
     return;
   }
   peer.current = peer.queue[peer.served++];
-  // What has been served goes when it is more than what waits, so that the line stays short.
+  // Erasing served requests once they are the majority keeps the queue short at amortized constant cost.
   if (2 * peer.served > peer.queue.size()) {
     peer.queue.erase(peer.queue.begin(), peer.queue.begin() + static_cast<std::ptrdiff_t>(peer.served));
     peer.served = 0;
@@ -58,7 +58,7 @@ void SwarmRun::on_computed(const QueueEvent& event) {
   serve_next(event.id);
 }
 
-/// What it computes is lost.
+/// Aborts the current computation, which is lost.
 void SwarmRun::stop_computing(int number) {
   Peer& peer = peers_[at(number)];
   if (!peer.busy) return;
@@ -68,7 +68,7 @@ void SwarmRun::stop_computing(int number) {
   report_.lost_work_s += now_ - peer.started_at;
 }
 
-/// What it computes goes on at the new speed.
+/// The current computation continues at the new speed.
 void SwarmRun::change_speed(int number, double factor) {
   Peer& peer = peers_[at(number)];
   if (peer.busy) {

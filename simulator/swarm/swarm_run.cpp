@@ -8,7 +8,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// Streams of random numbers: those of the trainers are 0, 1, …
+/// Number of the first random stream for jitter. Streams 0, 1, … belong to the trainers.
 constexpr std::uint64_t first_jitter_stream = std::uint64_t{1} << 32;
 constexpr long long events_per_stop_check = 4096;
 

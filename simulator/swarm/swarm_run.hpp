@@ -1,6 +1,6 @@
-// One run of a swarm, event by event. Trainers (swarm_trainers.cpp) take micro-batches through the stages,
-// peers (swarm_peers.cpp) compute what they are asked for, stages step (swarm_steps.cpp), and the fleet
-// changes (swarm_fleet.cpp).
+// Discrete-event simulation of one swarm run. Trainers (swarm_trainers.cpp) send micro-batches through the
+// stages, peers (swarm_peers.cpp) compute requests, stages make optimizer steps (swarm_steps.cpp), devices
+// leave, join and move (swarm_devices.cpp), and calls are verified (swarm_checks.cpp).
 #pragma once
 
 #include <array>
@@ -26,20 +26,20 @@ namespace dtfm::sim {
 
 class SwarmRun {
  public:
-  /// Of a setup that was checked. The arguments must outlive this.
+  /// The setup must have been validated (swarm.cpp). The arguments must outlive this.
   SwarmRun(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
            const SwarmOptions& options);
 
-  /// To be called once.
+  /// May be called only once.
   SwarmReport run();
 
  private:
   static constexpr int no_peer = -1, none = -1;
-  /// Of messages: from a trainer to a peer; from a peer to the next; from a peer to a trainer; the state of a
-  /// stage, for a peer, which owns it as slots own the others.
+  /// Purposes of messages: input from a trainer to a peer, input from a peer to a peer, reply from a peer to
+  /// a trainer, and the state of a stage. The owner of the last is a peer; slots own the others.
   enum Purpose { request_input, peer_input, reply, state_download };
 
-  /// A device at one of its lives: what it holds is lost with the life.
+  /// A device between joining and leaving. What it holds is lost when that life ends.
   struct PeerLife {
     int peer = no_peer, life = 0;
   };
@@ -47,47 +47,47 @@ class SwarmRun {
   // ---- Trainers
 
   enum class Phase : std::uint8_t {
-    idle,        // between two requests, or there is no peer to ask
-    sending_request,   // the request is under way
-    waiting,     // in the peer's line
-    computing,   // by the peer
-    sending_reply,  // the answer is under way
-    failed_undetected       // the peer has failed; the trainer does not know it yet
+    idle,              // between two requests, or blocked because there is no peer to ask
+    sending_request,   // inputs are in transit
+    waiting,           // queued at the peer
+    computing,         // the peer computes the request
+    sending_reply,     // the reply is in transit
+    failed_undetected  // the request has failed, which the trainer does not know yet
   };
-  /// A micro-batch under way; the place is used again for the next.
+  /// A micro-batch in flight. The slot is reused for the trainer's next micro-batch.
   struct Slot {
     int trainer = 0;
     long long number = 0;  // of the micro-batch
     int stage = 0;
     bool backward = false;
     Phase phase = Phase::idle;
-    bool peer_not_at_fault = false;  // of doomed: the peer asked is not to blame
+    bool peer_not_at_fault = false;  // in failed_undetected: the failure is not that of the requested peer
     int peer = no_peer;
-    std::uint32_t attempt = 0;                   // of the request
-    std::array<int, 2> messages = {none, none};  // of the request or the answer
-    int missing = 0;                             // messages of the request that have not arrived
-    double requested_at = 0, deadline = 0;
-    double timeout_event_at = 0;  // of its next event of a timeout; 0: there is none
-    double spent_s = 0;   // of computing that a restart would lose
-    PeerLife gradient;      // peer to peer: who has the gradient of its output
+    std::uint32_t attempt = 0;                   // generation of the request
+    std::array<int, 2> messages = {none, none};  // of the request or the reply
+    int missing = 0;                             // messages of the request that have not arrived yet
+    double requested_at = 0, deadline = 0;       // s
+    double timeout_event_at = 0;                 // s of its next timeout event; 0: none
+    double spent_s = 0;                          // compute time that a restart would lose
+    PeerLife gradient;  // peer_to_peer: the peer that has the gradient of the stage's output
   };
-  /// Of a slot and a stage.
+  /// State of a micro-batch at one stage.
   struct StageVisit {
-    PeerLife forward;           // who computed it
-    int gradient_holder = no_peer;  // whose gradients it is part of, or was
-    int epoch = 0;            // of the stage, then
+    PeerLife forward;               // the peer that computed the forward pass
+    int gradient_holder = no_peer;  // the peer to whose gradients its gradient was added
+    int epoch = 0;                  // of the stage at that time
   };
   struct Trainer {
     int device = 0;
     Rng rng;
-    std::vector<Wiring> wirings;  // of each stage
-    std::vector<int> seen_versions;        // versions of the announcements
+    std::vector<Wiring> wirings;     // [stage]
+    std::vector<int> seen_versions;  // [stage]: version of the announcements at the last refresh
   };
 
-  /// Where the bytes of a request come from.
+  /// The sources of the inputs of a request.
   struct Sources {
-    std::array<std::pair<int, double>, 2> from;  // a device (`nobody`: the trainer), and bytes
-    int count = none;                            // none: somebody who had them has gone
+    std::array<std::pair<int, double>, 2> from;  // device (`no_peer`: the trainer), bytes
+    int count = none;                            // none: the last peer with some input has left
   };
 
   void issue_micro_batch(int slot);
@@ -120,11 +120,11 @@ class SwarmRun {
     return stage_visits_[at(slot) * at(costs_.stages()) + at(stage)];
   }
 
-  // ---- Checks: slots from `drivers_` on (swarm_checks.cpp)
+  // ---- Checks: slots from `micro_batch_slots_` on (swarm_checks.cpp)
 
   struct Check {
-    int first = no_peer;  // the peer whose call is computed a second time
-    long long call = 0;  // which of its corrupt calls, or 0
+    int first = no_peer;  // the peer whose call is verified
+    long long call = 0;   // number of this corrupt call of the peer, or 0
   };
   void verify(int slot, long long call);
   int new_check(int verified_slot, int second, long long call);
@@ -142,15 +142,15 @@ class SwarmRun {
   };
   struct Peer {
     bool available = true, serving = false, fetching = false, busy = false;
-    bool banned = false;  // for good: it has lied
+    bool banned = false;  // permanently, because it was detected as faulty
     int stage = no_peer, life = 0;
-    double factor = 1;  // of the scenario, on its speed
+    double factor = 1;  // of the scenario on its speed
     double left_at = 0;
-    std::vector<Request> queue;  // first come, first served, from `served` on; those broken off among them
+    std::vector<Request> queue;  // FIFO from `served` on; may contain cancelled requests
     std::size_t served = 0;
-    int waiting = 0;  // of the line, those that are not broken off
+    int waiting = 0;  // number of requests in the queue that are not cancelled
     Request current = {none, 0};
-    double started_at = 0, ends_at = 0;  // of the current
+    double started_at = 0, ends_at = 0;  // s, of the current request
     std::uint32_t generation = 0;
     int download = none, donor = no_peer, uploads = 0;
     double fetching_since = 0, down_since = 0;
@@ -171,19 +171,19 @@ class SwarmRun {
 
   struct HeldGradients {
     int samples = 0;
-    double seconds = 0;  // of computing
+    double seconds = 0;  // compute time
   };
   struct Stage {
     int serving = 0, fetching = 0, steps = 0, epoch = 0;
     long long held = 0, accepted = 0, lost = 0;
     bool averaging = false;
-    std::vector<HeldGradients> held_by, averaging_by;  // of each device
+    std::vector<HeldGradients> held_by, averaging_by;  // [device]
     double step_began = 0, blocked_since = 0, blocked_s = 0;
-    std::vector<int> blocked;  // slots, in the order in which they came
-    // Of the last all-reduce.
+    std::vector<int> blocked;  // slots, in order of arrival
+    // The last all-reduce.
     std::vector<int> members;
     double all_reduce_s = 0;
-    std::vector<double> site_shards, site_members;  // sums over the members at each site
+    std::vector<double> site_shards, site_members;  // [site]: sums over the members at the site
   };
 
   void add_gradient(int slot);
@@ -195,7 +195,7 @@ class SwarmRun {
   void lose_gradients(int peer);
   bool is_paused(const Stage& stage) const { return stage.averaging && !setup_.delayed_update; }
 
-  // ---- The fleet
+  // ---- Devices
 
   void assign_peers();
   void start_trainers();
@@ -248,24 +248,26 @@ class SwarmRun {
   SwarmNetwork network_;
   Announcements announcements_;
   DeviceTimeline device_timeline_;
-  std::vector<JitterFactors> jitter_;  // of each device, if there is any
+  std::vector<JitterFactors> jitter_;  // [device]; empty without jitter
   Verification verification_;
 
   double now_ = 0;
   SwarmReport report_;
   std::vector<Trainer> trainers_;
   std::vector<Slot> slots_;
-  int micro_batch_slots_ = 0;                // slots of micro-batches; those behind are of checks
+  int micro_batch_slots_ = 0;             // number of slots for micro-batches; later slots are checks
   std::vector<StageVisit> stage_visits_;  // [slot of a micro-batch][stage]
-  std::vector<Check> checks_;      // of each slot behind those
+  std::vector<Check> checks_;             // [slot − micro_batch_slots_]
   std::vector<int> unused_checks_;
-  std::vector<Peer> peers_;  // of each device
+  std::vector<Peer> peers_;  // [device]
   std::vector<Stage> stages_;
   long long issued_ = 0;
 
-  double optimal_ = 0, assigned_ = 0, throughput_since_ = 0;       // samples per second, and from when
-  double optimal_samples_ = 0, assigned_samples_ = 0;              // until then
-  std::map<std::vector<double>, std::pair<double, bool>> optima_;  // by speeds and counts of the kinds
+  double optimal_ = 0, assigned_ = 0;                  // samples per second since `throughput_since_`
+  double throughput_since_ = 0;                        // s
+  double optimal_samples_ = 0, assigned_samples_ = 0;  // samples until `throughput_since_`
+  /// Cache of optimal rates and whether they are exact, by counts and rates of the kinds of peers.
+  std::map<std::vector<double>, std::pair<double, bool>> optima_;
 };
 
 }  // namespace dtfm::sim

@@ -1,4 +1,4 @@
-// Stages: gradients add up, are averaged, and the optimizer steps.
+// Stages: gradients accumulate and are averaged, and the optimizer makes a step.
 #include <algorithm>
 
 #include "simulator/engine/clock.hpp"
@@ -27,7 +27,7 @@ void SwarmRun::add_gradient(int number) {
   if (stage.held >= problem_.job.training.global_batch && !stage.averaging) begin_averaging(slot.stage);
 }
 
-/// Of all that its peers hold, among those and all who serve it.
+/// Averages all gradients held for the stage among the peers that hold some and all peers that serve it.
 void SwarmRun::begin_averaging(int number) {
   Stage& stage = stages_[at(number)];
   std::vector<int> members;
@@ -52,7 +52,8 @@ void SwarmRun::begin_averaging(int number) {
   queue_.push(round_to_tick(now_ + seconds), 0, {QueueEvent::Kind::averaged, number, 0});
 }
 
-/// Two messages from each to each one after the other: shards to be added up, and sums.
+/// Every pair exchanges two messages, one after the other: shards to be summed, then the sums. This is why
+/// latency, overhead and compression count twice.
 void SwarmRun::plan_all_reduce(int number, const std::vector<int>& members) {
   Stage& stage = stages_[at(number)];
   const std::size_t sites = problem_.topology.sites.size();
@@ -76,7 +77,8 @@ void SwarmRun::plan_all_reduce(int number, const std::vector<int>& members) {
   }
 }
 
-/// Peer i sends V (w_i + w_j) to peer j; summed over the members of two sites.
+/// Peer i sends V (w_i + w_j) bytes to peer j. Calls `use(from, to, bytes)` with the sum over the members of
+/// each pair of sites.
 template <class Use>
 void SwarmRun::for_each_site_pair(int number, const Use& use) const {
   const Stage& stage = stages_[at(number)];
@@ -117,7 +119,7 @@ void SwarmRun::on_averaged(int number) {
     if (peers_[at(peer)].stage == number) serve_next(peer);
 }
 
-/// Of all stages: those that it holds, and those of it that are being averaged.
+/// Loses the peer's gradients of all stages, both those that it holds and those being averaged.
 void SwarmRun::lose_gradients(int peer) {
   for (int number = 0; number < costs_.stages(); ++number) {
     Stage& stage = stages_[at(number)];

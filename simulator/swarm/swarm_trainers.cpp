@@ -1,4 +1,4 @@
-// Trainers: every micro-batch is taken through all stages, request by request.
+// Trainers: each sends its micro-batches through all stages, request by request.
 #include <algorithm>
 #include <limits>
 
@@ -14,7 +14,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-/// The trainers' views at the start are complete; from then on each looks every 30 s, at times of its own.
+/// Trainers start with a complete view of the peers and refresh it every 30 s, with random phases.
 void SwarmRun::start_trainers() {
   const int devices = problem_.topology.size();
   const int devices_each = setup_.transport == SwarmTransport::relay ? 1 : 4;
@@ -54,7 +54,7 @@ void SwarmRun::issue_micro_batch(int number) {
   request_peer(number);
 }
 
-/// Whether anything may have changed. `at_once`: a stage is empty.
+/// Reads the announcements of a stage, if they may have changed or `at_once` is set. Returns whether it did.
 bool SwarmRun::refresh(Trainer& trainer, int stage, bool at_once) {
   Wiring& wiring = trainer.wirings[at(stage)];
   const bool is_old = trainer.seen_versions[at(stage)] != announcements_.version(stage) ||
@@ -103,7 +103,7 @@ void SwarmRun::block(int number) {
   stages_[at(slot.stage)].blocked.push_back(number);
 }
 
-/// A peer has announced itself for a stage that was empty for some.
+/// A peer has announced itself for the stage, so that blocked micro-batches can try again.
 void SwarmRun::wake_blocked(int stage) {
   std::vector<int> blocked;
   blocked.swap(stages_[at(stage)].blocked);
@@ -113,7 +113,8 @@ void SwarmRun::wake_blocked(int stage) {
 void SwarmRun::set_deadline(int number) {
   Slot& slot = slots_[at(number)];
   slot.deadline = round_to_tick(now_ + (slot.backward ? backward_timeout_s : forward_timeout_s));
-  // One event for many requests: it looks at the deadline when it comes, unless it would come too late.
+  // One timeout event serves many requests: it checks the deadline when it comes. A new event is needed only
+  // if there is none, or the pending one would come too late.
   if (slot.timeout_event_at > now_ && slot.timeout_event_at <= slot.deadline) return;
   slot.timeout_event_at = slot.deadline;
   queue_.push(slot.deadline, 0, {QueueEvent::Kind::timeout, number, 0});
@@ -133,8 +134,8 @@ void SwarmRun::on_timeout(const QueueEvent& event) {
   request_peer(event.id);
 }
 
-/// Of the slot's request to `peer`; where that is another than the slot's, the latter gives nothing: it is to
-/// be verified.
+/// The sources of the inputs of the slot's request, sent to `peer`. If `peer` is not the slot's own peer, it
+/// verifies that one, which therefore must not be a source.
 SwarmRun::Sources SwarmRun::sources(const Slot& slot, int number, int peer) const {
   Sources found{{}, 0};
   const auto add = [&](int from, double bytes) { found.from[at(found.count++)] = {from, bytes}; };
@@ -194,7 +195,8 @@ void SwarmRun::on_message(int message) {
     enqueue_request(number);
 }
 
-/// The peer has computed it. What goes on to another peer is part of that visit; to the trainer, of this one.
+/// The peer has computed the request. Sending its output to another peer counts as part of the next visit;
+/// sending it to the trainer is part of this one.
 void SwarmRun::on_computed_request(int number) {
   if (is_check(number)) return on_checked(number);
   verify(number, verification_.record_output(slots_[at(number)].peer));
@@ -235,7 +237,7 @@ void SwarmRun::finish_visit(int number) {
   request_peer(number);
 }
 
-/// What is under way or in a line is broken off; what is being computed is computed in vain.
+/// Cancels messages in transit and a queued request. A running computation continues, but its result is lost.
 void SwarmRun::end_request(int number) {
   Slot& slot = slots_[at(number)];
   for (int& message : slot.messages) {
@@ -248,7 +250,7 @@ void SwarmRun::end_request(int number) {
   ++slot.attempt;
 }
 
-/// The trainer will have the error at `date`.
+/// The request has failed; its trainer learns about it at time `date` (s).
 void SwarmRun::fail_request(int number, double date, bool peer_not_at_fault) {
   if (is_check(number)) return abandon_check(number);
   end_request(number);
@@ -266,8 +268,8 @@ void SwarmRun::on_failed(int number) {
   request_peer(number);
 }
 
-/// From peer to peer, what it needs has gone with those who had it: all stages anew. Gradients that were
-/// added somewhere are not added again.
+/// Restarts a micro-batch from the first stage because its input was lost with the peers that had it.
+/// Gradients that have been added are not added again.
 void SwarmRun::restart(int number) {
   Slot& slot = slots_[at(number)];
   end_request(number);

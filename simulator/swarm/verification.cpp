@@ -7,7 +7,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// Streams of random numbers, behind those of trainers and jitter.
+/// Numbers of random streams, above those of trainers and jitter.
 constexpr std::uint64_t calls_stream = std::uint64_t{1} << 33, peers_stream = calls_stream + 1;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Peers that lie, and which calls a swarm has computed a second time to find them.
+// Faulty peers, and the selection of calls that a swarm has computed a second time to detect them.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@
 
 namespace dtfm::sim {
 
-/// Every call is verified with the same probability, by itself. A peer that lies corrupts all calls that it
-/// is asked for, so that the number of corrupt calls up to the one that is verified is geometric: P(n) = p (1
-/// − p)ⁿ⁻¹, 1 ÷ p on the average.
+/// Every call is verified independently with the same probability p. A faulty peer corrupts all calls that it
+/// computes for others, so the number of corrupt calls up to the verified one is geometrically distributed:
+/// P(n) = p (1 − p)ⁿ⁻¹, with mean 1 ÷ p.
 class Verification {
  public:
-  /// Of `peers` devices a share `lying` lies, rounded to whole ones; which do depends on the seed alone.
+  /// `share`: probability that a call is verified. `faulty_share`: share of the `peers` devices that are
+  /// faulty, rounded to a whole number. Which ones are faulty depends only on the seed.
   Verification(double share, double faulty_share, int peers, std::uint64_t seed);
 
   /// Whether the next call is verified.
   bool should_verify() { return share_ > 0 && rng_.uniform() < share_; }
   bool is_faulty(int peer) const { return is_faulty_[static_cast<std::size_t>(peer)]; }
-  /// The output of a call of `peer` is used: which of its corrupt calls it is, from 1 on; 0: of none.
+  /// Records that the output of a call of `peer` is used. Returns which of the peer's corrupt calls it is,
+  /// counted from 1, or 0 if it is not corrupt.
   long long record_output(int peer);
   void record_detection(int peer, double now, long long call, int samples_of_call);
 
@@ -30,7 +32,7 @@ class Verification {
   double share_;
   Rng rng_;
   std::vector<bool> is_faulty_;
-  std::vector<long long> corrupt_calls_;  // of each peer
+  std::vector<long long> corrupt_calls_;  // [peer]
 };
 
 }  // namespace dtfm::sim

@@ -29,8 +29,8 @@ void Wiring::refresh(std::span<const Announcement> announcements, Rng& rng) {
   }
 }
 
-/// The first goes down to its new place: one way through the heap, not the two of a pop and a push. Behind
-/// the top, the first is a child of it.
+/// Sifts the chosen entry down to its new place, which takes one pass through the heap instead of the two of
+/// a pop and a push. If the top is excluded, the chosen entry is the first of its children.
 std::optional<int> Wiring::pick(double size, Rng& rng, int excluded) {
   if (heap_.empty() || (heap_.size() == 1 && heap_.front().peer == excluded)) return std::nullopt;
   std::size_t hole = 0;

@@ -17,7 +17,7 @@ namespace {
 
 const Link fast = link_of(1e-4, 1e9), slow = link_of(0.05, 1e8);
 
-/// So many devices at each of two sites; hosts of `per_host`.
+/// Returns `per_site` devices at each of two sites, in hosts of `per_host` devices.
 Problem small_problem(int per_site, int per_host, int layers) {
   Problem problem{flat_topology({per_site, per_site}, fast, slow), chain_job(layers, 1e7, 1e7),
                   Calibration{1, 0, 1, 0}};
@@ -40,7 +40,7 @@ const Layout* find_layout(const std::vector<Layout>& layouts, int tensor, std::s
 }  // namespace
 
 // Rank t + T (d + D p): with D = 4 replicas of P = 2 stages, devices 0 … 3 are stage 0 of replicas 0 … 3.
-TEST_CASE("ranks of Megatron are in file order, replicas next to each other") {
+TEST_CASE("Megatron ranks are in file order with replicas adjacent to each other") {
   const auto layouts = megatron_layouts(small_problem(4, 1, 4), {0});
   std::set<std::size_t> depths;
   for (const Layout& it : layouts) depths.insert(it.plan.pipelines.front().stages.size());
@@ -57,9 +57,9 @@ TEST_CASE("ranks of Megatron are in file order, replicas next to each other") {
   CHECK(layout->plan.gradient_sync == "ring");
 }
 
-TEST_CASE("tensor degrees of Megatron lie in hosts and divide the heads") {
+TEST_CASE("Megatron tensor degrees fit in hosts and divide the heads") {
   Problem problem = small_problem(4, 4, 4);
-  CHECK(find_layout(megatron_layouts(problem, {0}), 2, 1) == nullptr);  // no transformer
+  CHECK(find_layout(megatron_layouts(problem, {0}), 2, 1) == nullptr);  // not a transformer
   Transformer model;
   model.layers = 4;
   model.hidden = 64;
@@ -77,7 +77,7 @@ TEST_CASE("tensor degrees of Megatron lie in hosts and divide the heads") {
   CHECK(find_layout(megatron_layouts(problem, {0}), 2, 2) == nullptr);
 }
 
-TEST_CASE("random ranks are all ranks, others for another seed, the same for the same") {
+TEST_CASE("random ranks are permutations that depend on the seed only") {
   const Problem problem = small_problem(4, 1, 4);
   for (const auto of : {megatron_random_layouts, gpipe_random_layouts}) {
     const auto first = of(problem, {1}), again = of(problem, {1}), other = of(problem, {2});
@@ -97,7 +97,7 @@ TEST_CASE("random ranks are all ranks, others for another seed, the same for the
   }
 }
 
-TEST_CASE("the fastest layout that fits is chosen, for any number of threads") {
+TEST_CASE("the fastest layout that fits in memory is chosen for any number of threads") {
   Problem problem = small_problem(4, 1, 8);
   for (const std::string_view name : {"megatron", "megatron-random", "gpipe-random"}) {
     CAPTURE(name);
@@ -113,8 +113,9 @@ TEST_CASE("the fastest layout that fits is chosen, for any number of threads") {
   }
 }
 
-// A layer has 1e7 parameters of 16 bytes: 0.16 GB. Of 8 layers 1.28 GB; in GPUs of 0.5 GB at most 3 fit.
-TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacking") {
+// A layer has 1e7 parameters of 16 bytes: 0.16 GB, or 1.28 GB for 8 layers. At most 3 layers fit in GPUs of
+// 0.5 GB.
+TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is reported") {
   Problem problem = small_problem(4, 1, 8);
   problem.topology.gpus[0].memory = Bytes(0.5e9);
   const ChosenLayout chosen = choose_layout(problem, scheme("megatron"), {0}, 1);
@@ -124,13 +125,14 @@ TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacki
   const ChosenLayout none = choose_layout(problem, scheme("data-parallel"), {0}, 1);
   CHECK_FALSE(none.layout);
   CHECK(none.no_layout_reason == "s0/0 needs 1.3 GB of 0.5");
-  problem.topology.gpus[0].memory = Bytes(0.3e9);  // of 8 parts of the state, 0.16 GB, and two layers
+  // an eighth of the state takes 0.16 GB, as do two gathered layers
+  problem.topology.gpus[0].memory = Bytes(0.3e9);
   CHECK(choose_layout(problem, scheme("zero3"), {0}, 1).layout);
 }
 
-// A stage of 4 of 8 layers: 0.64 GB of state; a micro-batch holds 4 · 100 B and buffers of 1e7 B: two at the
-// first stage, whose output's gradient has one too, one at the last, of its input's.
-TEST_CASE("GPipe drains as often as its memory asks for") {
+// A stage of 4 of 8 layers has 0.64 GB of state. A micro-batch holds 4 · 100 B and buffers of 1e7 B: two at
+// the first stage, for its output and the gradient of that, and one at the last stage, for its input's.
+TEST_CASE("GPipe flushes as often as its memory requires") {
   Problem problem = small_problem(1, 1, 8);
   CHECK_FALSE(find_layout(gpipe_random_layouts(problem, {0}), 1, 2)->job.parallelism.flush);
   problem.topology.gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
@@ -139,9 +141,9 @@ TEST_CASE("GPipe drains as often as its memory asks for") {
   CHECK(choose_layout(problem, scheme("gpipe-random"), {0}, 1).layout);
 }
 
-// Four devices on two sites: replicas of two stages lie in one site each. An iteration without exchange takes
-// t, one with it t + x; rounds of n take n t + x.
-TEST_CASE("local SGD exchanges in the last of so many iterations") {
+// Four devices at two sites: replicas of two stages are within one site each. An iteration takes t without
+// synchronization and t + x with it; rounds of n take n t + x.
+TEST_CASE("local SGD synchronizes in the last of every n iterations") {
   const Problem problem = small_problem(2, 1, 4);
   const auto layouts = local_sgd_layouts(problem, {0, 4});
   const Layout* two = find_layout(layouts, 1, 2);
@@ -166,7 +168,7 @@ TEST_CASE("local SGD exchanges in the last of so many iterations") {
   CHECK(report.tokens_per_s == Approx(16 / mean));
 }
 
-TEST_CASE("one device alone: the fastest") {
+TEST_CASE("the single-GPU scheme chooses the fastest device") {
   Problem problem = small_problem(2, 1, 2);
   problem.topology.devices[2].speed = 2;
   const ChosenLayout chosen = choose_layout(problem, scheme("single-gpu"), {0}, 1);
@@ -176,7 +178,7 @@ TEST_CASE("one device alone: the fastest") {
   CHECK(chosen.layout->plan.pipelines.front().micro_batches == 16);
 }
 
-TEST_CASE("a swarm has the number of stages with which it is the fastest, for any number of threads") {
+TEST_CASE("a swarm has the fastest number of stages for any number of threads") {
   const Problem problem = small_problem(4, 1, 4);
   const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), {7}, 1);
   REQUIRE(chosen.swarm);
@@ -198,8 +200,9 @@ TEST_CASE("a swarm has the number of stages with which it is the fastest, for an
   CHECK(choose_layout(problem, scheme("swarm"), {7}, 3).swarm->stages == chosen.swarm->stages);
 }
 
-// A layer has 0.16 GB of state; every peer may come to serve every stage. With four stages least is missing.
-TEST_CASE("a swarm's stages fit every device") {
+// A layer has 0.16 GB of state, and every peer may have to serve any stage. With four stages the deficit is
+// smallest.
+TEST_CASE("the stages of a swarm fit every device") {
   Problem problem = small_problem(4, 1, 4);
   problem.topology.gpus[0].memory = Bytes(0.4e9);
   const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), {0}, 1);
@@ -210,15 +213,15 @@ TEST_CASE("a swarm's stages fit every device") {
   const ChosenLayout none = choose_layout(problem, scheme("swarm"), {0}, 1);
   CHECK_FALSE(none.is_any());
   CHECK(none.no_layout_reason.starts_with("s0/0 needs 0.2 GB of 0.1"));
-  // One stage lacks little on the first device, and much more on the others.
+  // With one stage the deficit is small on the first device and much larger on the others.
   problem.topology.gpus.push_back(problem.topology.gpus[0]);
   problem.topology.gpus[0].memory = Bytes(0.6e9);
   for (int device = 1; device < 4; ++device) problem.topology.devices[at(device)].gpu = 1;
   CHECK(choose_layout(problem, scheme("swarm"), {0}, 1).no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
 }
 
-// Four devices, a batch of 16: micro-batches of 4 at most. Each holds 100 bytes of activations a layer.
-TEST_CASE("ZeRO takes the largest micro-batch that fits") {
+// Four devices and a batch of 16: micro-batches of at most 4, each with 100 bytes of activations per layer.
+TEST_CASE("ZeRO takes the largest micro-batch that fits in memory") {
   Problem problem = small_problem(2, 1, 2);
   CHECK(zero3_layouts(problem, {0}).front().job.training.micro_batch == 4);
   problem.topology.gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);

@@ -47,16 +47,16 @@ StageLoad load_of(const Problem& problem, const Plan& plan, const Visit& place) 
 
 }  // namespace
 
-// Visits of 4 stages of which one of two is left out: 1, ½, ½, 1 of 3. 12 devices: 4, 2, 2, 4; 8: 2.7, 1.3,
-// 1.3, 2.7.
-TEST_CASE("a stage has as many devices as it has visits") {
+// Visits of 4 stages if one of the two middle ones is skipped: 1, ½, ½, 1, in total 3. 12 devices: 4, 2, 2,
+// 4; 8 devices: 2.7, 1.3, 1.3, 2.7.
+TEST_CASE("a stage has devices in proportion to its visits") {
   CHECK(stage_widths(12, 4, 1) == std::vector<int>{4, 2, 2, 4});
   CHECK(stage_widths(8, 4, 1) == std::vector<int>{3, 1, 1, 3});
   CHECK(stage_widths(8, 4, 0) == std::vector<int>{2, 2, 2, 2});
   CHECK(stage_widths(12, 12, 9) == std::vector<int>(12, 1));
 }
 
-TEST_CASE("what is skipped is a share of whole stages, and something in the middle is visited") {
+TEST_CASE("a share of whole stages is skipped and some middle stage is always visited") {
   const Problem problem = small_problem(8, 12);
   using Depths = std::set<std::pair<std::size_t, int>>;
   CHECK(pipeline_shapes(problem, 0) == Depths{{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {12, 0}});
@@ -68,7 +68,7 @@ TEST_CASE("what is skipped is a share of whole stages, and something in the midd
   CHECK(pipeline_shapes(small_problem(5, 10), 0.3).count({10, 3}) == 1);
 }
 
-TEST_CASE("every device has one stage, of its own or of its neighbourhood") {
+TEST_CASE("every device has one stage of its own or of its neighbourhood") {
   const Problem problem = small_problem(8, 4);
   for (const double share : {0.0, 0.25}) {
     const auto layouts = skip_pipe_layouts(problem, skipping(share));
@@ -92,7 +92,7 @@ TEST_CASE("every device has one stage, of its own or of its neighbourhood") {
   }
 }
 
-TEST_CASE("computing seconds are those of what is visited, and no iteration is shorter") {
+TEST_CASE("compute time is that of the visited stages and a lower bound of the iteration") {
   Problem problem = small_problem(4, 8);
   problem.topology.devices[3].speed = 0.5;
   for (const double share : {0.0, 0.25}) {
@@ -128,7 +128,7 @@ TEST_CASE("computing seconds are those of what is visited, and no iteration is s
   }
 }
 
-TEST_CASE("a layout says what it skips") {
+TEST_CASE("a layout reports what it skips") {
   const Problem problem = small_problem(4, 4);
   const ChosenLayout chosen = choose_layout(problem, scheme(), {}, 1);
   REQUIRE(chosen.layout);
@@ -138,8 +138,9 @@ TEST_CASE("a layout says what it skips") {
   CHECK(format_shape(problem, greedy).ends_with("skips 1 of 4, 7 of 16 ways greedy"));
 }
 
-// A stage of one of 4 layers: 0.16 GB, and 1e7 bytes of output of each micro-batch that is held beside 100.
-TEST_CASE("a device holds no more than its memory does") {
+// A stage of one of 4 layers has 0.16 GB of state, and each micro-batch in flight 1e7 bytes of output and 100
+// of activations.
+TEST_CASE("a device holds no more micro-batches than fit in its memory") {
   Problem problem = small_problem(4, 4);
   const ChosenLayout free = choose_layout(problem, scheme(), {}, 1);
   problem.topology.gpus[0].memory = Bytes(0.16e9 + 2.5e7);
@@ -154,7 +155,7 @@ TEST_CASE("a device holds no more than its memory does") {
         simulate_chosen(problem, free, {}, options).iterations.front().duration_s());
 }
 
-TEST_CASE("stages whose outputs differ are not left out") {
+TEST_CASE("stages with different outputs are not skipped") {
   Problem problem = small_problem(4, 4);
   std::get<LayerChain>(problem.job.model).layers[1].output = Bytes(2e7);
   CHECK(choose_layout(problem, scheme(), {}, 1).no_layout_reason ==

@@ -1,4 +1,4 @@
-// The cost of placements of 64 devices in eight cities: what a search asks for again and again.
+// Benchmarks the cost of placements of 64 devices in eight cities, which a search evaluates repeatedly.
 #include <limits>
 
 #include <benchmark/benchmark.h>
@@ -19,7 +19,7 @@ CommCostModel worldwide() {
   return comm_cost_model(topology, comm_volumes(default_job(), 8, 8), 8, 8);
 }
 
-/// A swap of two devices at random, as annealing prices them; none is made.
+/// Evaluates random swaps of two devices, as annealing does, without performing them.
 void evaluate_device_swap(benchmark::State& state) {
   const CommCostModel model = worldwide();
   Rng rng = Rng::for_task(0, 0);
@@ -33,7 +33,8 @@ void evaluate_device_swap(benchmark::State& state) {
 }
 BENCHMARK(evaluate_device_swap);
 
-/// Order, matchings and cost of a partition from nothing, as the published search does for every candidate.
+/// Evaluates order, matchings and cost of a partition from scratch, as the published search does for every
+/// candidate.
 void evaluate_partition(benchmark::State& state) {
   const CommCostModel model = worldwide();
   Rng rng = Rng::for_task(0, 0);

@@ -1,4 +1,4 @@
-// Estimates of iteration times: a plan that is new, and two devices in each other's place.
+// Benchmarks estimates of iteration times: of a new plan, and after swapping two devices.
 #include <benchmark/benchmark.h>
 
 #include "planner/core/rng.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int stages = 8, per_site = 16;
 
-/// The default job on sites of 16 devices; `shared`: every device has an uplink and a downlink.
+/// Returns the default job on sites of 16 devices. If `shared`, every device has an uplink and a downlink.
 Problem problem_of(int devices, bool shared) {
   Problem problem{flat_topology(std::vector<int>(at(devices / per_site), per_site), link_of(5e-3, 250e6),
                                 link_of(70e-3, 100e6)),
@@ -35,7 +35,7 @@ Plan plan_of(const Problem& problem, Rng& rng) {
   return plan_from_placement(placement, problem.job);
 }
 
-/// Devices; whether they share links; gpipe or 1f1b.
+/// Arguments: number of devices; whether they share links; gpipe or 1f1b.
 Problem problem_of(const benchmark::State& state) {
   Problem problem = problem_of(static_cast<int>(state.range(0)), state.range(1) != 0);
   problem.job.parallelism.schedule = state.range(2) == 0 ? "gpipe" : "1f1b";

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How much a default plan loses against the best of plans for which one decision is given.
+"""Measures how much slower a default plan is than the best of plans for which one decision is given.
 
-Few devices of unlike GPUs in a few sites, drawn by a seed; a small and a large model. For each topology, the plan by
-default and, with `shapes`, one for each of up to eight stages and as many replicas as take half of the devices or more;
-with `micro-batches`, where these and recomputation are open, one for each micro-batch from 1 to 16. All by their
-estimates: what the search by itself should have found.
+Topologies have a few devices of different GPUs at a few sites, drawn by a seed; models are small
+and large. For each topology, the default plan is compared, with `shapes`, with one plan for each
+number of stages up to eight and as many replicas as use at least half of the devices; with
+`micro-batches`, where these and recomputation are automatic, with one plan for each micro-batch
+from 1 to 16. All comparisons use estimates: the search should have found the best by itself.
 """
 import argparse
 import json

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""How fast dtfm-sim and SimGrid replay the same graphs: CPU seconds of the run phase, the least of some runs in turns.
+"""Compares how fast dtfm-sim and SimGrid replay the same graphs: CPU seconds of the run phase, the
+minimum of several alternating runs.
 
-usage: simgrid_table.py DTFM-SIM SIMGRID-REPLAY [RUNS]    (the programs of a release build; RUNS: 3)
+usage: simgrid_table.py DTFM-SIM SIMGRID-REPLAY [RUNS]    (programs of a release build; RUNS: 3)
 
-Exchanges of 200 MB within 8 stages (64 at 1,024 hosts all-pairs), first flows at instants of their own; with traces:
-every access link changes its bandwidth every 5 s. SimGrid is stopped after a minute: such rows count with 60 s.
+Gradient synchronizations of 200 MB within 8 stages (64 at 1,024 hosts all-pairs), whose first flows
+start at different times. With traces, every access link changes its bandwidth every 5 s. SimGrid is
+stopped after a minute: such rows count as 60 s.
 """
 import json
 import math
@@ -38,7 +40,7 @@ def graph_text(kind, hosts, placement, start, traces):
 
 
 def seconds(command):
-    """Of the run phase; infinite after LIMIT_S."""
+    """Returns the seconds of the run phase, or infinity after LIMIT_S."""
     try:
         run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:

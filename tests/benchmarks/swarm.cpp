@@ -1,9 +1,10 @@
-// How fast swarms are simulated: 400 peers for 32 hours on one core.
+// Benchmarks the simulation of swarms: 400 peers for 32 hours on one core.
 //
 // usage: benchmark_swarm [HOURS [STAGES [relay|peer [shared|apart]]]]    (default: 32 4 peer shared)
 //
-// A row of the table of scripts/benchmark.sh swarm goes to stdout, what the swarm came to goes to stderr.
-// shared: every device has an uplink and a downlink of 200 Mb/s; apart: every pair of devices its own.
+// Writes a row of the table of scripts/benchmark.sh swarm to stdout, and the results of the swarm to stderr.
+// shared: every device has an uplink and a downlink of 200 Mb/s; apart: every pair of devices has its own
+// link.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

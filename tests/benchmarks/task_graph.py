@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Writes a task graph of training to stdout, to measure dtfm-sim with: --graph GRAPH --stats.
+"""Writes a task graph of training to stdout, to benchmark dtfm-sim --graph GRAPH --stats.
 
 usage: task_graph.py KIND HOSTS STAGES PLACEMENT START [MICRO_BATCHES]
 
-KIND       allpairs, ring: one exchange of 200 MB of gradients within every stage; gpipe: micro-batches of 64 MB, then
-           allpairs; independent: HOSTS tasks that share nothing; waiting: 1,000 tasks for each host, all from the start;
-           chains: 1,000 tasks one after the other, HOSTS times
-PLACEMENT  aligned: the replicas of a stage lie in as many regions as there are; random: anywhere (seed 1)
-START      together: all exchanges begin at once; apart: every first flow of an exchange at an instant of its own, within
-           10 s, and computations last up to 10 % longer
+KIND       allpairs, ring: one synchronization of 200 MB of gradients within every stage;
+           gpipe: micro-batches of 64 MB, then allpairs;
+           independent: HOSTS tasks that share nothing;
+           waiting: 1,000 tasks for each host, all ready from the start;
+           chains: 1,000 consecutive tasks, HOSTS times
+PLACEMENT  aligned: the replicas of a stage are spread over the regions; random: anywhere (seed 1)
+START      together: all synchronizations begin at once;
+           apart: first flows start at different times within 10 s, and computations last up to 10 %
+           longer
 
-Hosts lie in 8 regions; every host has an access link up and down, every pair of regions a pipe.
+Hosts are in 8 regions; every host has an access link up and down, every pair of regions a pipe.
 """
 import random
 import sys
@@ -31,7 +34,7 @@ def platform(hosts):
 
 
 def groups(hosts, stages, placement):
-    """The hosts of each stage, replica by replica."""
+    """Returns the hosts of each stage, replica by replica."""
     order = list(range(hosts))
     if placement == "random":
         random.Random(1).shuffle(order)
@@ -45,7 +48,8 @@ def after(names):
 
 
 def gpipe(group, micro_batches, clock):
-    """Forward and backward of every pipeline; the last task of every stage and replica."""
+    """Writes forward and backward passes of every pipeline; returns the last task of every stage and
+    replica."""
     stages, ends = len(group), {}
     for r in range(len(group[0])):
         for s in range(stages):
@@ -66,7 +70,7 @@ def gpipe(group, micro_batches, clock):
 
 
 class Clock:
-    """Instants that are all 0, or all different."""
+    """Start times that are all 0, or all different."""
 
     def __init__(self, apart):
         self.apart, self.random, self.count = apart, random.Random(2), 0
@@ -75,7 +79,7 @@ class Clock:
         return 1 + 0.1 * self.random.random() if self.apart else 1
 
     def begin(self, before):
-        """The line of a delay, if there is one, and what a first flow waits for."""
+        """Returns the line of a delay, if any, and what a first flow waits for."""
         if not self.apart:
             return "", after(before)
         self.count += 1

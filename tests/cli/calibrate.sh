@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtfm-calibrate from outside: what it prints and writes, that dtfm-sim reads it, and what is refused.
-# shellcheck disable=SC2016 # messages have words in back quotes
+# dtfm-calibrate: printed and written results, dtfm-sim with the fitted constants, rejected input.
+# shellcheck disable=SC2016 # messages contain back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 sim=$(realpath "$2")
@@ -14,8 +14,8 @@ expect_status 0 --help
 expect_no_stderr --help
 for word in TOPOLOGY RUNS.csv --job --threads --output --format --quiet micro_batch seconds Examples 'Exit codes'; do expect_in "$out" "$word"; done
 
-# A table as a user would have it: iterations on machines with other constants than the shipped ones, each some
-# per cent off.
+# A table as a user would have it: iterations on machines whose constants differ from the shipped ones, each
+# with an error of a few per cent.
 sed 's/count: 4}/count: 4, gpu: V100-16GB}/' net.yaml >gpus.yaml
 cat >model.json <<'END'
 {"version": 1, "name": "small", "model": {"kind": "transformer", "layers": 12, "hidden": 1024, "heads": 4, "sequence": 512,
@@ -80,13 +80,13 @@ for threads in 1 2 3 8; do
   cmp "$out" fitted.json || fail "$threads threads give something else"
 done
 
-# Where nothing explains the runs, that comes first.
+# If no constants explain the runs, a warning comes first.
 awk -F, 'NR < 3 {print; next} {OFS = ","; $6 *= 1000; print}' runs.csv >milliseconds.csv
 run gpus.yaml milliseconds.csv --job model.json
 expect_status 0 'times in milliseconds'
-expect_in "$out" 'note: no constants explain these runs: they are off by '
+expect_in "$out" 'note: no constants explain these runs: the residual is '
 
-# dtfm-sim takes the file, as it takes configs/calibration.yaml's form, and says how far off it may be.
+# dtfm-sim accepts the file, as it accepts the format of configs/calibration.yaml, and prints the uncertainty.
 "$sim" gpus.yaml plan.json --calibration fitted.json >"$out" || [[ $? == 3 ]] || fail 'dtfm-sim does not read the constants'
 grep -qE '^iteration +[0-9.]+ s \([0-9.]+ … [0-9.]+, 95 %\)  p50' "$out" || fail "no interval: $(grep iteration "$out")"
 "$sim" gpus.yaml plan.json --calibration fitted.json --format json >"$out" || [[ $? == 3 ]]
@@ -105,7 +105,7 @@ sed 's/"compute_scale": 1/"compute_scale": -1/' fitted.json >negative.json
 "$sim" gpus.yaml plan.json --calibration negative.json 2>"$err" && fail 'a negative scale is taken'
 expect_in "$err" 'dtfm-sim: negative.json:3:'
 
-# What is wrong is told with its place, and nothing is written.
+# Errors are reported with their position, and nothing is written.
 table=(--job model.json -o never.json)
 expect_refused "TOPOLOGY is missing $help"
 expect_refused "RUNS.csv is missing $help" gpus.yaml
@@ -117,7 +117,7 @@ expect_refused 'none/a.json: cannot write: No such file or directory' gpus.yaml 
 expect_refused '--format: expected text or json; found `yaml`' gpus.yaml runs.csv --format yaml
 expect_refused '--threads: expected a whole number from 1 to 1024; found `0`' gpus.yaml runs.csv --threads 0
 head -6 runs.csv >few.csv
-expect_refused 'few.csv: has 4 runs; it takes 5 at least to fit the constants' gpus.yaml few.csv "${table[@]}"
+expect_refused 'few.csv: has 4 runs; fitting the constants requires at least 5' gpus.yaml few.csv "${table[@]}"
 sed 's/seconds/time/' runs.csv >column.csv
 expect_refused 'column.csv:2:45: unknown column `time`; known: `name`, `plan`, `job`, `pipeline`, `data`, `micro_batch`, `global_batch`, `seconds`' gpus.yaml column.csv "${table[@]}"
 sed '5s/^1/one/' runs.csv >word.csv

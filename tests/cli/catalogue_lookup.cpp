@@ -9,7 +9,7 @@ using namespace dtfm::io;
 
 namespace {
 
-/// Of a device with `gib` · 2^30 bytes, as NVIDIA's tools count them.
+/// Returns the catalogue name for a device with `gib` · 2^30 bytes, as counted by NVIDIA's tools.
 std::string catalogue_name(const std::string& device, double gib) {
   return find_in_catalogue(built_in_gpus(), device, Bytes(gib * 1024 * 1024 * 1024)).name;
 }
@@ -20,8 +20,8 @@ std::string rejection_message(const std::string& device, double gib) {
 
 }  // namespace
 
-// Memory as nvidia-smi prints it: less than the nominal where error correction takes its part.
-TEST_CASE("what drivers call a GPU is found in the catalogue") {
+// Memory as printed by nvidia-smi: less than nominal if error correction takes its part.
+TEST_CASE("a driver's name of a GPU is found in the catalogue") {
   CHECK(catalogue_name("Tesla V100-SXM2-16GB", 15.77) == "V100-16GB");
   CHECK(catalogue_name("Tesla V100-SXM2-32GB", 31.73) == "V100-32GB");
   CHECK(catalogue_name("NVIDIA A100-SXM4-80GB", 79.15) == "A100-80GB");
@@ -35,7 +35,7 @@ TEST_CASE("what drivers call a GPU is found in the catalogue") {
   CHECK(catalogue_name("Quadro RTX 8000", 47.46) == "RTX-8000");
 }
 
-TEST_CASE("every GPU of the catalogue has a driver's name of its own") {
+TEST_CASE("every GPU of the catalogue has a unique driver name") {
   const std::vector<Gpu> gpus = built_in_gpus();
   for (const Gpu& gpu : gpus) {
     CAPTURE(gpu.name);
@@ -43,11 +43,10 @@ TEST_CASE("every GPU of the catalogue has a driver's name of its own") {
   }
 }
 
-TEST_CASE("a GPU that is like one of the catalogue is another one, and that is said") {
+TEST_CASE("a GPU that resembles one of the catalogue is reported as different") {
   CHECK(rejection_message("NVIDIA H100 PCIe", 79.65) ==
-        "--gpu: is missing: `NVIDIA H100 PCIe` is not in the catalogue, whose H100 is another, `NVIDIA H100 "
-        "80GB "
-        "HBM3`; say what profiles shall call it");
+        "--gpu: is missing: `NVIDIA H100 PCIe` is not in the catalogue, whose H100 is a different one, `NVIDIA "
+        "H100 80GB HBM3`; give the name to use in profiles");
   struct Other {
     const char* device;
     double gib;
@@ -64,15 +63,14 @@ TEST_CASE("a GPU that is like one of the catalogue is another one, and that is s
         Other{"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4.75, "A100-40GB"}}) {
     CAPTURE(other.device);
     CHECK_THAT(rejection_message(other.device, other.gib),
-               contains(std::string("whose ") + other.like + " is another"));
+               contains(std::string("whose ") + other.like + " is a different one"));
   }
   for (const char* device : {"NVIDIA A10G", "NVIDIA L40", ""})
-    CHECK_THAT(rejection_message(device, 24), contains("is not in the catalogue; say"));
+    CHECK_THAT(rejection_message(device, 24), contains("is not in the catalogue; give"));
 }
 
-TEST_CASE("a slice of a GPU is not the GPU") {
+TEST_CASE("a slice of a GPU is not treated as the GPU") {
   CHECK(rejection_message("NVIDIA H100 80GB HBM3", 9.75) ==
-        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, the catalogue's H100 has 80 GB; say "
-        "what profiles "
-        "shall call it");
+        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, but the catalogue's H100 has 80 GB; give "
+        "the name to use in profiles");
 }

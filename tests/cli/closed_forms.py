@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Replays the published task graphs whose dates mathematics knows: every state equal, every end within 1e-6 or 10 ns.
+"""Replays the published task graphs that have a closed-form solution: every state must be equal, and
+every end within 1e-6 or 10 ns.
 
-usage: closed_forms.py DTFM-SIM DATA    (DATA has sim-cases/NAME.txt and sim-cases/expected.tsv; 77: it is not there)
+usage: closed_forms.py DTFM-SIM DATA    (DATA has sim-cases/NAME.txt and sim-cases/expected.tsv; 77:
+it is missing)
 """
 import csv
 import math
@@ -14,7 +16,7 @@ CASES = 68
 
 
 def replayed(program, graph):
-    """The rows of --tasks by their ids."""
+    """Returns the rows of --tasks by their ids."""
     run = subprocess.run([program, "--graph", graph, "--tasks", "-"], capture_output=True, text=True, check=True)
     return {row["id"]: row for row in csv.DictReader(run.stdout.splitlines())}
 

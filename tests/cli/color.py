@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Colours are for terminals and for who asks for them, and nothing else of a file reaches a terminal raw.
+"""Colours appear only on terminals or on request, and control characters in input files never reach a
+terminal.
 
 usage: color.py DTFM_PLAN DTFM_SIM DTFM_COMPARE DTFM_PROFILE DTFM_CALIBRATE OTHER...
 """
@@ -41,7 +42,7 @@ def environment(variables):
 
 
 def on_terminal(*command, **variables):
-    """stdout of the command where that is a terminal; stderr is left out."""
+    """Returns the stdout of a command that runs on a terminal; stderr is discarded."""
     ours, terminal = pty.openpty()
     with subprocess.Popen(command, stdout=terminal, stderr=subprocess.DEVNULL, env=environment(variables)) as child:
         os.close(terminal)
@@ -71,7 +72,7 @@ class Color(unittest.TestCase):
         odd["pipelines"][0]["micro_batches"] = 200
         Path("odd.json").write_text(json.dumps(odd))
         cls.odd = [PLAN, "net.yaml", "--score", "odd.json", "--quiet"]
-        # A model of 25 billion parameters on GPUs of 16 GB: does not fit.
+        # A model of 25 billion parameters on GPUs of 16 GB does not fit.
         Path("large.yaml").write_text(JOB.replace("hidden: 64", "hidden: 18432"))
         cls.large = [SIM, "net.yaml", "plan.json", "--job", "large.yaml", "--quiet"]
 
@@ -110,7 +111,7 @@ class Color(unittest.TestCase):
         has = lambda **variables: "\033[" in on_terminal(*self.sim, **variables)
         self.assertTrue(has())
         self.assertFalse(has(NO_COLOR="1"))
-        self.assertFalse(has(NO_COLOR="0"))  # anything counts
+        self.assertFalse(has(NO_COLOR="0"))  # any value counts
         self.assertTrue(has(NO_COLOR=""))
         self.assertFalse(has(TERM="dumb"))
         self.assertNotIn("\033", on_terminal(*self.sim, "--color", "never"))
@@ -137,13 +138,13 @@ class Color(unittest.TestCase):
     def test_names_with_control_characters_are_refused(self):
         for written, shown in {"\\e[31m": "\\x1b[31m", "\\u009b2J": "\\u009b2J", "\\x7f": "\\u007f", "\\u202e": "\\u202e"}.items():
             Path("bad.yaml").write_text(NET.replace("name: three-hosts", f'name: "a{written}"'))
-            self.assertIn(f"bad.yaml:2:7: `name`: `a{shown}` has a control character", self.refusal(PLAN, "bad.yaml"))
+            self.assertIn(f"bad.yaml:2:7: `name`: `a{shown}` contains a control character", self.refusal(PLAN, "bad.yaml"))
             Path("bad.yaml").write_text(NET.replace("site: oregon", f'site: "a{written}"'))
             self.assertIn("bad.yaml:3:18: `site`:", self.refusal(PLAN, "bad.yaml"))
         plan = json.loads(Path("plan.json").read_text())
         plan["job"]["name"] = "a\033]0;title\007"
         Path("bad.json").write_text(json.dumps(plan, indent=1))
-        self.assertIn("`name`: `a\\x1b]0;title\\x07` has a control character", self.refusal(SIM, "net.yaml", "bad.json"))
+        self.assertIn("`name`: `a\\x1b]0;title\\x07` contains a control character", self.refusal(SIM, "net.yaml", "bad.json"))
 
     def test_names_of_files_are_shown_harmless(self):
         self.assertEqual(self.refusal(PLAN, "a\033[31m\u009b.yaml"),

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""dtfm-compare from outside, and dtfm-sim --scheme: equal to each other, to dtfm-plan, for any number of threads.
+"""dtfm-compare and dtfm-sim --scheme agree with each other and with dtfm-plan, for any number of
+threads.
 
 usage: compare.py DTFM-PLAN DTFM-SIM DTFM-COMPARE
 """
@@ -22,7 +23,7 @@ events: [{at: 0 s, device: oregon/0, speed: 0.25}]
 """
 
 
-LONG = "version: 1\nname: long\nhorizon: 1000000000 s\n"  # to be simulated for hours
+LONG = "version: 1\nname: long\nhorizon: 1000000000 s\n"  # takes hours to simulate
 
 
 def compared(*more, status=0, topology="sites.yaml"):
@@ -50,7 +51,8 @@ def test_rows_are_what_the_other_programs_say():
         seconds = TOKENS / read("run.json")["tokens_per_s"]
         check(close(table[scheme]["runs"][0]["seconds_per_batch"], seconds), scheme, table[scheme], seconds)
     times = [row["runs"][0]["seconds_per_batch"] for name, row in table.items() if name not in ("local-sgd", "diloco", "skip-pipe")]
-    check(table["planned"]["runs"][0]["seconds_per_batch"] <= min(times) * 1.01, times)  # of those that compute the same
+    # only those that compute the same
+    check(table["planned"]["runs"][0]["seconds_per_batch"] <= min(times) * 1.01, times)
     for name, row in table.items():
         its, first = row["runs"][0], table["planned"]["runs"][0]
         check(close(its["time_ratio"], its["seconds_per_batch"] / first["seconds_per_batch"]), name, its)
@@ -76,7 +78,8 @@ def test_exchanges_that_are_rare():
 
 
 def test_stages_that_are_left_out():
-    """The more, the less is computed for as many tokens; departures are refused."""
+    """The more stages are skipped, the less is computed for the same number of tokens; device failures
+    are rejected."""
     flops = []
     for share in (0, 0.25, 0.5):
         row = rows(compared("--scheme", "skip-pipe", "--skip", share))["skip-pipe"]
@@ -86,7 +89,7 @@ def test_stages_that_are_left_out():
     check(all(abs(it / flops[0] - 1) < 0.1 for it in flops), flops)  # the last stage has the head
     write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
     row = rows(compared("--scheme", "skip-pipe", "--scenario", "leaves.yaml"))["skip-pipe"]
-    check("devices that leave or are left out are not simulated" in row["runs"][1]["stopped"], row)
+    check("devices that leave or are excluded are not supported" in row["runs"][1]["stopped"], row)
 
 
 def test_scenarios():
@@ -101,7 +104,7 @@ def test_scenarios():
 
 
 def test_what_happens_after_the_end_changes_no_rate():
-    """Also not that of a swarm, whose first step is one in which it fills."""
+    """Nor is that of a swarm, whose first step includes its warm-up."""
     write("late.yaml", "version: 1\nname: late\nevents: [{at: 100000000 s, device: oregon/1, leave: true}]\n")
     same = []
     for name, row in rows(compared("--scenario", "late.yaml")).items():
@@ -113,7 +116,8 @@ def test_what_happens_after_the_end_changes_no_rate():
 
 
 def test_the_planner_counts_what_departures_cost():
-    """Its times under a scenario are those of the whole run, as in the comparison; so a plan may leave a device out."""
+    """Times under a scenario are those of the whole run, as in the comparison; a plan may therefore
+    leave a device unused."""
     write("hour.yaml", "version: 1\nname: hour\nevents: [{at: 2 s, device: oregon/1, leave: true}, {at: 3 s, device: oregon/1, join: true}]\n"
                        "recovery: {detection: 1 h, checkpoint: {bandwidth: 1 Gbps}}\n")
     write("sites.yaml", TOPOLOGY)
@@ -145,7 +149,8 @@ def test_what_lacks_memory():
 
 
 def test_verifying():
-    """A share of a swarm's calls is computed twice: 1 / (1 + p) of the throughput where computing is all, less loss where it is not."""
+    """With verification, a share p of a swarm's calls is computed twice: 1 / (1 + p) of the throughput
+    if compute-bound, otherwise less loss."""
     table = [rows(compared("--scheme", "swarm", "--verify", share, "--iterations", 10))["swarm"] for share in (0, 0.5)]
     plain, verified = (row["runs"][0] for row in table)
     check("verification" not in plain and "second peer" not in table[0]["assumes"], table[0])
@@ -164,7 +169,7 @@ def test_verifying():
 
 
 def swarm(*more, topology="sites.yaml", status=0):
-    """The result file of dtfm-sim."""
+    """Returns the result file of dtfm-sim."""
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)
     run(topology, "--scheme", "swarm", "--job", "free.yaml", "-o", "swarm.json", "--quiet", *more, program=SIM, status=status)
@@ -172,7 +177,7 @@ def swarm(*more, topology="sites.yaml", status=0):
 
 
 def test_a_swarm_is_that_of_the_table():
-    """The same numbers under every scenario, for any number of threads, with what only a swarm has."""
+    """A swarm has the same numbers under every scenario for any number of threads, and its own fields."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
     write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
     options = ("--verify", 0.5, "--lying", 0.2, "--seed", 5)
@@ -194,7 +199,8 @@ def test_a_swarm_is_that_of_the_table():
 
 
 def test_verifying_needs_two_peers():
-    """The fastest swarm has a peer for every stage; who verifies gets one that can be, if there is any, else is told."""
+    """The fastest swarm has a peer for every stage. With verification it is one with a second peer, if
+    possible; otherwise a note says so."""
     def layout(topology, *more):
         row = rows(compared("--scheme", "swarm", "--iterations", 6, *more, topology=topology))["swarm"]
         return row["layout"], row["runs"][0].get("verification")
@@ -208,7 +214,8 @@ def test_verifying_needs_two_peers():
 
 
 def test_swarms_without_a_step():
-    """A horizon that is too short is no fault; peers that all leave are: nobody waits for ever."""
+    """A horizon that is too short is not an error, but a swarm that all peers leave is: the run does
+    not wait forever."""
     write("short.yaml", "version: 1\nname: short\nhorizon: 0.5 s\n")
     document = swarm("--scenario", "short.yaml")
     check(document["iterations"] == [] and document["tokens_per_s"] is None and "before the end of the first" in document["notes"][0], document)
@@ -219,7 +226,7 @@ def test_swarms_without_a_step():
 
 
 def test_departures():
-    """Dollars and rates are those of useful work; ZeRO has no copies; plans are made anew where there is a planner."""
+    """Dollars and rates are those of useful work; ZeRO has no copies; schemes with a planner replan."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
     write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
     table = rows(compared("--scenario", "leaves.yaml", topology="priced.yaml"))
@@ -228,11 +235,12 @@ def test_departures():
     result = read("run.json")
     useful, planned = result["useful_work"], table["planned"]["runs"][1]
     check(close(planned["tokens_per_s"], useful["samples_per_s"] * 512), planned, useful)
-    there_s = sum(result["length_s"] - device["down_s"] for device in result["devices"])  # at 1 USD/h; unused ones cost nothing
+    # at 1 USD/h; unused devices cost nothing
+    there_s = sum(result["length_s"] - device["down_s"] for device in result["devices"])
     check(close(planned["cost_per_million_tokens"], there_s / 3600 / (useful["samples"] * 512) * 1e6), planned, result)
     swarm = table["swarm"]["runs"][1]
     check(close(swarm["tokens_per_s"], swarm["iterations"] * TOKENS / swarm["length_s"]), swarm)
-    check("departures under zero3 are not simulated" in table["zero3"]["runs"][1]["stopped"], table["zero3"])
+    check("device failures are not supported with zero3" in table["zero3"]["runs"][1]["stopped"], table["zero3"])
     write("replan.yaml", "version: 1\nname: replan\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nrecovery: {policy: replan}\n"
           "horizon: 60 s\n")
     table = rows(compared("--scenario", "replan.yaml", "--scheme", "planned", "--scheme", "megatron"))
@@ -241,7 +249,8 @@ def test_departures():
 
 
 def test_runs_that_are_not_alike():
-    """Who ends early is ranked after all who do not, whatever its rate; over how much the rates are is said where it differs."""
+    """Schemes whose run ends early are ranked last, whatever their rate; if rates are over different
+    periods, a note says so."""
     write("gone.yaml", "version: 1\nname: gone\nhorizon: 60 s\nevents:\n" +
           "".join(f"  - {{at: 50 s, device: ohio/{i}, leave: true}}\n" for i in range(4)))
     machines = ("sites.yaml", "--job", "free.yaml", "--quiet")
@@ -250,7 +259,7 @@ def test_runs_that_are_not_alike():
     quiet, gone = (part.split("\n\n")[0] for part in text.split("tokens/s", 2)[1:])
     check("\nrates are over 3 iterations; of local-sgd over 48; of diloco over 1,500" in quiet, quiet)
     check("rates are over" not in gone, gone)  # of the horizon
-    lines = gone.splitlines()[1:-1]  # the last one says what the times are of
+    lines = gone.splitlines()[1:-1]  # the last line explains the times
     groups = [2 if line.split()[1] == "–" else 1 if "; stopped: " in line else 0 for line in lines]
     check(groups == sorted(groups) and set(groups) == {0, 1, 2}, gone)
     rates = [(group, float(line.split()[2])) for group, line in zip(groups, lines) if group < 2]
@@ -267,7 +276,8 @@ def test_a_job_that_no_plan_can_have():
 
 
 def test_inputs_at_fault():
-    """What lets nobody simulate a scheme is bad input, not machines that are too small; nothing is written."""
+    """Scheme errors independent of the machines are bad input rather than an infeasible result, and
+    nothing is written."""
     unlike = TOPOLOGY.replace("gpus: [", "gpus: [{name: odd, memory: 16 GB}, ").replace("site: ohio, count: 4, gpu: card", "site: ohio, count: 4, gpu: odd")
     write("unlike.yaml", unlike)
     write("unknown.yaml", unlike.replace("gpu: card", "gpu: odd"))
@@ -298,7 +308,7 @@ def has_page():
 
 
 def interrupted():
-    """What is left of runs that never end by themselves, each of which is signalled later, until one leaves numbers."""
+    """Checks the results of endless runs that are signalled at increasing times until one has numbers."""
     outputs = ("-o", "cut.json", *(("--report", "cut.html") if has_page() else ()))
     command = [COMPARE, "sites.yaml", "--job", "free.yaml", "--scenario", "long.yaml", "--scheme", "megatron", "--scheme", "zero2", "--quiet"]
     for wait_s in (0.25, 0.5, 1, 2, 4, 8, 16, 32):
@@ -337,8 +347,8 @@ def test_reports_that_are_refused():
                 ("free.yaml: cannot write: it exists and is not a report", ("--report", "free.yaml")),
                 ("page.html: cannot write: it is an input", ("--scenario", "page.html", "--report", "page.html")),
                 ("x.html: cannot write: it is given for two outputs", ("-o", "x.html", "--report", "x.html"))]
-    without = ("--report: this program was built without the page, which takes npm: install it (on Debian and Ubuntu the package npm), "
-               "configure and build again")
+    without = ("--report: this program was built without the page, which requires npm: install it (package npm on Debian and Ubuntu), "
+               "then configure and build again")
     for message, arguments in refusals if has_page() else [(without, ("--report", "x.html"))]:
         done = run(*machines, *arguments, program=COMPARE, status=2)
         check(done.stderr == f"dtfm-compare: {message}\n" and done.stdout == "", repr(done.stderr), "instead of", repr(message))

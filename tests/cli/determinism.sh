@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Same input, settings and seed: same bytes, for any number of threads.
+# The same input, settings and seed give the same bytes for any number of threads.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 

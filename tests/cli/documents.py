@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Manual pages without warnings, and completions that three shells run and that offer what the programs accept.
+"""Manual pages have no warnings, and completions run in three shells and offer what the programs
+accept.
 
 usage: documents.py DOCUMENTS SAMPLE_PROGRAM PROGRAM...
 
-Shells and readers of roff that are not installed are named, and left out.
+Shells and roff readers that are not installed are reported and skipped.
 """
 import os
 import pty
@@ -27,12 +28,13 @@ def output_of(*command, **options):
 
 
 def long_options(program):
-    """What --help says there is."""
+    """Returns the options listed by --help."""
     return re.findall(r"^  (?:-\w,)?(--[\w-]+)", output_of(program, "--help"), re.M)
 
 
 class Terminal:
-    """An interactive shell in a folder. Waits for texts, not for times; the limit is for a shell that hangs."""
+    """An interactive shell in a folder. Waits for texts rather than times; the limit is for a shell
+    that hangs."""
 
     LIMIT_S = 60
 
@@ -58,8 +60,9 @@ class Terminal:
         return found
 
     def completed(self, line):
-        """The words that `line` is after the tabulator key."""
-        self.send(line + "\t\x01printf '<%s>' \x05; printf '\\n<<en''d>>\\n'\r")  # to the line's begin, to its end
+        """Returns the words of `line` after pressing the tabulator key."""
+        # to the beginning and to the end of the line
+        self.send(line + "\t\x01printf '<%s>' \x05; printf '\\n<<en''d>>\\n'\r")
         found = self.wait_for(rb"\n((?:<[^<>]*>)+)\s*\r?\n<<end>>")
         return re.findall(r"<([^<>]*)>", found.group(1).decode())
 

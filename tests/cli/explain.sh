@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# --explain: what binds, what would help, when computing binds; in words and in JSON, of a search and of a score.
+# --explain: the bottleneck, what-ifs, and when compute becomes the bottleneck, in text and JSON, for a search
+# and a score.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 sed 's/count: 4/count: 4, gpu: V100-16GB/' net.yaml >gpus.yaml
@@ -35,7 +36,7 @@ assert set(explanation["compute_bound"]) == {"compression", "width"}
 assert len(explanation["what_binds"]) >= 3 and len(explanation["scaling"]) >= 1
 END_OF_PYTHON
 
-# What a change of the job is said to give is the estimate of the changed job.
+# The what-if of a change to the job equals the estimate of the changed job.
 sed 's/^comm_cost.*/compression: {activations: 0.5}/' job.yaml >compressed.yaml
 sed '/^comm_cost/d' job.yaml >plain.yaml
 run gpus.yaml --job plain.yaml --quiet --score plan.json --explain --threads 1 --format json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans that other programs or people made, from outside: --score and dtfm-sim read them and say what is wrong.
+"""Plans made by other programs or people: --score and dtfm-sim read them and report their errors.
 
 usage: foreign.py DTFM-PLAN DTFM-SIM
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from simulate import BY_COST, JOB, PLAN, check, close, main, refused, run
 
-# The worked example of Megatron's layouts: two pipelines of three stages, layers 3/2/2, on hosts of unlike size.
+# The worked example of Megatron's layouts: two pipelines of three stages, layers 3/2/2, on hosts of different
+# sizes.
 TOPOLOGY = """\
 version: 1
 name: three-hosts
@@ -50,7 +51,7 @@ def write_files():
         "mapping.sh": FLAGS.rstrip() + " --use-tp-pp-dp-mapping\n",
         "stages.txt": "\n".join(device for stage in zip(*PLACES) for device in stage),
         "pipelines.txt": "\n".join(device for pipeline in PLACES for device in pipeline),
-        # Ranks 0, 3 and 4 are gc's, which take its devices in order: not those of the example.
+        # Ranks 0, 3 and 4 are on gc and take its devices in order, which differs from the example.
         "openmpi.txt": "".join(f"rank {rank}={host} slot=0-15\n" for rank, host in enumerate("gc gb ga gc gc ga".split())),
     }
     for name, text in files.items():
@@ -67,7 +68,7 @@ def scored(*arguments, objective=BY_COST):
 
 
 def test_same_plan():
-    """All formats of one plan cost the same and take the same time; another order of the ranks does not."""
+    """All formats of one plan have the same cost and time; a different order of the ranks does not."""
     write_files()
     times, costs, estimates = set(), set(), set()
     for arguments in (("own.json",), ("table.csv",), ("train.sh", "--ranks", "stages.txt"),
@@ -90,14 +91,14 @@ def test_same_plan():
 
 
 def test_score_writes_a_plan():
-    """What --score writes of a table is a plan file that simulates as the table does."""
+    """--score converts a table to a plan file that simulates like the table."""
     run("hosts.yaml", "--job", "seven.yaml", "--score", "table.csv", "-o", "written.json", program=PLAN)
     check(json.loads(run("hosts.yaml", "written.json", "--format", "json").stdout)["iterations"]
           == simulated("table.csv")["iterations"], "the plan that was written is another one")
 
 
 def test_notes():
-    note = "flags that say nothing of the plan are passed over: `--nnodes`"
+    note = "ignored flags that do not affect the plan: `--nnodes`"
     check(note in simulated("train.sh", "--ranks", "stages.txt")["notes"], "dtfm-sim does not note passed-over flags")
     check(note in scored("train.sh", "--ranks", "stages.txt")["warnings"], "--score does not")
     check("openmpi.txt names hosts: their ranks take their GPUs in order" in
@@ -106,7 +107,7 @@ def test_notes():
     check("3 of 6 devices are in no pipeline: ga:1, gb, gc:2" in simulated("idle.csv")["notes"], "idle devices")
     whole = table(PLACES, ((0, 8), (8, 16), (16, 24)))
     Path("whole.csv").write_text(whole, encoding="utf-8")
-    check("note: whole.csv says no job: it is read as a plan for the built-in gpt3-xl (--job FILE names another)\n"
+    check("note: whole.csv does not specify a job; assuming the built-in gpt3-xl (use --job FILE for another)\n"
           in run("hosts.yaml", "whole.csv", "--iterations", 1, status=3).stdout, "the built-in job is not noted")
     Path("tensor.csv").write_text("device,pipeline,stage,first_layer,last_layer\ngc:1,0,0,0,6\ngb:0,0,0,0,6\n",
                                   encoding="utf-8")
@@ -118,7 +119,7 @@ def test_notes():
 
 
 def test_memory():
-    """A device that is too small is named, whatever the format."""
+    """A device with too little memory is named, whatever the format."""
     Path("tiny.yaml").write_text(TOPOLOGY.replace("16 GB", "100 MB"), encoding="utf-8")
     done = run("tiny.yaml", "table.csv", "--job", "seven.yaml", status=3)
     check("does not fit: gc:1 needs " in done.stdout and " and has 100 MB" in done.stdout, done.stdout)
@@ -134,8 +135,8 @@ def test_refused():
         check(not Path("never.json").exists(), "a plan that is wrong is written")
     done = run("hosts.yaml", "table.csv", status=2)  # the built-in job has 24 layers
     check(done.stderr.endswith("it is read as a plan for the built-in gpt3-xl (--job FILE names another)\n"), done.stderr)
-    refused("train.sh: has flags of Megatron: the devices of its ranks are needed too (--ranks FILE)", "hosts.yaml", "train.sh")
-    refused("stages.txt: ranks go with flags of Megatron, and table.csv is a CSV", "hosts.yaml", "table.csv", "--ranks",
+    refused("train.sh: contains Megatron flags, which require a rank file (--ranks FILE)", "hosts.yaml", "train.sh")
+    refused("stages.txt: a rank file requires Megatron flags, but table.csv is a CSV", "hosts.yaml", "table.csv", "--ranks",
             "stages.txt")
     refused("train.sh:2:16: --num-layers 7, but job small says layers 12\n"
             "train.sh:2:51: the layout has 7 layers (t), the job has 12", "hosts.yaml", "train.sh", "--ranks", "stages.txt",

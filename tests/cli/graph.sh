@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtfm-sim --graph: what it prints and writes, and what it refuses.
-# shellcheck disable=SC2016 # messages have words in back quotes
+# dtfm-sim --graph: printed and written results, rejected input.
+# shellcheck disable=SC2016 # messages contain back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 help='(see dtfm-sim --help)'
@@ -20,7 +20,7 @@ END
 run --help
 expect_status 0 --help
 for words in '--graph' '--tasks' '--stats' 'Exit codes' 'dtfm-sim --graph ring.txt'; do expect_in "$out" "$words"; done
-# The graph of the help is one.
+# The example of --help is a valid graph.
 sed -n '/^  host a$/,/^$/p' "$out" >help.txt
 run --graph help.txt
 expect_status 0 'the graph of --help'
@@ -30,7 +30,7 @@ run --version
 expect_status 0 --version
 [[ $(cat "$out") =~ ^dtfm-sim\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version: $(cat "$out")"
 
-# c by 1; f: 0.25 s and 1 s; g: from 2.25 on, failed by its destination at 3.
+# c ends at 1; f takes 0.25 s and 1 s; g starts at 2.25, and its destination fails at 3.
 expected='id,state,ready,start,finish
 c,DONE,0,0,1
 f,DONE,1,1,2.25
@@ -66,7 +66,7 @@ cmp -s "$out" result.json || fail '-o - prints something else than the result'
 run --graph graph.txt -o /dev/null --tasks /dev/null
 expect_status 0 'outputs to /dev/null'
 expect_in "$out" 'makespan  3 s'
-# What can never go on is counted too: the bandwidth stays 0.
+# A deadlocked flow is reported, too: the bandwidth stays 0.
 printf 'host a\nhost b\nlink l 1e6 0\nroute a b l\nprofile l bw 1 0\ncompute c a 1\nflow f a b 2e6\n' >stands.txt
 run --graph stands.txt
 expect_status 0 'a flow that comes to a stand'
@@ -90,12 +90,12 @@ expect_refused '-: cannot write: it is given for two outputs' --graph graph.txt 
 expect_refused './graph.txt: cannot write: it is an input' --graph graph.txt -o ./graph.txt
 expect_refused './both: cannot write: it is given for two outputs' --graph graph.txt -o both --tasks ./both
 
-# Nothing is written for a graph that cannot be read, and nothing of what was there is lost.
+# If a graph cannot be read, nothing is written and existing outputs are kept.
 sed 's/^flow/flwo/' graph.txt >bad.txt
 expect_refused 'bad.txt:7:1: unknown statement `flwo`; did you mean `flow`?' --graph bad.txt --tasks tasks.csv -o result.json
 cmp -s tasks.csv first.csv || fail 'a bad graph changed an output that was there'
 
-# A computation that takes as good as for ever, because the speed of its host changes all the time.
+# A computation that takes practically forever, because the speed of its host changes all the time.
 cat >endless.txt <<'END'
 host a
 host b
@@ -108,7 +108,8 @@ for signal in INT TERM; do
   rm -f result.json
   "$program" --graph endless.txt -o result.json --tasks tasks.csv >"$out" 2>"$err" &
   replay=$!
-  # After 0.2 s of CPU time (fields 14 and 15, ticks) the few lines have been read and the replay is on.
+  # After 0.2 s of CPU time (fields 14 and 15, in ticks) the few lines have been read and the replay has
+  # begun.
   while read -ra fields <"/proc/$replay/stat" && ((fields[13] + fields[14] < 20)); do sleep 0.02; done
   kill -s $signal $replay || fail "the replay has ended before SIG$signal"
   status=0

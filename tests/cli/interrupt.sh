@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Ctrl-C and SIGTERM give the best plan so far and exit code 130; --time-limit gives it and says so.
+# Ctrl-C and SIGTERM return the best plan so far with exit code 130; --time-limit returns it with a note.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 
-# No two links are alike here, so that no proof ends the search before the signal does.
+# All links differ, so that no proof ends the search before the signal.
 python3 "$(dirname "$0")/../../scripts/generate-topology.py" --devices 64 --sites 8 --noise 0.3 -o big.yaml
 
 for signal in INT TERM; do
   rm -f plan.json
   "$program" big.yaml --objective comm-cost --time-limit 100 --evaluations 1000000000 -o plan.json >"$out" 2>"$err" &
   search=$!
-  # The first line of progress says that the search is on.
+  # The first line of progress shows that the search has begun.
   for ((i = 0; i < 600; ++i)); do
     if grep -q evaluations "$err"; then break; fi
     sleep 0.1
@@ -28,7 +28,7 @@ for signal in INT TERM; do
   expect_status 0 "score what SIG$signal left"
 done
 
-# A topology that is never all there: the program waits for the rest of it.
+# A topology that is never complete: the program waits for the rest of it.
 mkfifo endless.yaml
 for signal in INT TERM; do
   rm -f early.json
@@ -45,7 +45,7 @@ for signal in INT TERM; do
   [[ ! -e early.json ]] || fail "SIG$signal before there is a plan: wrote a file"
 done
 
-# What a plan scores is there before the planner has advice.
+# The score of a plan is available before the planner's advice.
 printf '%s\n' 'version: 1' 'name: small' 'model: {kind: transformer, layers: 8, hidden: 256, heads: 4, sequence: 128, vocabulary: 1000}' \
   'training: {global_batch: 64, micro_batch: 1, precision: fp16}' >small.yaml
 run big.yaml --job small.yaml --evaluations 100 -o given.json --quiet

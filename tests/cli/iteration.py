@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""dtfm-plan by its default objective from outside: the plan file, the judge, --score, objectives, what is refused.
+"""dtfm-plan with its default objective: the plan file, finalist simulation, --score, objectives,
+rejected input.
 
 usage: iteration.py DTFM-PLAN DTFM-SIM
 """
@@ -29,8 +30,8 @@ OPEN = FREE.replace("name: small", "name: open").replace("global_batch: 24", """
 global_batch: 24, micro_batch: auto, recompute: auto}
 parallelism: {pipeline: auto, data: auto, tensor: auto, schedule: auto, gradient_sync: auto}
 compression: {activations: auto, gradients: auto""")
-TOKENS = 24 * 512  # an iteration
-SHORT = ("--evaluations", 1)  # what the search begins with, and no more
+TOKENS = 24 * 512  # per iteration
+SHORT = ("--evaluations", 1)  # initial solutions only
 
 
 def write(name, text):
@@ -43,7 +44,7 @@ def read(name):
 
 
 def planned(*more, topology="sites.yaml", job="free.yaml", status=0):
-    """What is written and what is printed."""
+    """Returns the written plan and the printed text."""
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)
     write("open.yaml", OPEN)
@@ -114,7 +115,7 @@ def test_prices():
     bound = cheap["lower_bound"]
     check(bound["unit"] == "USD a million tokens" and 0 < bound["value"] <= cheap["estimate"]["cost_per_million_tokens"], bound)
     check(f"lower bound {bound['value']:.4g} USD a million tokens, gap " in text_of("--objective", "cost-per-token"), "no bound")
-    # Half the devices without a price: they stay out, and the first of them is named.
+    # Half of the devices have no price: they are unused, and the first of them is named.
     write("half.yaml", TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, "))
     half, _ = planned("--objective", "cost-per-token", topology="half.yaml")
     check(all(device.startswith("oregon/") for device in used(half)), "without a price, and used", used(half))
@@ -129,7 +130,7 @@ def text_of(*more):
 
 
 def test_device_efficiency():
-    """The model fits one device, and no number of devices makes an iteration as many times faster."""
+    """The model fits one device, and n devices never make an iteration n times faster."""
     plan, _ = planned("--objective", "device-efficiency")
     check(plan["objective"] == "device-efficiency" and len(used(plan)) == 1 and len(plan["unused"]) == 7, used(plan))
     bound, seconds = plan["lower_bound"], plan["estimate"]["iteration_time_s"]
@@ -137,7 +138,7 @@ def test_device_efficiency():
 
 
 def test_score():
-    """A plan by itself and under its job: the same estimate, and simulated as before."""
+    """A plan by itself and with its job has the same estimate and simulation."""
     for name in ("free.yaml", "open.yaml"):
         plan, _ = planned(*SHORT, job=name)
         for more in ((), ("--job", name)) if name == "free.yaml" else ((),):
@@ -145,7 +146,8 @@ def test_score():
             scored = read("scored.json")
             for key in ("estimate", "pipelines", "groups", "ranks", "unused", "parallelism", "job", "objective"):
                 check(scored[key] == plan[key], "the score differs in", key, scored[key], plan[key])
-            first = {key: value for key, value in plan["finalists"][0].items() if key != "decisions"}  # there is no other
+            # there is no other finalist
+            first = {key: value for key, value in plan["finalists"][0].items() if key != "decisions"}
             check(scored["finalists"] == [first] and "search" not in scored, "finalists", scored["finalists"])
     for option, words in (("--pipeline", "99, but the plan has "), ("--data", "99, but the plan has "),
                           ("--tensor", "99, but the plan has 1 device a stage")):
@@ -154,7 +156,7 @@ def test_score():
 
 
 def test_a_fast_machine_far_away():
-    """It stays out, and does not hide what the others do best together."""
+    """A distant fast machine stays unused and does not hide the best plan of the others."""
     far = "  - {site: far, count: 1, gpu: A100-40GB, host_uplink: 1 Gbps}\n"
     devices = "devices:\n" + far + "  - {site: near, hosts: 2, gpus_per_host: 8, gpu: T4}\n"
     links = """\
@@ -174,7 +176,8 @@ links:
 
 
 def test_advice():
-    """Beside a score: what the planner finds by itself, in the words of its own summary, and by how much it is better."""
+    """In addition to a score: the planner's own plan, formatted as in its summary, and how much better
+    it is."""
     plan, _ = planned()
     best_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
     slow, _ = planned("--pipeline", 8, "--data", 1)
@@ -200,7 +203,8 @@ def test_advice():
 
 
 def test_calibration():
-    """Other constants, other times; where it is known how well they are known, an interval that dtfm-sim says too."""
+    """Other constants change the times. If their uncertainty is known, plan and simulation give the
+    same interval."""
     Path("slower.yaml").write_text("version: 1\ncompute_scale: 2\nmessage_overhead: 1 ms\nnetwork_efficiency: 0.9\n"
                                    "iteration_overhead: 1 s\n", encoding="utf-8")
     plan, _ = planned("--calibration", "slower.yaml")
@@ -226,7 +230,8 @@ def test_calibration():
 
 
 def test_drains_are_kept():
-    """Where memory makes a pipeline drain often, the plan says so: its score and its simulation drain too."""
+    """If memory requires frequent pipeline flushes, the plan contains them, and so do its score and
+    simulation."""
     write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
     plan, _ = planned(*SHORT, "--pipeline", 1, topology="small.yaml")
     check(plan["job"]["parallelism"]["flush"] >= 1, "no drains", plan["job"]["parallelism"])
@@ -238,7 +243,8 @@ def test_drains_are_kept():
 
 
 def test_open_job():
-    """What is `auto` is decided, and not for the worse; where nothing decides, that is said."""
+    """`auto` settings are decided and never make the plan worse; if nothing decides them, a note says
+    so."""
     plan, _ = planned(job="open.yaml")
     check("auto" not in json.dumps(plan["job"]), "something is left open", plan["job"])
     check(plan["job"]["parallelism"]["schedule"] == plan["parallelism"]["schedule"], "schedule", plan["job"]["parallelism"])
@@ -256,7 +262,8 @@ def test_open_job():
 
 
 def test_scenarios():
-    """Two scenarios besides the nominal network; the criterion recomputed from the finalists' times chooses as --robust."""
+    """With two scenarios in addition to the nominal network, recomputing the criterion from the
+    finalists' times gives the choice of --robust."""
     write("slow.yaml", "version: 1\nname: slow oregon\nevents: [{at: 0 s, site: oregon, speed: 0.75}]\n")
     write("noise.yaml", "version: 1\nname: noise\ncompute_jitter: {kind: lognormal, cv: 0.5}\n")
     criteria = {"mean": lambda runs: sum(it["mean_s"] for it in runs) / len(runs),
@@ -281,7 +288,7 @@ def test_scenarios():
     check(plan["finalists"][0]["simulated"]["gone"] == {"mean_s": None, "p95_s": None, "max_s": None}, plan["finalists"][0])
     check("simulated under scenario gone, the plan completes no iteration or lacks memory" in plan["warnings"], plan["warnings"])
     check(re.search(r"simulated +never  mean under gone\n", text), "the summary has another time", text)
-    # One that stands still from some time on is not as good as one that goes on: its mean is over the whole horizon.
+    # A plan that stops is worse than one that continues, because its mean is over the whole horizon.
     nominal = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
     write("leaves.yaml", f"version: 1\nname: leaves\nhorizon: {20 * nominal} s\nevents: [{{at: {5.5 * nominal} s, site: oregon, leave: true}}, "
           f"{{at: {5.5 * nominal} s, site: ohio, leave: true}}]\nrecovery: {{policy: wait}}\n")
@@ -293,7 +300,7 @@ def test_scenarios():
 
 
 def test_memory():
-    """Nothing fits: exit 3, and each of the changes that are told makes a plan fit."""
+    """If nothing fits, the exit code is 3, and each suggested change makes a plan fit."""
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     plan, text = planned(*SHORT, topology="tight.yaml", status=3)
     first, *others = plan["warnings"]
@@ -316,7 +323,7 @@ def test_memory():
     planned(*SHORT, topology="tight.yaml", status=3)
     done = run("tight.yaml", "--score", "made.json", program=PLAN, status=3)
     check("warning: the plan does not fit the memory of its devices: " in done.stdout, done.stdout)
-    # A shape that is asked for is what stands in the way; another fits.
+    # The requested shape prevents a plan; another shape fits.
     write("some.yaml", TOPOLOGY.replace("16 GB", "0.8 GB"))
     plan, _ = planned(*SHORT, "--pipeline", 1, topology="some.yaml", status=3)
     shapes = [re.search("(--pipeline [0-9]+) (--data [0-9]+)", note) for note in plan["warnings"]]
@@ -354,7 +361,7 @@ def test_time_limit():
 
 
 def interrupted(kind, note, *more):
-    """Signals a run that never ends by itself, each time later, until what it leaves says `note`."""
+    """Signals an endless run at increasing times until its result contains `note`."""
     command = [PLAN, "sites.yaml", "--job", "free.yaml", "-o", "cut.json", "--quiet", *map(str, more)]
     for wait_s in (0.25, 0.5, 1, 2, 4, 8, 16, 32):
         Path("cut.json").unlink(missing_ok=True)
@@ -386,7 +393,7 @@ def test_interrupt():
 
 
 def test_of_one_sequence():
-    """What the search looks at moves while it is filled: with a batch of 1 that was once read after it had moved."""
+    """Regression test: with a batch of 1, data of the search was read after it had been reallocated."""
     write("one.yaml", OPEN.replace("global_batch: 24", "global_batch: 1").replace("micro_batch: auto", "micro_batch: 1"))
     planned(job="one.yaml")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the tests of programs share. A test sources it with the path of the program.
+# Shared code of the program tests. A test sources it with the path of the program.
 set -euo pipefail
 
 program=$(realpath "$1")
@@ -15,7 +15,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# Runs the program; leaves its exit status in `status`, what it printed in the files $out and $err.
+# Runs the program; sets `status` to its exit status and writes its output to the files $out and $err.
 run() {
   status=0
   "$program" "$@" >"$out" 2>"$err" || status=$?
@@ -24,12 +24,13 @@ run() {
 expect_status() { [[ $status == "$1" ]] || fail "${*:2}: exit status $status instead of $1: $(cat "$err")"; }
 expect_no_stdout() { [[ ! -s $out ]] || fail "$*: something on stdout"; }
 expect_no_stderr() { [[ ! -s $err ]] || fail "$*: on stderr: $(cat "$err")"; }
-# Of work that is slow enough on some machines to show progress there.
+# Unlike an empty stderr, this permits progress, which slow machines print.
 expect_no_warning() { ! grep -qE 'note:|warning:' "$err" || fail "$*: on stderr: $(cat "$err")"; }
 expect_in() { grep -qF -- "$2" "$1" || fail "${1##*/} lacks \"$2\": $(head -c 2000 "$1")"; }
 expect_json() { python3 -m json.tool "$1" >/dev/null || fail "$1 is not JSON"; }
 
-# expect_refused MESSAGE ARGUMENT...: exit 2, this one line on stderr, nothing on stdout, no file written.
+# expect_refused MESSAGE ARGUMENT...: exit code 2, this one line on stderr, nothing on stdout, no file
+# written.
 expect_refused() {
   local message="${program##*/}: $1" before after
   shift
@@ -47,7 +48,7 @@ finish() {
   echo 'all passed'
 }
 
-# Twelve devices in three sites; twelve layers, so that any number of stages has work.
+# Twelve devices at three sites, and twelve layers, so that any number of stages has work.
 cat >net.yaml <<'END'
 version: 1
 name: three-sites

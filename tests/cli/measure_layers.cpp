@@ -1,4 +1,4 @@
-// The measuring of layers from a job to a profile, on the emulation of a GPU: its times mean nothing.
+// Tests measuring layers from a job to a profile, on an emulated GPU whose times mean nothing.
 #include "cli/profile/measure_layers.hpp"
 
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ MeasureRequest request_of(const Job& job) {
 
 }  // namespace
 
-TEST_CASE("every kind is measured at every size") {
+TEST_CASE("every kind of layer is measured at every size") {
   const Job job = tiny_job();
   std::vector<double> shares;
   MeasureRequest request = request_of(job);
@@ -51,14 +51,14 @@ TEST_CASE("every kind is measured at every size") {
     CHECK((row.forward.median_s > 0 && row.backward.median_s > 0 && row.update.value().median_s > 0));
     CHECK(row.peak_bytes.value() > row.activation_bytes.value());
   }
-  // 16 tokens: 5 h, qkv 3 h, two of the MLP 8 h, 2 bytes each; norms and two heads' sums, six numbers of 4
-  // bytes.
+  // 16 tokens: 5 h, qkv 3 h, two of the MLP 8 h, 2 bytes each; norms and two sums of the heads, six numbers
+  // of 4 bytes.
   CHECK(profile.rows[4].activation_bytes == 16 * (16 * 128 * 2 + 6 * 4));
   CHECK(parse_profile(format_json(profile_json(profile)), "again.json") == profile);
 }
 
-// What kernels/ writes without any of the project's readers is what these read.
-TEST_CASE("a profile that the kernels write says what was measured") {
+// kernels/ writes profiles without the project's readers, which must be able to read them.
+TEST_CASE("a profile written by the kernels contains what was measured") {
   kernels::ProfileRequest request{"lab \"card\"", "a\\b", {}, {1}, {1}, 7};
   request.shape = {1, 2048, 4096, 32, 8, 14336, 128256, true, true, true, true, 1, kernels::DType::bf16};
   kernels::DeviceIdentity device;
@@ -69,10 +69,10 @@ TEST_CASE("a profile that the kernels write says what was measured") {
   row.kind = kernels::LayerKind::head;
   row.micro_batch = 4;
   row.tensor_parallel = 2;
-  row.forward_s = 0.1 + 0.2;  // has no short text
+  row.forward_s = 0.1 + 0.2;  // has no short decimal form
   row.backward_s = 3e-5;
   row.update_s = 0.004;
-  row.forward_spread = 0.25;  // of the median
+  row.forward_spread = 0.25;  // relative to the median
   row.activation_bytes = 805306368;
   row.peak_bytes = 123456789012;
   row.state.sm_clock_mhz = 1500;
@@ -85,8 +85,8 @@ TEST_CASE("a profile that the kernels write says what was measured") {
   CHECK(profile.source == LayerProfile::Source::measured);
   CHECK(profile.precision == "bf16");
   CHECK_THAT(profile.derivation, contains("medians of 7 runs on one NVIDIA Lab"));
-  CHECK_THAT(profile.derivation, contains("; while it worked: 1500 MHz, held back by the power limit"));
-  CHECK_THAT(profile.derivation, contains("; there was no memory for block at micro-batch 8"));
+  CHECK_THAT(profile.derivation, contains("; during the measurement: 1500 MHz, limited by the power cap"));
+  CHECK_THAT(profile.derivation, contains("; not enough memory for block at micro-batch 8"));
   Transformer shape{0, 4096, 32, 2048, 128256, 8, 14336};
   shape.gated = shape.rms_norm = shape.flash_attention = true;
   shape.biases = shape.learned_positions = false;
@@ -101,16 +101,16 @@ TEST_CASE("a profile that the kernels write says what was measured") {
           "head", 4, 2, {0.1 + 0.2, (0.1 + 0.2) / 4}, {3e-5, 0}, Timing{0.004, 0}, 805306368, 123456789012});
 }
 
-TEST_CASE("a driver's name without its maker") {
+TEST_CASE("the vendor is removed from a driver's name") {
   CHECK(kernels::short_name("NVIDIA H200") == "H200");
   CHECK(kernels::short_name("NVIDIA GeForce RTX 3090") == "RTX 3090");
   CHECK(kernels::short_name("Tesla V100-SXM2-16GB") == "V100-SXM2-16GB");
 }
 
 // A block of hidden size h = 128 has 12 h² + 13 h parameters of 16 bytes, 3.2 MB. At 64 · 16 tokens its
-// activations of 32 h + 24 bytes a token are 4.2 MB more, and so are its gradients; a head has 3.5 MB less
-// than that.
-TEST_CASE("rows that memory has no room for are left out, where that is wanted") {
+// activations of 32 h + 24 bytes per token add 4.2 MB, and so do its gradients; a head has 3.5 MB less than
+// that.
+TEST_CASE("rows that do not fit in memory are skipped on request") {
   kernels::ProfileRequest request{"card", "tiny", {1, 16, 128, 2, 2, 512, 101}, {1, 64}, {1}, 1};
   request.skips_out_of_memory = true;
   kernels::emulation::set_memory_limit(8'000'000);
@@ -129,13 +129,13 @@ TEST_CASE("rows that memory has no room for are left out, where that is wanted")
   CHECK(rejection_message == "layer block at micro-batch 64 and tensor degree 1 cannot be measured: out of memory");
   const LayerProfile profile = parse_profile(text, "written.json");
   CHECK_THAT(profile.derivation,
-             contains("there was no memory for block at micro-batch 64 and tensor degree 1"));
+             contains("not enough memory for block at micro-batch 64 and tensor degree 1"));
   REQUIRE(profile.rows.size() == 5);
   CHECK((profile.rows[2].kind == "block" && profile.rows[2].micro_batch == 1));
   CHECK((profile.rows[3].kind == "head" && profile.rows[4].micro_batch == 64));
 }
 
-TEST_CASE("what cannot be measured is refused") {
+TEST_CASE("what cannot be measured is rejected") {
   Job job = tiny_job();
   const auto rejection_message = [&] { return error_message([&] { measure_layers(request_of(job)); }); };
   auto& model = std::get<Transformer>(job.model);

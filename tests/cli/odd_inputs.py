@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""dtfm-sim TOPOLOGY PLAN from outside, with what is odd: numbers, scenarios, plans and places for outputs.
+"""dtfm-sim TOPOLOGY PLAN with unusual numbers, scenarios, plans and output files.
 
 usage: odd_inputs.py DTFM-PLAN DTFM-SIM
 """
@@ -20,7 +20,7 @@ def edited_plan(name, counts):
 
 
 def test_notes():
-    """What does not go together is told, in the summary and in the result."""
+    """Contradictions between inputs are noted in the summary and in the result."""
     check(json.loads(run(*small("--format", "json")).stdout)["notes"] == [], "notes on a plan as it was made")
     edited_plan("odd.json", (5, 0))
     Path("double.yaml").write_text(JOB.replace("24", "48"), encoding="utf-8")
@@ -41,15 +41,16 @@ def test_notes():
 
 
 def test_no_iteration():
-    """Nothing is told of iterations that there are not; what can never have any has exit code 3."""
+    """Statistics of iterations are omitted if there are none; runs that cannot have any exit with code
+    3."""
     wait = "events: [{at: 0.1 s, device: ohio/1, leave: true}]\nrecovery: {policy: wait}\n"
     Path("zero.csv").write_text("0,0\n", encoding="utf-8")
     blocked = 'bandwidth: [{between: ["*", "*"], trace: {file: zero.csv, kind: relative}}]\n'
     for text, status, words in (
             ("horizon: 1 ms\n", 0, "no iteration was completed: the horizon, 0.001 s, came before the end of the first"),
-            (wait, 3, "under the policy `wait` no pipeline runs without ohio/1 (gone at 0.1 s)"),
+            (wait, 3, "under policy `wait` no pipeline can run without ohio/1 (left at 0.1 s)"),
             ("horizon: 100 s\n" + wait, 3, "no iteration was completed, and none can be"),
-            ("horizon: 100 s\n" + blocked, 3, "the iteration has come to a stand for ever: nothing of it ends after")):
+            ("horizon: 100 s\n" + blocked, 3, "the iteration is deadlocked: no task ends after")):
         Path("none.yaml").write_text("version: 1\n" + text, encoding="utf-8")
         done = run(*small("--scenario", "none.yaml", "-o", "none.json"), status=status)
         check(words in done.stdout and "no iteration was completed" in done.stdout, "the summary is", done.stdout)
@@ -61,10 +62,10 @@ def test_no_iteration():
 
 
 def test_idle_device_in_memory():
-    """Devices of a pipeline without micro-batches hold weights, gradients and optimizer state all the same."""
+    """Devices of a pipeline without micro-batches still hold weights, gradients and optimizer state."""
     edited_plan("idle.json", (24, 0))
     result = json.loads(run("net.yaml", "idle.json", "--format", "json").stdout)
-    # Four blocks of 12 h² + 13 h parameters, 16 bytes each, are in the middle.
+    # The middle has four blocks of 12 h² + 13 h parameters, 16 bytes each.
     middle = next(device for device in result["devices"] if device["device"] == idle_middle())
     check(middle["peak_memory_bytes"] == 4 * (12 * 512**2 + 13 * 512) * 16, middle)
     check(middle["compute_s"] == 0, middle)
@@ -76,7 +77,7 @@ def idle_middle():
 
 
 def test_slow():
-    """Few tokens are told by three digits."""
+    """Small token rates are printed with three digits."""
     Path("slow.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.5 Mbps"), encoding="utf-8")
     run("slow.yaml", "--job", "job.yaml", "-o", "slow.json", *BY_COST, program=PLAN)
     done = run("slow.yaml", "slow.json", "-o", "slow-result.json")
@@ -85,7 +86,7 @@ def test_slow():
 
 
 def test_absurd_numbers():
-    """Far out numbers are refused where they stand, and whatever is accepted gives a result or is refused."""
+    """Extreme numbers are rejected with their position, and accepted ones give a result or an error."""
     edits = [("net.yaml", old, new, "1e300") for old, new in (
         ("peak: 10 TFLOP/s", "peak: 1e300 FLOP/s"), ("memory: 16 GB", "memory: 1e300 B"),
         ("latency: 5 ms", "latency: 1e300 s"), ("bandwidth: 2 Gbps", "bandwidth: 1e300 bps"),
@@ -101,7 +102,7 @@ def test_absurd_numbers():
         what = ("absurd.yaml", "plan.json") if file == "net.yaml" else small("--job", "absurd.yaml")
         done = run(*what, status=2)
         check(f"dtfm-sim: absurd.yaml:{line}:" in done.stderr and number in done.stderr, new, "says", done.stderr)
-    # At the limits themselves: no message lasts so long in a run.
+    # At the limits themselves: a message of this length exceeds any run.
     Path("far.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.001 bps").replace("peak: 10 TFLOP/s", "peak: 1 FLOP/s"),
                                 encoding="utf-8")
     run("far.yaml", "--job", "job.yaml", "-o", "far.json", *BY_COST, program=PLAN)
@@ -114,7 +115,8 @@ def test_absurd_numbers():
 
 
 def test_outputs_in_place():
-    """Results go to stdout, pipes and devices too; a file that grows too large leaves nothing behind."""
+    """Results can go to stdout, pipes and devices; a file that exceeds the size limit leaves nothing
+    behind."""
     run(*small("-o", "result.json", "--trace", "trace.json", "--tasks", "tasks.csv"))
     for option, name in (("-o", "result.json"), ("--trace", "trace.json"), ("--tasks", "tasks.csv")):
         expected = Path(name).read_text(encoding="utf-8")
@@ -153,12 +155,12 @@ def test_reader_that_leaves():
 
 
 def test_pipe_as_trace():
-    """A scenario's file that can never be read to its end is refused; a header is wanted where a name is asked for."""
+    """A scenario's file that is not a regular file is rejected; a column name requires a header."""
     os.mkfifo("pipe.csv")
     Path("flat.csv").write_text("0,1\n", encoding="utf-8")
     for entry, message in (("file: pipe.csv", "pipe.yaml:2:47: `file`: `pipe.csv` is not a regular file"),
                            ("file: flat.csv, column: down",
-                            "flat.csv:1:1: there is no column `down`; the file has no header that names any")):
+                            "flat.csv:1:1: there is no column `down`; the file has no header")):
         Path("pipe.yaml").write_text(f"version: 1\nlatency: [{{from: ohio, to: \"*\", trace: {{{entry}, kind: relative}}}}]\n",
                                      encoding="utf-8")
         refused(message, *small("--scenario", "pipe.yaml"))

@@ -46,7 +46,7 @@ expect_status 0 '-o to a pipe'
 cmp through.json plan.json || fail 'something else came through the pipe'
 rm pipe through.json
 
-# A file that may not grow so large: an error, nothing left beside it.
+# If the file size is limited, the program reports an error and leaves nothing behind.
 status=0
 (ulimit -f 1 && exec "$program" "${small[@]}" -o large.json >/dev/null 2>"$err") || status=$?
 expect_status 2 'ulimit -f'
@@ -73,7 +73,7 @@ assert bound["unit"] == "s" and 0 <= bound["value"] <= cost["total_s"] * (1 + 1e
 assert plan["search"]["seed"] == 0 and plan["search"]["convergence"][-1][1] == cost["total_s"]
 END
 
-# What is odd but possible is warned of.
+# Unusual but valid input causes a warning.
 sed 's/layers: 12/layers: 2/; s/global_batch: 24/global_batch: 3/' job.yaml >tiny.yaml
 run "${by_cost[@]}" --job tiny.yaml --evaluations 5 -o tiny.json
 expect_status 0 'more stages than layers'
@@ -81,7 +81,7 @@ expect_in "$out" 'warning: 3 stages for 2 layers: some stages compute nothing'
 expect_in "$out" 'warning: 4 pipelines for 3 micro-batches: some pipelines compute nothing'
 expect_in tiny.json '"warnings": ['
 
-# --data alone sets the number of stages; auto is the job's.
+# --data without --pipeline sets the number of stages; auto means as in the job.
 run "${by_cost[@]}" --job job.yaml --data 2 --evaluations 5
 expect_in "$out" '6 stages × 2 replicas'
 run "${by_cost[@]}" --job job.yaml --pipeline auto --data auto --tensor auto --evaluations 5
@@ -91,7 +91,7 @@ for shape in '1 12' '12 1'; do
   expect_status 0 "$shape"
 done
 
-# A file that is no plan, such as a matrix that the topology reads, is not overwritten; a plan is.
+# A file that is not a plan, such as a matrix that the topology reads, is not overwritten; a plan is.
 echo '0,1' >latency.csv
 run "${small[@]}" -o latency.csv
 expect_status 2 '-o over a matrix'
@@ -101,7 +101,7 @@ run "${small[@]}" -o again.json
 run "${small[@]}" -o again.json
 expect_status 0 '-o over a plan'
 
-# A result that cannot be printed is no success; the plan file is there all the same.
+# If stdout cannot be written, the program fails, but the plan file exists.
 status=0
 "$program" "${small[@]}" -o full.json >/dev/full 2>"$err" || status=$?
 expect_status 2 '>/dev/full'

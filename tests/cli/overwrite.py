@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No program writes over a file that its inputs name inside themselves: it says which, and who names it.
+"""No program overwrites a file that its inputs refer to: the error names the file and the input.
 
 usage: overwrite.py DTFM-PLAN DTFM-SIM DTFM-COMPARE DTFM-PROFILE DTFM-CALIBRATE DTFM-EXPORT
 """
@@ -83,7 +83,7 @@ def test_comparisons():
 def test_profiles():
     files()
     refused("graph.json", "graph.yaml", PROFILE, "--estimate", "T4", "--job", "graph.yaml", "-o", "graph.json")
-    # The profile that a job names is not read to make it.
+    # A profile that the job names is not read to estimate it, so it may be overwritten.
     run("--estimate", "T4", "--job", "job.yaml", "-o", "times.json", "--quiet", program=PROFILE)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""dtfm-plan by more than time, from outside: what sending costs, the front that --pareto writes, and what finalists say.
+"""dtfm-plan with several objectives: egress cost, the Pareto front of --pareto, and the finalists.
 
 usage: pareto.py DTFM-PLAN DTFM-SIM
 """
@@ -17,7 +17,7 @@ PRICED = TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, ").replace("ohio,
 
 
 def test_egress():
-    """Bytes between sites at a price: those that dtfm-sim counts, in the cost and in words."""
+    """Egress is that of the bytes in dtfm-sim, both in the plan file and in the summary."""
     write("egress.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4").replace("0.5 Gbps", "0.5 Gbps, egress: 0.09 USD/GB"))
     plan, text = planned(*SHORT, "--pipeline", 8, "--data", 1, topology="egress.yaml")
     tokens = plan["estimate"]["tokens_per_s"] * plan["estimate"]["iteration_time_s"]
@@ -26,7 +26,7 @@ def test_egress():
     check(sent > 0 and close(parts["egress"], sent * 0.09e-9 / tokens * 1e6), parts, sent)
     check(close(parts["egress"] + parts["devices"], plan["estimate"]["cost_per_million_tokens"]), "parts", plan["estimate"])
     check(f"({parts['devices']:.4g} for devices, {parts['egress']:.4g} for what is sent)" in text, "the parts", text)
-    # At ten thousand dollars a gigabyte nothing is sent from site to site.
+    # At ten thousand dollars per gigabyte nothing is sent between sites.
     write("dear.yaml", Path("egress.yaml").read_text(encoding="utf-8").replace("0.09", "10000"))
     dear, _ = planned("--objective", "cost-per-token", "--pipeline", 2, topology="dear.yaml")
     check(dear["estimate"]["cost_parts"]["egress"] == 0, "dear bytes", dear["estimate"]["cost_parts"])
@@ -66,7 +66,8 @@ def test_pareto():
 
 
 def test_pareto_file():
-    """What is written is whole, and nothing else is overwritten; known before the search."""
+    """The front is written atomically and overwrites no other file, which is checked before the
+    search."""
     what = ("sites.yaml", "--job", "free.yaml", *FAST)
     planned(*FAST)
     refused("made.json: cannot write: it exists and is not a file of --pareto", *what, "--pareto", "made.json")
@@ -81,14 +82,15 @@ def test_pareto_file():
     planned(*FAST, "--pareto", "again.json")
     first = read("again.json")
     check(all(it["usd"] is None and it["simulated"]["usd"] is None for it in first["points"]), "a price of nothing")
-    planned(*FAST, "--pareto", "again.json")  # over one of ours
+    planned(*FAST, "--pareto", "again.json")  # overwrites a file of --pareto
     check(read("again.json") == first, "another front")
     planned("--time-limit", 0.05, "--evaluations", 10**9, "--pareto", "again.json")
     check(read("again.json")["search"]["stopped"] == "time-limit" and read("again.json")["points"], read("again.json")["search"])
 
 
 def test_front_where_prices_are_too_few():
-    """The price of half of the devices is known, and plans of all of them are asked for: no search by price, but a front."""
+    """Only half of the devices have a price, and plans must use all of them: no search by cost, but a
+    Pareto front."""
     write("some.yaml", TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, "))
     plan, _ = planned(*SHORT, "--pipeline", 1, "--data", 8, "--pareto", "some.json", topology="some.yaml")
     front = read("some.json")
@@ -97,7 +99,7 @@ def test_front_where_prices_are_too_few():
 
 
 def test_pareto_of_nothing():
-    """Where no plan fits, the front says so by having none."""
+    """If no plan fits, the Pareto front is empty."""
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     _, text = planned(*SHORT, "--pareto", "none.json", topology="tight.yaml", status=3)
     check(read("none.json")["points"] == [] and "Time against price" not in text, read("none.json")["points"], text)

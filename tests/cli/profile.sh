@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtfm-profile from outside: usage, estimates, imports, checks, and what it writes.
-# shellcheck disable=SC2016 # messages have words in back quotes
+# dtfm-profile: usage, estimates, imports, checks, and written files.
+# shellcheck disable=SC2016 # messages contain back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 help='(see dtfm-profile --help)'
@@ -21,9 +21,9 @@ run --list-gpus --format json
 expect_json "$out"
 expect_in "$out" '"memory_bytes"'
 
-# An estimate: a table on stdout, or the profile; the same in the file.
-expect_refused '--estimate: unknown GPU `V10`; there are `V100-16GB`, `V100-32GB` (--list-gpus has all)' --estimate V10
-expect_refused '--estimate: unknown GPU `V200-16GB`; did you mean `V100-16GB`? (--list-gpus has all)' --estimate V200-16GB
+# An estimate prints a table or the profile to stdout, and writes the same profile to the file.
+expect_refused '--estimate: unknown GPU `V10`; known: `V100-16GB`, `V100-32GB` (see --list-gpus)' --estimate V10
+expect_refused '--estimate: unknown GPU `V200-16GB`; did you mean `V100-16GB`? (see --list-gpus)' --estimate V200-16GB
 run --estimate V100-16GB --job job.yaml --micro-batch 4,1 --tensor 1,2 -o v100.json
 expect_status 0 --estimate
 expect_no_stderr --estimate
@@ -37,7 +37,7 @@ sizes = [(row["kind"], row["tensor"], row["micro_batch"]) for row in profile["la
 assert sizes == [(kind, t, m) for kind in ("embedding", "block", "head") for t in (1, 2) for m in (1, 4)], sizes
 assert all(row["forward_s"] > 0 and row["backward_s"] > 0 for row in profile["layers"])
 END
-# A job may name the profile that is made for it.
+# A job may name the profile that is estimated for it.
 { cat job.yaml && echo 'profile: own.json'; } >own.yaml
 for time in first again; do
   run --estimate V100-16GB --job own.yaml -o own.json
@@ -48,7 +48,7 @@ cmp "$out" v100.json || fail '--format json prints something else than -o writes
 run --estimate V100-16GB --job job.yaml --micro-batch 1,4 --tensor 2,1 -o -
 cmp "$out" v100.json || fail '-o - prints something else than the profile'
 
-# A model by its name.
+# A model can be given by name.
 run --estimate V100-16GB --model gpt2 --precision fp32 --micro-batch 1
 expect_status 0 --model
 expect_in "$out" 'V100-16GB: layers of gpt2 in fp32, estimated'
@@ -67,12 +67,12 @@ run --estimate V100-16GB --job chain.yaml --micro-batch 1
 expect_status 0 'layers that are no transformer'
 expect_in "$out" 'conv '
 sed 's/\[{name: conv.*}\]/[{name: conv, parameters: 1, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}, {name: conv, parameters: 2, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}]/' chain.yaml >twins.yaml
-expect_refused 'job chain: it has different layers of the name `conv`, which a profile cannot tell apart; give them names of their own' \
+expect_refused 'job chain: different layers have the same name, `conv`, which profiles cannot distinguish; give them different names' \
   --estimate V100-16GB --job twins.yaml
-expect_refused '--precision: the job has the sizes of its layers in its own precision: set that in the job' \
+expect_refused '--precision: cannot override the job, which gives layer sizes in its own precision; change it in the job' \
   --estimate V100-16GB --job chain.yaml --precision fp32
 
-# A profile is checked by its name alone; what is wrong is told with its place.
+# A profile without options is checked; errors are reported with their position.
 run v100.json
 expect_status 0 'a profile'
 run --check v100.json --format json
@@ -107,7 +107,7 @@ run --import sailor fast.json "${import[@]}"
 expect_in "$out" 'note: `head` would be computed faster than the peak of the GPU'
 rm -f broken.json
 printf '{"1": {"1": {%s}}}' "$layers" >short.json
-expect_refused 'short.json: /1/1: expected 14 layers, as the model has with embedding and head; found 13' \
+expect_refused 'short.json: /1/1: expected 14 layers, including embedding and head; found 13' \
   --import sailor short.json "${import[@]}" -o broken.json
 head -c 200 sailor.json >cut.json
 run --import sailor cut.json "${import[@]}" -o broken.json
@@ -120,20 +120,20 @@ run --import metis DeviceType.V100_tp1_bs2.json DeviceType.V100_tp1_bs4.json "${
 expect_status 0 '--import metis'
 expect_in metis.json 'split 1 : 2 is assumed'
 expect_refused '--import: unknown format `metiss`; did you mean `metis`?' --import metiss sailor.json "${import[@]}"
-expect_refused '--micro-batch: is missing: kineto files do not say it' --import kineto sailor.json "${import[@]}" --tensor 1
-expect_refused '--micro-batch: expected one number: what the files were measured at' \
+expect_refused '--micro-batch: is required, because kineto files do not contain it' --import kineto sailor.json "${import[@]}" --tensor 1
+expect_refused '--micro-batch: expected one number, with which the files were measured' \
   --import kineto sailor.json "${import[@]}" --tensor 1 --micro-batch 1,2
 expect_refused 'sailor.json: /: missing key `traceEvents`' --import kineto sailor.json "${import[@]}" --tensor 1 --micro-batch 1
 
 # Usage.
-expect_refused "FILE is missing: what to import $help" --import sailor "${import[@]}"
-expect_refused "--gpu is missing: what was measured $help" --import sailor sailor.json --job job.yaml
-expect_refused "--model or --job is missing: whose layers were measured $help" --import sailor sailor.json --gpu A100-40GB
+expect_refused "FILE is missing: name the files to import $help" --import sailor "${import[@]}"
+expect_refused "--gpu is missing: name the GPU that was measured $help" --import sailor sailor.json --job job.yaml
+expect_refused "--model or --job is missing: name the model that was measured $help" --import sailor sailor.json --gpu A100-40GB
 expect_refused "--check takes one FILE $help" v100.json v100.json
 expect_refused "--check takes one FILE $help" --check
 expect_refused '--list-gpus: cannot be given together with --estimate' --estimate T4 --list-gpus
-expect_refused '--gpu: is for --import and measuring' --estimate T4 --gpu T4
-expect_refused '--output: is not for what is only printed' v100.json -o copy.json
+expect_refused '--gpu: requires --import or measuring' --estimate T4 --gpu T4
+expect_refused '--output: cannot be used when only printing' v100.json -o copy.json
 expect_refused "unexpected argument \`--estimat\`; did you mean \`--estimate\`? $help" --estimat T4
 expect_refused '--precision: expected fp16, bf16, tf32 or fp32; found `fp8`' --estimate T4 --precision fp8
 expect_refused '--format: expected text or json; found `xml`' --estimate T4 --format xml
@@ -142,16 +142,16 @@ for list in 0 -1 '' '1,' ',1' '1,x' 1000001; do
   expect_status 2 "--micro-batch $list"
   expect_in "$err" 'dtfm-profile: --micro-batch: expected a whole number from 1 to 1000000; found'
 done
-expect_refused '--tensor: 2 is there twice' --estimate T4 --tensor 2,4,2
+expect_refused '--tensor: 2 is given twice' --estimate T4 --tensor 2,4,2
 expect_refused 'missing/a.json: cannot write: No such file or directory' --estimate V100-16GB -o missing/a.json
 expect_refused './job.yaml: cannot write: it is an input' --estimate V100-16GB --job job.yaml -o ./job.yaml
 expect_refused 'sailor.json: cannot write: it is an input' --import sailor sailor.json "${import[@]}" -o sailor.json
 
-# Without a GPU, what to do instead.
+# Without a GPU, the message says what to do instead.
 if [[ ! -e /dev/nvidia0 && ! -e /dev/dxg ]]; then
-  why='there is no GPU here, or no driver for it'
+  why='this machine has no GPU, or no driver for it'
   ((cuda)) || why='this program was built without CUDA'
-  expect_refused "nothing can be measured, for $why: estimate its times (--estimate GPU) or import them (--import FORMAT FILE)" \
+  expect_refused "nothing can be measured: $why; estimate its times (--estimate GPU) or import them (--import FORMAT FILE)" \
     -o measured.json
 fi
 finish

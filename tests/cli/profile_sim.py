@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Profiles through a job and a plan into dtfm-sim, from outside.
+"""Profiles passed through a job and a plan to dtfm-sim.
 
 usage: profile_sim.py DTFM-PLAN DTFM-SIM DTFM-PROFILE
 
-With recomputation `none` a device computes, in each of the iterations, for each of its layers and of its micro-batches, a
-forward and a backward; what is checked are differences between runs, from which all that does not depend on the profile drops out.
+With recomputation `none`, a device computes in each iteration one forward and one backward pass for
+each of its layers and micro-batches. The tests compare runs, so that everything cancels out that
+does not depend on the profile.
 """
 import json
 import math
@@ -14,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 LAYERS, MICRO_BATCHES, ITERATIONS = 4, 3, 2
-# Cards without a peak: only a profile can say their times.
+# GPUs without a peak, whose times must come from a profile.
 TOPOLOGY = """\
 version: 1
 name: two-cards
@@ -32,7 +33,7 @@ training: {{global_batch: {batch}, micro_batch: {micro_batch}}}
 parallelism: {{pipeline: 2}}
 profile: {profile}
 """
-# The search that uses both devices, and that asks for no times.
+# This search uses both devices and needs no times.
 BY_COST = ("--objective", "comm-cost")
 PLAN, SIM, PROFILE = (Path(name).resolve() for name in sys.argv[1:4])
 failures = []
@@ -54,14 +55,16 @@ def row(kind, micro_batch, forward, backward):
 
 
 def profile(gpu, *blocks):
-    """Of blocks at (micro-batch, forward, backward); embedding and head take 1 s at any size."""
+    """Returns a profile of blocks at (micro-batch, forward, backward); embedding and head take 1 s at
+    any size."""
     rows = [row("block", *block) for block in blocks]
     rows += [row(kind, size, 0.5, 0.5) for kind in ("embedding", "head") for size in (1, 64)]
     return {"schema": "dtfm-profile/1", "gpu": gpu, "source": "measured", "precision": "fp16", "model": "small", "layers": rows}
 
 
 def simulated(folder, profiles, micro_batch=1, named=True):
-    """The report of dtfm-sim, its summary, and the plan, made from files that are gone before the simulation."""
+    """Returns dtfm-sim's report and summary, and the plan, made from files that are deleted before the
+    simulation."""
     names = []
     for index, one in enumerate(profiles):
         names.append(f"profiles/{index}.json" if named else json.dumps(one))
@@ -86,7 +89,7 @@ def test_two_gpus(folder):
     report, text, plan = simulated(folder, [ones, twos])
     check(len(plan["job"]["profile"]) == 2, "the plan does not hold the two profiles", plan["job"]["profile"])
     check("extrapolated" not in text and "estimate" not in text, "a note on times that were measured:", text)
-    # Block and embedding or head: 2 blocks of 3 s and 1 s, of 7 s and 1 s.
+    # Block and embedding or head: 2 blocks of 3 s and 1 s, or of 7 s and 1 s.
     runs = ITERATIONS * MICRO_BATCHES
     check(math.isclose(compute(report)["first"], runs * (2 * 3 + 1)) or math.isclose(compute(report)["first"], runs * (2 * 7 + 1)),
           "compute of the first device", compute(report))
@@ -99,7 +102,8 @@ def test_two_gpus(folder):
 
 
 def test_interpolation(folder):
-    """Rows at 1 and 3: a micro-batch of 2 takes their mean; one of 4 lies beyond, and a note says so."""
+    """Rows at 1 and 3: a micro-batch of 2 takes their mean; a micro-batch of 4 is extrapolated, with a
+    note."""
     twos = profile("two", (1, 1, 1), (64, 1, 1))
     between, text, _ = simulated(folder, [profile("one", (1, 1, 2), (3, 2, 6)), twos], micro_batch=2)
     exact, _, _ = simulated(folder, [profile("one", (2, 1.5, 4)), twos], micro_batch=2)
@@ -112,7 +116,7 @@ def test_interpolation(folder):
 
 
 def test_other_gpus(folder):
-    """A profile of a GPU that is not there is not used, and one that is there has none."""
+    """A profile of a GPU that no device has is ignored, and a GPU without a profile is an error."""
     (folder / "ones.json").write_text(json.dumps(profile("one", (1, 1, 2))))
     (folder / "threes.json").write_text(json.dumps(profile("three", (1, 1, 2))))
     (folder / "job.yaml").write_text(JOB.format(batch=3, micro_batch=1, profile="[ones.json, threes.json]"))
@@ -130,8 +134,8 @@ def test_refused(folder):
     (folder / "below").mkdir()
     (folder / "ones.json").write_text(json.dumps(profile("one", (1, 1, 2))))
     (folder / "bad.json").write_text(json.dumps(profile("one", (1, -1, 2)), indent=1))
-    for name, words in {"../ones.json": "below/job.yaml:6:10: `profile`: `../ones.json` is not below the folder of this file",
-                        str(folder / "ones.json"): "is not below the folder of this file",
+    for name, words in {"../ones.json": "below/job.yaml:6:10: `profile`: `../ones.json` is outside the folder of this file",
+                        str(folder / "ones.json"): "is outside the folder of this file",
                         "none.json": "below/job.yaml:6:10: `profile`: below/none.json: cannot be opened"}.items():
         (folder / "below/job.yaml").write_text(JOB.format(batch=3, micro_batch=1, profile=name))
         done = run(PLAN, "net.yaml", "--job", "below/job.yaml", "-o", "refused.json", folder=folder, status=2)
@@ -144,7 +148,7 @@ def test_refused(folder):
 
 
 def test_own_profile(folder):
-    """What dtfm-profile writes, a job takes."""
+    """A job accepts what dtfm-profile writes."""
     (folder / "net.yaml").write_text(TOPOLOGY.replace("gpu: two", "gpu: one").replace("gpu: one", "gpu: V100-16GB"))
     (folder / "job.yaml").write_text(JOB.format(batch=3, micro_batch=2, profile="v100.json").replace("batch: 3", "batch: 6"))
     job = (folder / "job.yaml").read_text()
@@ -155,7 +159,8 @@ def test_own_profile(folder):
         run(PLAN, "net.yaml", "--job", name, "-o", "plan.json", *BY_COST, "--quiet", folder=folder)
         run(SIM, "net.yaml", "plan.json", "-o", "result.json", folder=folder)
         times.append(json.loads((folder / "result.json").read_text())["iteration_time_s"]["mean"])
-    # The roofline is linear in the micro-batch: between two of its sizes the profile says what it says itself.
+    # The roofline is linear in the micro-batch, so interpolating between two sizes of the profile gives the
+    # same value.
     check(math.isclose(*times, rel_tol=1e-9), "an estimate in a file and one without", times)
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Holds README.md to its word: every command of its ```console blocks prints the lines below it, byte for byte, and
-nothing more unless the last of them is "…".
+"""Checks README.md: every command of its ```console blocks prints the lines below it, byte for byte,
+and nothing more unless the last of them is "…".
 
 usage: readme.py [--update] README PROGRAM...
 
---update makes README say what they print, as many lines of it as it said. The commands run in a folder that has the repository's topologies/ and configs/, and the README's own files: a ```yaml
-block whose first line is "# NAME.yaml" is that file.
+--update replaces the output in README by what the commands print, with the same number of lines.
+Commands run in a folder that has the repository's topologies/ and configs/, and the README's own
+files: a ```yaml block whose first line is "# NAME.yaml" is that file.
 """
 import difflib
 import re
@@ -16,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDER = "build/release/"  # of the programs, as the README calls them
+FOLDER = "build/release/"  # of the programs, as in the README
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.S | re.M)
 
 
@@ -28,7 +29,7 @@ def files_of(blocks):
 
 
 def examples_of(blocks):
-    """(command, expected output) of every line that begins with "$ "."""
+    """Returns (command, expected output) for every line that begins with "$ "."""
     for language, text in blocks:
         if language != "console":
             continue
@@ -37,7 +38,7 @@ def examples_of(blocks):
 
 
 def printed_by(command, programs, folder):
-    """What a command prints."""
+    """Returns what a command prints."""
     words = shlex.split(command)
     if words[0] not in programs:
         raise ValueError(f"an example must call one of {', '.join(programs)}")
@@ -48,7 +49,7 @@ def printed_by(command, programs, folder):
 
 
 def as_much_as(expected, printed):
-    """The lines of `printed` that README shows: all, or as many as come before "…"."""
+    """Returns the lines of `printed` that README shows: all, or as many as precede "…"."""
     if not expected.endswith("\n…\n"):
         return printed
     lines = expected.count("\n") - 1

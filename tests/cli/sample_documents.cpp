@@ -1,5 +1,5 @@
-// Writes the documents of a program that does not exist, whose words try to leave the place that they stand
-// in: tests/cli/documents.py runs what is made of them.
+// Writes the documents of a fictitious program whose texts try to break the markup; tests/cli/documents.py
+// runs the result.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The JSON Schemas of configs/schemas say what the readers say: of what ships, of what the programs write, and of
-thousands of documents with one fault each.
+"""The JSON Schemas of configs/schemas agree with the readers: on shipped files, on what the programs
+write, and on thousands of documents with one error each.
 
 usage: schemas.py SOURCE_FOLDER DTFM_PLAN DTFM_SIM DTFM_PROFILE DTFM_COMPARE
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 try:
     import yaml
-    warnings.simplefilter("ignore", DeprecationWarning)  # of RefResolver, which the versions of all distributions have
+    warnings.simplefilter("ignore", DeprecationWarning)  # from RefResolver, which all distributions have
     from jsonschema import Draft202012Validator, RefResolver
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -29,18 +29,18 @@ ROOT, PLAN, SIM, PROFILE, COMPARE = Path(sys.argv[1]), *sys.argv[2:6]
 SCHEMAS = {path.name.split(".")[0]: path for path in (ROOT / "configs/schemas").glob("*.schema.json")}
 CORPUS = ROOT / "tests/fuzz/corpus"
 
-# What a schema cannot know, by what the readers say then.
+# What a schema cannot express, with the readers' messages for it.
 BEYOND_A_SCHEMA = {
     "names refer to what is elsewhere in the file, in the topology, or in the catalogue":
         r"unknown (GPU|site|host|device)|is not in `sites`|expected `host`, a site",
     "a name is given once": r"is given twice|has the name of a site",
-    "links cover all pairs, once": r"no entry is for|equally specific|missing key `links` or `measured`",
+    "links cover all pairs, once": r"no entry matches|equally specific|missing key `links` or `measured`",
     "sizes fit each other": r"do not divide|does not divide|are too few for|of which it is a part",
     "files that are named are there, below the folder, and hold what they should": r"cannot be opened|outside|\.csv:",
     "quantities have limits": r"out of range",
     "a text has so many bytes, whatever its characters": r"is longer than \d+ bytes",
-    "events make sense in their order": r"but it is (there|gone) already|in two recordings|comes and goes",
-    "a covariance is one": r"not symmetric|beyond their standard deviations|variance below zero",
+    "events make sense in their order": r"but it (is already available|has already left)|by two availability traces|cannot have `leave` or `join`",
+    "a covariance is one": r"not symmetric|beyond the product of their standard deviations|negative variance",
 }
 
 
@@ -57,7 +57,7 @@ def faults(name, document):
 
 
 class Loader(yaml.SafeLoader):
-    """Takes 5e3 for a number, as YAML 1.2 and our readers do; PyYAML speaks 1.1."""
+    """Reads 5e3 as a number, as YAML 1.2 and our readers do; PyYAML implements 1.1."""
 
 
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^-?[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789"))
@@ -68,7 +68,7 @@ def loaded(path):
 
 
 def kind_of(document):
-    """Of an example in a README that is a whole file."""
+    """Returns the kind of an example in a README that is a whole file."""
     if not isinstance(document, dict) or document.get("version") != 1:
         return None
     return next((kind for key, kind in {"devices": "topology", "model": "job", "gpus": "gpus", "compute_scale": "calibration",
@@ -110,7 +110,7 @@ REPLACEMENTS = [None, 7, 0, -1, 1.5, "words", "", "12", "12 parsec", "3 ms", "0 
 
 
 def mutations(document, part):
-    """(what was done, the document afterwards), one fault each, in what is at the path `part`."""
+    """Yields (change, changed document) with one error each in the part at path `part`."""
     for path in paths_of(at(document, part), part):
         old = at(document, path)
         if path:
@@ -128,9 +128,10 @@ def mutations(document, part):
 
 
 def keys_of(document, reader):
-    """Maps of the document, each with a key that the reader names when it complains of one that is not known."""
+    """Yields maps of the document, each with a key that the reader lists when it rejects an unknown
+    key."""
     for path in paths_of(document):
-        if isinstance(at(document, path), dict) and path[:1] != ("model",):  # whose keys depend on its kind
+        if isinstance(at(document, path), dict) and path[:1] != ("model",):  # its keys depend on its kind
             changed = copy.deepcopy(document)
             at(changed, path)["zzz"] = 1
             known = reader(json.dumps(changed)).partition("unknown key `zzz`; known:")[2]
@@ -260,7 +261,8 @@ class Schemas(unittest.TestCase):
         self.assertEqual(re.findall(r"`([\w-]+)`", refused.split("known:")[1]), policies)
 
     def reader_says(self, name, text, number):
-        """The complaint about a file, which the programs read before or after others; none: it was read."""
+        """Returns the error for a file, which the programs read before or after others, or none if it
+        was accepted."""
         file = f"bad{number}.yaml"
         (self.folder / file).write_text(text)
         arguments = {"topology": [PLAN, file, "--score", "none.json"],

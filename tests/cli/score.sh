@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# --score: a plan made anywhere is checked and scored.
-# shellcheck disable=SC2016 # messages have words in back quotes
+# --score checks and evaluates a plan from any source.
+# shellcheck disable=SC2016 # messages contain back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 by_cost=(--objective comm-cost)
@@ -20,7 +20,7 @@ assert scored["estimate"] == plan["estimate"] and scored["pipelines"] == plan["p
 assert "search" not in scored
 END
 
-# The plan changed by some Python is refused with this message.
+# A plan changed by the given Python code is rejected with this message.
 expect_refused_plan() {
   python3 - "$2" <<'END'
 import json, sys
@@ -69,7 +69,7 @@ run other.yaml --job job.yaml "${by_cost[@]}" --score plan.json
 expect_status 2 'another topology'
 expect_in "$err" 'plan.json: /topology/fingerprint: the plan is for topology `three-sites` with fingerprint '
 
-# The batch of another job is no reason to refuse.
+# A different batch size of the job is not an error.
 sed 's/global_batch: 24/global_batch: 48/' job.yaml >batch.yaml
 run net.yaml --job batch.yaml "${by_cost[@]}" --score plan.json
 expect_status 0 'another batch'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""dtfm-sim TOPOLOGY PLAN from outside: what it prints and writes, its exit codes, and what it refuses.
+"""dtfm-sim TOPOLOGY PLAN: printed and written results, exit codes, rejected input.
 
 usage: simulate.py DTFM-PLAN DTFM-SIM
 """
@@ -45,7 +45,7 @@ compute_jitter: {kind: lognormal, cv: 0.2}
 CONTRACT_KEYS = {"schema", "iterations", "iteration_time_s", "tokens_per_s", "model_flops_per_s", "devices", "links",
                  "events", "lost_work_s", "critical_path", "simulator"}
 DEVICE_KEYS = {"device", "compute_s", "waiting_s", "sending_s", "down_s", "peak_memory_bytes"}
-# The search that uses every device: the small plan has two pipelines of three stages.
+# This search uses every device: the small plan has two pipelines of three stages.
 BY_COST = ("--objective", "comm-cost")
 PLAN, SIM = (Path(name).resolve() for name in sys.argv[1:3])
 failures = []
@@ -102,7 +102,7 @@ def test_result():
     length = result["iterations"][-1]["end_s"]
     times = [it["duration_s"] for it in result["iterations"][1:]]
     check(close(result["iteration_time_s"]["mean"], sum(times) / 2), "mean of", times)
-    # 24 sequences of 512 tokens an iteration.
+    # 24 sequences of 512 tokens per iteration.
     check(close(result["tokens_per_s"], 24 * 512 / result["iteration_time_s"]["mean"]), "tokens/s", result["tokens_per_s"])
     for device in result["devices"]:
         check(DEVICE_KEYS <= device.keys(), "device lacks", DEVICE_KEYS - device.keys())
@@ -120,7 +120,7 @@ def test_result():
 
 
 def test_horizon():
-    """The last iteration is cut off: shares are those of the run, not of the time up to the last whole iteration."""
+    """The last iteration is aborted: shares refer to the run rather than to its complete iterations."""
     length = json.loads(run(*small("--iterations", 1, "--format", "json")).stdout)["iterations"][0]["end_s"]
     Path("horizon.yaml").write_text(f"version: 1\nname: horizon\nhorizon: {1.9 * length:.9f} s\n", encoding="utf-8")
     done = run(*small("--scenario", "horizon.yaml", "-o", "horizon.json"))
@@ -209,7 +209,7 @@ def test_stats_and_quiet():
     stats = json.loads(done.stderr)
     check(stats.keys() == {"tasks", "flows", "events", "read_cpu_s", "run_cpu_s", "peak_rss_bytes"}, done.stderr)
     check(stats["tasks"] > stats["flows"] > 0 and done.stderr.count("\n") == 1, done.stderr)
-    # Jitter changes dates and no numbers of tasks: five runs have five times as many.
+    # Jitter changes times but not the number of tasks: five runs have five times as many.
     five = json.loads(run(*small("--stats", "--quiet", "--samples", 5, "--scenario", "jitter.yaml")).stderr)
     check([five[key] for key in ("tasks", "flows")] == [5 * stats[key] for key in ("tasks", "flows")], stats, five)
 
@@ -305,7 +305,7 @@ def test_interrupt():
     for kind in (signal.SIGINT, signal.SIGTERM):
         command = [SIM, *small("--iterations", "1000000", "-o", "cut.json", "--tasks", "cut.csv")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = process.stderr.readline()  # of progress: it runs
+        line = process.stderr.readline()  # a line of progress: the run has begun
         check("iteration" in line, "no progress:", line)
         process.send_signal(kind)
         out, _ = process.communicate(timeout=60)
@@ -320,7 +320,7 @@ def test_interrupt():
 
 
 def test_interrupted_samples():
-    """Runs that are broken off are no samples."""
+    """Aborted runs do not count as samples."""
     for wait_s in (0.25, 0.5, 1, 2, 4, 8, 16):
         command = [SIM, *small("--scenario", "jitter.yaml", "--iterations", "200", "--samples", "10000", "--threads", "1", "-o", "cut.json")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -340,7 +340,7 @@ def test_interrupted_samples():
 
 
 def test_nobody_reads_stderr():
-    """What is said on stderr may be lost; the result is not, and neither is the exit code."""
+    """Losing stderr affects neither the result nor the exit code."""
     reader, writer = os.pipe()
     os.close(reader)
     for arguments, status in ((small("--iterations", "3", "-o", "kept.json", "--stats"), 0), (("missing.yaml", "plan.json"), 2)):

@@ -8,7 +8,7 @@
 using namespace dtfm;
 using namespace dtfm::cli;
 
-TEST_CASE("numbers with thousands") {
+TEST_CASE("thousands are separated") {
   CHECK(with_thousands(0) == "0");
   CHECK(with_thousands(999) == "999");
   CHECK(with_thousands(1000) == "1,000");
@@ -18,7 +18,7 @@ TEST_CASE("numbers with thousands") {
   CHECK(format_count(4096, "device") == "4,096 devices");
 }
 
-TEST_CASE("texts are cut between characters") {
+TEST_CASE("texts are truncated between characters") {
   CHECK(truncate_text("four", 4) == "four");
   CHECK(truncate_text("fives", 4) == "fiv…");
   CHECK(truncate_text("a→b→c", 4) == "a→b…");
@@ -37,24 +37,24 @@ TEST_CASE("columns are as wide as their widest cell") {
         "hop    s\n0 → 1  2\n→      3\n");
 }
 
-TEST_CASE("shares are percents, and remarks have a line each") {
+TEST_CASE("shares are percentages and remarks have one line each") {
   CHECK(format_percent(0.1376) == "13.8 %");
   CHECK(format_remarks("note", {}).empty());
   CHECK(printable(format_remarks("note", {"one", "two"}), false) == "note: one\nnote: two\n");
 }
 
-TEST_CASE("shapes name tensor parallelism where there is some") {
+TEST_CASE("shapes include the tensor degree if there is tensor parallelism") {
   CHECK(format_shape(4, 16, 1) == "4 × 16");
   CHECK(format_shape(4, 8, 2) == "4 × 8 × 2 tensor");
 }
 
-TEST_CASE("progress says how far, how good, how good at most") {
+TEST_CASE("progress shows evaluations and best value and bound") {
   CHECK(format_progress({3200, 5000, 49.2243019, 41.0231}) ==
         "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %");
   CHECK(format_progress({10, 0, 2, 0}) == "10 evaluations, best 2 s");
 }
 
-TEST_CASE("styles have no width, and are left out or closed") {
+TEST_CASE("styles have no width and are omitted or closed") {
   const std::string text = table({{"a", "b"}, {styled(Style::bad, "12"), "3"}});
   CHECK(printable(text, false) == "a   b\n12  3\n");
   CHECK(printable(text, true) == "\033[1ma   b\033[0m\n\033[31m12\033[0m  3\n");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtfm-topology from outside: what it says of topologies, what it imports, that dtfm-plan takes it, what is refused.
-# shellcheck disable=SC2016 # messages have words in back quotes
+# dtfm-topology: checks, imports that dtfm-plan accepts, rejected input.
+# shellcheck disable=SC2016 # messages contain back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 planner=$(realpath "$2")
@@ -16,19 +16,19 @@ for words in "" import check show; do
   for word in Examples 'Exit codes' dtfm-topology; do expect_in "$out" "$word"; done
 done
 
-# check: twelve devices in three sites, and nothing odd but what they lack.
+# check: twelve devices at three sites, and only notes on missing values.
 run check net.yaml
 expect_status 0 check net.yaml
 expect_no_stderr check net.yaml
 expect_in "$out" 'three-sites: 12 devices in 3 sites, fingerprint '
 expect_in "$out" 'between sites  latency 49 ms … 156 ms, bandwidth 400 Mbps … 1.1 Gbps'
-expect_in "$out" 'warning: without a GPU, which plans by iteration time and by cost need: 12 of 12 devices, first `oregon/0`'
+expect_in "$out" 'warning: no GPU, which planning by iteration time or cost requires: 12 of 12 devices, first `oregon/0`'
 [[ $(grep -c warning "$out") == 1 ]] || fail "other warnings: $(cat "$out")"
 run check net.yaml --format json
 expect_json "$out"
 expect_in "$out" '"between_sites": {"latency_s": [0.049, 0.156], "bandwidth_bps": [400000000.0, 1100000000.0]}'
 
-# What looks like a mistake, one of each.
+# One of each suspicious setting.
 cat >odd.yaml <<'END'
 version: 1
 name: odd
@@ -46,11 +46,11 @@ END
 cat >expected <<'END'
 warning: latency from `a/0` to `b/0` is 10 ms, back 200 ms
 warning: bandwidth from `a/0` to `b/0` is 1 Gbps, back 10 Mbps
-warning: latency from `a/0` to `c/0` is 700 ms, one way: farther than a satellite; is its unit right?; 2 such pairs of devices
+warning: one-way latency from `a/0` to `c/0` is 700 ms, longer than via satellite; is the unit right?; 2 such pairs of devices
 warning: latency from `b/0` to `c/0` is 0, between sites; 2 such pairs of devices
-warning: one flow from `a/0` to `c/0` may have 1 Gbps, more than the capacity of all flows, 500 Mbps; 2 such pairs of devices
-warning: entry 1 of `links` is for no pair of devices
-warning: without a price while others have one: 1 of 3 devices, first `b/0`
+warning: bandwidth of one flow from `a/0` to `c/0` is 1 Gbps, above the capacity for all flows, 500 Mbps; 2 such pairs of devices
+warning: entry 1 of `links` matches no pair of devices
+warning: no price, although other devices have one: 1 of 3 devices, first `b/0`
 END
 run check odd.yaml --quiet
 expect_status 0 check odd.yaml --quiet
@@ -68,7 +68,7 @@ run show net.yaml --format json
 expect_json "$out"
 expect_in "$out" '{"from": "ohio", "to": "tokyo", "latency_s": [0.156, 0.156], "bandwidth_bps": [400000000.0, 400000000.0]}'
 
-# import: a matrix that dtfm-plan takes.
+# import: a matrix that dtfm-plan accepts.
 printf ',x,y\nx,0,20\ny,20,0\n' >rtt.csv
 printf 'x,y\n0,800\n400,0\n' >rates.csv
 import=(import --format csv rtt.csv rates.csv --rtt --latency-unit ms --bandwidth-unit Mbps)
@@ -87,15 +87,15 @@ expect_json "$out"
 expect_in "$out" '"gpus": {"T4": 2}'
 "$planner" two.yaml --pipeline 3 --data 1 --quiet >plan.txt 2>&1 || fail "dtfm-plan: $(cat plan.txt)"
 
-# What cannot be done is one line, and nothing is written.
+# An error is a single line, and nothing is written.
 expect_refused 'expected import, check or show (see dtfm-topology --help)'
 expect_refused 'unexpected argument `shw`; did you mean `show`? (see dtfm-topology --help)' shw
 expect_refused 'unexpected argument `--formt`; did you mean `--format`? (see dtfm-topology check --help)' check --formt json
 expect_refused 'expected one TOPOLOGY; found 0 (see dtfm-topology check --help)' check
 expect_refused 'none.yaml: cannot be opened: No such file or directory' show none.yaml
 expect_refused '--site: no site `tokio`; did you mean `tokyo`?' show net.yaml --site tokio
-expect_refused '--format is missing: what the files are (see dtfm-topology import --help)' import rtt.csv
-expect_refused 'FILE is missing: what to import (see dtfm-topology import --help)' import --format csv
+expect_refused '--format is missing: name the format of the files (see dtfm-topology import --help)' import rtt.csv
+expect_refused 'FILE is missing: name the files to import (see dtfm-topology import --help)' import --format csv
 expect_refused '--format: no format `iperf`; did you mean `iperf3`?' import --format iperf rtt.csv -o new.yaml
 expect_refused '--format: csv reads a matrix of latencies, then one of bandwidths; found 1 files' import --format csv rtt.csv -o new.yaml
 expect_refused 'rtt.csv: cannot write: it is an input' "${import[@]}" -o rtt.csv
@@ -103,12 +103,12 @@ expect_refused 'expected: cannot write: it exists and is not a topology' "${impo
 expect_refused '--gpu: unknown GPU `T5`; did you mean `T4`?' "${import[@]}" --gpu T5 -o new.yaml
 expect_refused '--count: no site `z` was measured; known: `x`, `y`' "${import[@]}" --count z=2 -o new.yaml
 expect_refused '--count: expected a whole number from 1 to 8192; found `9e9`' "${import[@]}" --count 9e9 -o new.yaml
-expect_refused '--within-site: is missing: it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)' "${import[@]}" --count 2 -o new.yaml
+expect_refused '--within-site: is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)' "${import[@]}" --count 2 -o new.yaml
 printf '{"start": {}, "error": "the server is busy"}' >busy.json
 expect_refused '--latency: must not be negative; found `-5ms`' import --format iperf3 busy.json --latency=-5ms -o new.yaml
 expect_refused '--collective: is for --format nccl-tests' "${import[@]}" --collective sendrecv -o new.yaml
 expect_refused '--between: is for --format iperf3 and nccl-tests' "${import[@]}" --between a b -o new.yaml
-expect_refused '--name: no host `z` is in the files, or --between names it' "${import[@]}" --name z=a -o new.yaml
+expect_refused '--name: host `z` is not in the files or is named by --between' "${import[@]}" --name z=a -o new.yaml
 expect_refused '--topology-name: `a\x0ab: c` cannot be the name of a topology' "${import[@]}" --topology-name $'a\nb: c' -o new.yaml
 expect_refused '--within-site: expected LATENCY,BANDWIDTH such as 5us,300Gbps; found `5us`' "${import[@]}" --within-site 5us -o new.yaml
 sed 's/49 ms/49/' net.yaml >bare.yaml

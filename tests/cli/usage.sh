@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Bad usage and bad input: exit 2, one line that says what to do, nothing written.
-# shellcheck disable=SC2016 # messages have words in back quotes
+# Bad usage and bad input: exit code 2, one line that says what to do, nothing written.
+# shellcheck disable=SC2016 # messages contain back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 help='(see dtfm-plan --help)'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""dtfm-plan --warm-start and --diff from outside: what moves, what it is worth, and what is refused.
+"""dtfm-plan --warm-start and --diff: migration, its benefit, and rejected input.
 
 usage: warm_start.py DTFM-PLAN DTFM-SIM
 """
@@ -17,7 +17,7 @@ SLOWER = TOPOLOGY.replace("50 ms, bandwidth: 0.5 Gbps", "50 ms, bandwidth: 0.02 
 
 
 def planned(name, *more, topology="sites.yaml", job="free.yaml"):
-    """What is written to the file and what is printed."""
+    """Returns the written plan and the printed text."""
     for file, text in (("sites.yaml", TOPOLOGY), ("fewer.yaml", FEWER), ("slower.yaml", SLOWER), ("free.yaml", FREE)):
         write(file, text)
     done = run(topology, "--job", job, "-o", name, *QUICK, *more, program=PLAN)
@@ -32,7 +32,8 @@ def refused(message, *arguments):
 
 
 def felt(plan):
-    """Seconds of an iteration when what is left of the horizon after moving is for iterations."""
+    """Returns the seconds per iteration if only the horizon left after migration counts for
+    iterations."""
     warm, seconds = plan["warm_start"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
     return seconds * warm["horizon_s"] / (warm["horizon_s"] - warm["moving"]["seconds"])
 
@@ -69,7 +70,7 @@ def test_removed_host():
     check("cannot go on: 1 of its 8 devices is gone" in text, text)
     check_moving(warm["moving"])
     run("fewer.yaml", "next.json")
-    # Within a millisecond nothing can move: what is left of the old plan goes on.
+    # Within a millisecond nothing can migrate: the remaining part of the old plan continues.
     brief, _ = planned("brief.json", "--warm-start", "old.json", "--horizon", "1 ms", topology="fewer.yaml")
     check(brief["warm_start"]["moving"]["bytes"] == 0, brief["warm_start"])
 
@@ -98,7 +99,7 @@ def test_changed_link():
 
 
 def check_gain(plan, text, unit, price):
-    """Of the old plan on eight devices, each of which costs `price` a second."""
+    """Returns the cost of the old plan on eight devices, each of which costs `price` per second."""
     warm = plan["warm_start"]
     seconds = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
     before = price * 8 * warm["unchanged_iteration_time_s"]
@@ -108,14 +109,14 @@ def check_gain(plan, text, unit, price):
 
 
 def test_money():
-    """By price: the gain is in dollars, and bytes that move between sites cost what the link asks."""
+    """With objective cost-per-token the gain is in dollars, and migration between sites costs egress."""
     write("priced.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4"))
     planned("old.json", "--pipeline", 4, "--data", 2)
     warm = ("--warm-start", "old.json", "--objective", "cost-per-token", "--horizon", "100 h")
     cheap, text = planned("cheap.json", *warm, topology="priced.yaml")
     check_gain(cheap, text, "USD a million tokens", 2 / 3600 / TOKENS * 1e6)
     check("egress_usd" not in cheap["warm_start"]["moving"], "free bytes cost", cheap["warm_start"]["moving"])
-    # With a price for bytes between the sites, what moves costs its part of it, in the file and in words.
+    # With egress prices, the plan file and the summary contain the cost of the migration.
     write("dear.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4").replace("0.02 Gbps", "0.02 Gbps, egress: 0.5 USD/GB"))
     dear, text = planned("dear.json", *warm, topology="dear.yaml")
     moving = dear["warm_start"]["moving"]
@@ -132,7 +133,7 @@ def test_interrupt():
 
 
 def test_other_schedule():
-    """Pipelines of 11 micro-batches each, which no two interleaved stages can have."""
+    """Pipelines of 11 micro-batches each, which two interleaved stages do not support."""
     write("odd.yaml", FREE.replace("global_batch: 24", "global_batch: 22"))
     write("chunked.yaml", FREE.replace("global_batch: 24", "global_batch: 22") + "parallelism: {schedule: interleaved, chunks: 2}\n")
     old, _ = planned("old.json", "--pipeline", 2, "--data", 2, job="odd.yaml")
@@ -143,7 +144,8 @@ def test_other_schedule():
 
 
 def test_other_hosts():
-    """A host of six joins two of four: no degree that six divide by keeps a plan of stages of four from going on."""
+    """A host of six joins two of four: a degree that divides six must not prevent keeping a plan with
+    stages of four."""
     hosts = TOPOLOGY.replace("site: oregon, count: 4", "site: oregon, hosts: 2, gpus_per_host: 4").replace(
         "links:\n", "links:\n  - {within: host, latency: 5 us, bandwidth: 300 Gbps}\n")
     write("hosts.yaml", hosts)
@@ -223,7 +225,7 @@ def test_diff():
     old, _ = planned("old.json", "--pipeline", 2, "--data", 4)
     done = run("--diff", "old.json", "old.json", program=PLAN)
     check(done.stdout == "old.json and old.json are the same plan\n" and done.stderr == "", done.stdout, done.stderr)
-    # Pipelines in another order are the same plan.
+    # The same plan with its pipelines in another order.
     other = {key: old[key] for key in ("schema", "topology", "job")} | {"pipelines": old["pipelines"][::-1]}
     write("other.json", json.dumps(other))
     same = difference("--diff", "old.json", "other.json")
@@ -249,7 +251,8 @@ def test_diff():
 
 
 def hand_made(name, pipelines, **changes):
-    """A plan file of the small job: (micro-batches, [(layers, devices), …]) of each pipeline."""
+    """Writes a plan file of the small job with (micro-batches, [(layers, devices), …]) for each
+    pipeline."""
     planned("any.json")
     job = read("any.json")["job"]
     for key, value in changes.items():
@@ -261,7 +264,7 @@ def hand_made(name, pipelines, **changes):
 
 
 def test_diff_of_narrower_stages():
-    """A stage that loses one of its two devices: the other one has other work, and the degrees differ."""
+    """A stage loses one of its two devices: the other one has different work, and the degrees differ."""
     two = {"tensor": 2, "schedule": "gpipe", "gradient_sync": "sharded-ps"}
     hand_made("wide.json", [(24, [([0, 6], ["a", "b"]), ([6, 12], ["c", "d"])])], parallelism=two)
     hand_made("narrow.json", [(24, [([0, 6], ["a"]), ([6, 12], ["c", "d"])])], parallelism=two)
@@ -284,7 +287,7 @@ def test_diff_of_jobs():
         hand_made("second.json", plan, **{key: changes})
         diff = difference("--diff", "first.json", "second.json")
         check(diff["decisions"].pop(name) == values and not diff["same"], name, values)
-        check(set(diff["decisions"]) <= {"model"}, name, "and", diff["decisions"])  # which learns its positions
+        check(set(diff["decisions"]) <= {"model"}, name, "and", diff["decisions"])  # it now has positions
 
 
 def test_diff_output():
@@ -294,7 +297,7 @@ def test_diff_output():
         done = run("--diff", "first.json", "first.json", "-o", name, program=PLAN, status=2)
         check(done.stderr == f"dtfm-plan: {name}: cannot write: it exists and is not a comparison of plans\n", done.stderr)
         check(Path(name).read_text(encoding="utf-8") == text, name, "is gone")
-    for _ in range(2):  # its own file is written again, and an empty one
+    for _ in range(2):  # overwrites its own file, then an empty one
         run("--diff", "first.json", "first.json", "-o", "diff.json", program=PLAN)
         check(read("diff.json")["same"], read("diff.json"))
     write("empty.json", "")
@@ -302,7 +305,7 @@ def test_diff_output():
 
 
 def test_diff_of_hostile_plans():
-    """Thousands of shares, and as many devices that lack nearly all of them."""
+    """Thousands of shares, and as many devices that are missing nearly all of them."""
     names = [f"d/{i}" for i in range(8192)]
     hand_made("one.json", [(24, [([0, 12], names[:-1])])])
     hand_made("many.json", [(1, [([0, 12], [name])]) for name in names], training={"global_batch": 8192})

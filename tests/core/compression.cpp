@@ -32,34 +32,34 @@ double gradient_ratio(const std::string& name, const std::string& optimizer = "a
   return gradient_preset(name, training_in("fp16", optimizer), Model(block_of(2048))).ratio;
 }
 
-TEST_CASE("quantized numbers and their scales: 8 bits and 32 for every 2,048, 4 bits and 32 for every 64") {
+TEST_CASE("quantization adds 32-bit scales: one per 2048 numbers of 8 bits or per 64 numbers of 4 bits") {
   CHECK(activation_preset("8-bit", training_in("fp16")).ratio == Approx((8 + 1.0 / 64) / 16));
   CHECK(activation_preset("8-bit", training_in("fp32")).ratio == Approx((8 + 1.0 / 64) / 32));
   CHECK(activation_preset("4-bit", training_in("bf16")).ratio == Approx(4.5 / 16));
-  // Gradients go in the precision in which the optimizer accumulates them.
+  // Gradients are sent in the precision in which the optimizer accumulates them.
   CHECK(gradient_ratio("4-bit") == Approx(4.5 / 16));
   CHECK(gradient_ratio("4-bit", "adam-20") == Approx(4.5 / 32));
 }
 
-TEST_CASE("the largest gradients go with their indices of 4 bytes") {
+TEST_CASE("top-k gradients are sent with indices of 4 bytes") {
   CHECK(gradient_ratio("top-1%") == Approx(0.01 * 3));
   CHECK(gradient_ratio("top-0.1%", "adam-20") == Approx(0.001 * 2));
 }
 
-// Of the blocks of GPT-3 XL: 4 matrices of h², 2 of 4 h²; their factors have 4 · 2h + 2 · 5h = 18 h numbers a
-// rank. Vectors: two norms of 2h, biases of 3h + h + 4h + h; embedding, positions, and a norm of 2h at the
-// end.
-TEST_CASE("factors of matrices and whole vectors, by hand") {
+// For the blocks of GPT-3 XL: 4 matrices of h² and 2 of 4 h², whose factors have 4 · 2h + 2 · 5h = 18 h
+// numbers per rank. The vectors are two norms of 2h and biases of 3h + h + 4h + h. In addition: embedding,
+// positions, and a norm of 2h at the end.
+TEST_CASE("low-rank compression sends factors of matrices and whole vectors") {
   const double h = 2048, blocks = 24, rank = 4;
   const double matrices = blocks * 12 * h * h + (50257 + 2048) * h, vectors = blocks * 13 * h + 2 * h;
   const double factors = rank * (blocks * 18 * h + 50257 + h + 2048 + h);
   CHECK(gradient_ratio("rank-4") == Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
-  // A rank which makes a matrix no smaller leaves it as it is: whole, of all ranks above.
+  // A matrix that its factors would not make smaller is sent uncompressed.
   CHECK(gradient_ratio("rank-1000") < 1);
   CHECK(error_message([] { gradient_ratio("rank-2048"); }) == "makes nothing smaller");
 }
 
-TEST_CASE("grouped keys and gated MLPs have other matrices") {
+TEST_CASE("low-rank compression knows the matrices of grouped queries and gated MLPs") {
   Transformer model = block_of(4096, 32);
   model.heads = 32;
   model.kv_heads = 8;
@@ -76,16 +76,16 @@ TEST_CASE("grouped keys and gated MLPs have other matrices") {
         Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
 }
 
-// BERT has two matrices of h² more, the pooler and the transform before the head, and a table of two token
-// types beside vectors.
-TEST_CASE("factors of an encoder's matrices") {
+// BERT has two more matrices of h² (the pooler and the transform before the head) and a table of two token
+// types in addition to vectors.
+TEST_CASE("low-rank compression knows the matrices of an encoder") {
   Transformer model = block_of(768, 12);
   model.heads = 12;
   model.sequence = 512;
   model.vocabulary = 30522;
   Transformer encoder = model;
   encoder.encoder = true;
-  const auto sent = [](const Transformer& of) {  // numbers
+  const auto sent = [](const Transformer& of) {  // returns a count of numbers
     double parameters = 0;
     for (const Layer& layer : layer_chain(Model(of), 2))
       parameters += layer.parameters - layer.tied_parameters;
@@ -97,7 +97,7 @@ TEST_CASE("factors of an encoder's matrices") {
   CHECK(more - few == Approx(of_more - of_few - 2 * 768 * 768 + 2 * 4 * 2 * 768));
 }
 
-TEST_CASE("names that there are not") {
+TEST_CASE("unknown preset names are rejected") {
   for (const std::string name :
        {"8bit", "16-bit", "top-1", "top-%", "top-0%", "top--1%", "top-nan%", "top-1e3%", "rank-", "rank-0",
         "rank-1.5", "rank-4.0", "rank-x", "", "top-", "%"}) {
@@ -137,9 +137,10 @@ Job job_with(const std::string& activations, const std::string& gradients) {
   return job;
 }
 
-// Compressing 2 bytes reads 2 and writes 0.5625, expanding the other way: (1 + 0.28125) bytes a byte, each.
-TEST_CASE("a preset takes the memory of the slowest device so long") {
-  const Topology topology = two_gpus(BitsPerSecond(8e11));  // 1e11 bytes a second
+// Compressing 2 bytes reads 2 and writes 0.5625, and decompressing does the reverse: 1 + 0.28125 bytes per
+// byte for each.
+TEST_CASE("a preset costs memory traffic at the bandwidth of the slowest device") {
+  const Topology topology = two_gpus(BitsPerSecond(8e11));  // 1e11 bytes per second
   const Job job = job_with("4-bit", "top-1%");
   CHECK(activation_compression_s_per_byte(topology, job) == Approx(1.28125 / 1e11));
   CHECK(gradient_compression_s_per_byte(topology, job) == Approx((4 + 2 * 0.03) / 2 / 1e11));
@@ -148,20 +149,20 @@ TEST_CASE("a preset takes the memory of the slowest device so long") {
   CHECK(activation_compression_s_per_byte(throttled, job) == Approx(1.28125 / 5e10));
 }
 
-TEST_CASE("a throughput takes the place of a preset's cost") {
+TEST_CASE("a given throughput replaces the cost of a preset") {
   Job job = job_with("4-bit", "");
   job.compression.throughput = BitsPerSecond(8e9);
   CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job) == Approx(1e-9));
   CHECK(gradient_compression_s_per_byte(two_gpus(std::nullopt), job) == 0);  // not compressed
 }
 
-TEST_CASE("nobody knows what a preset costs where the bandwidth of the memory is not known") {
+TEST_CASE("the cost of a preset is unknown if a memory bandwidth is unknown") {
   CHECK(contains("(slow)").match(
       error_message([] { activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
   CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
 }
 
-TEST_CASE("only over links slower than the job says, uplinks and downlinks with them") {
+TEST_CASE("adaptive compression applies only to links and access links slower than the threshold") {
   Topology topology = flat_topology({2, 1}, link_of(0, 1e8), link_of(0, 1e7));
   Compression all, adaptive;
   adaptive.bandwidth_threshold = BitsPerSecond(5e8);
@@ -174,11 +175,12 @@ TEST_CASE("only over links slower than the job says, uplinks and downlinks with 
   CHECK(topology.uncontended_bandwidth(0, 1).value() == 4e8);
   CHECK(is_compressed(topology, adaptive, 0, 1));
   CHECK_FALSE(is_compressed(topology, adaptive, 1, 0));
-  adaptive.bandwidth_threshold = BitsPerSecond(4e8);  // not slower than itself
+  adaptive.bandwidth_threshold = BitsPerSecond(4e8);  // not slower than the threshold
   CHECK_FALSE(is_compressed(topology, adaptive, 0, 1));
 }
 
-TEST_CASE("an exchange is compressed if any two of its devices have a slow link, in either direction") {
+TEST_CASE("gradient synchronization is compressed if any two of its devices have a slow link in either "
+          "direction") {
   Topology topology = flat_topology({3, 1}, link_of(0, 1e8), link_of(0, 1e7));
   Compression adaptive;
   adaptive.bandwidth_threshold = BitsPerSecond(5e8);
@@ -191,7 +193,7 @@ TEST_CASE("an exchange is compressed if any two of its devices have a slow link,
   CHECK(is_compressed(topology, adaptive, near));
 }
 
-TEST_CASE("what is not sent of gradients is kept: one more number a parameter") {
+TEST_CASE("error feedback keeps one more number per parameter") {
   CHECK(error_feedback_bytes(job_with("8-bit", "top-1%")) == 2);
   Job in_full = job_with("", "rank-4");
   CHECK(error_feedback_bytes(in_full) == 2);

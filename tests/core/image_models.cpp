@@ -29,8 +29,8 @@ const Layer& named(const LayerChain& chain, const std::string& name) {
 }  // namespace
 
 // Published: 25.557 M and 138.358 M parameters, 4.089 and 15.47 G multiply-adds (torchvision's table of
-// weights), 3.8 G of He et al. being with the strides in the 1 × 1 convolutions.
-TEST_CASE("networks for images have the published parameters and operations") {
+// weights). The 3.8 G of He et al. are for strides in the 1 × 1 convolutions.
+TEST_CASE("image models have the published parameters and operations") {
   const LayerChain resnet = resnet_50(224, 1000, 2), vgg = vgg_16(224, 1000, 2);
   CHECK(parameters(resnet) == 25557032);
   CHECK(parameters(vgg) == 138357544);
@@ -39,9 +39,9 @@ TEST_CASE("networks for images have the published parameters and operations") {
   CHECK(resnet.sequence == 1);
 }
 
-// conv1: 3 · 64 · 7² weights and 2 · 64 of the norm, at 112² positions; it keeps the image, the convolution's
-// and the norm's outputs (64 · 112²) and an index for each of the 64 · 56² maxima.
-TEST_CASE("the stem of ResNet-50 by hand") {
+// conv1: 3 · 64 · 7² weights and 2 · 64 of the norm, at 112² positions. It keeps the image, the outputs of
+// convolution and norm (64 · 112²), and an index for each of the 64 · 56² maxima.
+TEST_CASE("the stem of ResNet-50 has the numbers derived by hand") {
   const Layer stem = resnet_50(224, 1000, 2).layers.front();
   CHECK(stem.parameters == 3 * 64 * 49 + 128);
   CHECK(stem.forward.value() == 2.0 * 3 * 64 * 49 * 112 * 112);
@@ -50,10 +50,10 @@ TEST_CASE("the stem of ResNet-50 by hand") {
   CHECK(stem.activation_memory.value() == 2 * (3 * 224 * 224 + 2 * 64 * 112 * 112) + 8.0 * 64 * 56 * 56);
 }
 
-// conv3_1, stride 2 from 256 × 56² to 512 × 28²: 256 · 128, 9 · 128², 128 · 512 and the shortcut's 256 · 512
-// weights. The input is kept once, though two convolutions read it; then what each of the three convolutions
-// and the shortcut's gives, and what the first two ReLUs give.
-TEST_CASE("a residual block with a projection is one layer, the shortcut within") {
+// conv3_1, stride 2 from 256 × 56² to 512 × 28²: 256 · 128, 9 · 128², 128 · 512 weights, and 256 · 512 of the
+// shortcut. The input is kept once although two convolutions read it, and so are the outputs of the three
+// convolutions, of the shortcut, and of the first two ReLUs.
+TEST_CASE("a residual block with a projection is one layer that includes the shortcut") {
   const Layer block = named(resnet_50(224, 1000, 4), "conv3_1");
   const double before = 56 * 56, after = 28 * 28;
   CHECK(block.parameters == 256 * 128 + 9 * 128 * 128 + 128 * 512 + 256 * 512 + 2 * (128 + 128 + 512 + 512));
@@ -64,7 +64,7 @@ TEST_CASE("a residual block with a projection is one layer, the shortcut within"
         4 * (256 * before + 2 * 128 * before + 2 * 128 * after + 2 * 512 * after));
 }
 
-TEST_CASE("ResNet-50 is 18 layers of which 10 are alike to no other, VGG-16 is 16") {
+TEST_CASE("ResNet-50 has 18 layers of 10 kinds and VGG-16 has 16 layers") {
   const LayerChain resnet = resnet_50(224, 1000, 2);
   CHECK(resnet.layers.size() == 18);
   CHECK(layer_kinds(resnet, 2).kinds.size() == 10);
@@ -74,9 +74,10 @@ TEST_CASE("ResNet-50 is 18 layers of which 10 are alike to no other, VGG-16 is 1
   CHECK(names.size() == 10);
 }
 
-// conv1_2: 64 · 64 · 9 weights and 64 biases; it keeps its input, the maximum's input, and an index for each
-// of 64 · 112² maxima. fc6: from 512 · 7² to 4096, keeps its input, the ReLU's output and the dropout's mask.
-TEST_CASE("layers of VGG-16 by hand") {
+// conv1_2: 64 · 64 · 9 weights and 64 biases; it keeps its input, the pooling's input, and an index for each
+// of 64 · 112² maxima. fc6: from 512 · 7² to 4096; it keeps its input, the ReLU's output and the dropout's
+// mask.
+TEST_CASE("layers of VGG-16 have the numbers derived by hand") {
   const LayerChain vgg = vgg_16(224, 1000, 2);
   const Layer &pooled = named(vgg, "conv1_2"), &linear = named(vgg, "fc6");
   CHECK(pooled.parameters == 64 * 64 * 9 + 64);
@@ -86,13 +87,13 @@ TEST_CASE("layers of VGG-16 by hand") {
   CHECK(linear.parameters == 25088 * 4096 + 4096);
   CHECK(linear.forward.value() == 2.0 * 25088 * 4096);
   CHECK(linear.activation_memory.value() == 2 * 25088 + 2 * 4096 + 4096);
-  // Images of another size have the same parameters: they are averaged to 7 × 7.
+  // The parameters do not depend on the image size, because features are averaged to 7 × 7.
   CHECK(parameters(vgg_16(96, 1000, 2)) == 138357544);
   CHECK(vgg_16(96, 1000, 2).layers[0].forward.value() == 2.0 * 27 * 64 * 96 * 96);
 }
 
 // 784 · 300 + 300 + 300 · 100 + 100 + 100 · 10 + 10 = 266,610.
-TEST_CASE("a perceptron goes from width to width") {
+TEST_CASE("a perceptron has one layer per pair of consecutive widths") {
   const int widths[] = {784, 300, 100, 10};
   const LayerChain chain = mlp_model(widths, 4);
   REQUIRE(chain.layers.size() == 3);

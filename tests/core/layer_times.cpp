@@ -8,7 +8,7 @@ using namespace dtfm;
 
 namespace {
 
-/// h = 8, s = 16, a = 2, V = 100, two sequences a micro-batch.
+/// h = 8, s = 16, a = 2, V = 100, two sequences per micro-batch.
 Job tiny_job(const std::string& recompute) {
   Job job;
   job.name = "tiny";
@@ -24,7 +24,7 @@ const std::vector<int> all = {0, 1};
 constexpr double forward_flops = 24 * 16 * 64 + 4 * 256 * 8, attention_flops = 4 * 256 * 8,
                  head_flops = 2 * 16 * 8 * 100;
 
-/// 1 TFLOP/s, 100 GB/s.
+/// Returns one GPU with 1 TFLOP/s and 100 GB/s.
 Topology one_gpu() {
   Topology topology;
   Gpu gpu{"one", Bytes(16e9), FlopsPerSecond(1e12)};
@@ -51,7 +51,7 @@ LayerProfile measured() {
 
 }  // namespace
 
-TEST_CASE("a profile of the GPU gives the times, kind by kind") {
+TEST_CASE("times come from the profile of the GPU for each kind of layer") {
   Job job = tiny_job("none");
   job.profiles = {measured()};
   const Topology topology = one_gpu();
@@ -60,15 +60,15 @@ TEST_CASE("a profile of the GPU gives the times, kind by kind") {
   CHECK(times.of(1, 0, 1).backward_s == 2);
   CHECK(times.of(2, 0, 1).forward_s == 5);
   CHECK(times.of(2, 0, 1).update_s == 48);
-  CHECK(times.of(2, 1, 1).backward_s == 16);  // a device of half the speed
+  CHECK(times.of(2, 1, 1).backward_s == 16);  // device 1 has half the speed
   CHECK(times.notes(all).empty());
 }
 
-TEST_CASE("what is computed again is added to the backward") {
+TEST_CASE("recomputation is added to the backward pass") {
   Job job = tiny_job("full");
   job.profiles = {measured()};
   const Topology topology = one_gpu();
-  // The head is not computed again; the embedding has no operations.
+  // The head is not recomputed; the embedding has no operations.
   const LayerTimes full(job, topology, {}, {1});
   CHECK(full.of(0, 0, 1).backward_s == 0.5 + 2 + 1);
   CHECK(full.of(2, 0, 1).backward_s == 2 + 1 + 6);
@@ -77,9 +77,9 @@ TEST_CASE("what is computed again is added to the backward") {
         Approx(2 + attention_flops / forward_flops));
 }
 
-// compute · F ÷ peak + memory · M ÷ bandwidth + launch, with M what is kept and the weights; the backward
-// has 2 F.
-TEST_CASE("without a profile, times are those of the roofline") {
+// compute · F ÷ peak + memory · M ÷ bandwidth + launch, where M counts stored activations and weights; the
+// backward pass has 2 F.
+TEST_CASE("times come from the roofline model if there is no profile") {
   const Job job = tiny_job("none");
   const Topology topology = one_gpu();
   const Roofline roofline{1.5, 3, 8, 1e-6, 4};
@@ -90,10 +90,11 @@ TEST_CASE("without a profile, times are those of the roofline") {
   CHECK(times.of(1, 0, 1).backward_s == Approx(2 * compute + 8 * traffic + 1e-6));
   CHECK(times.of(1, 0, 1).update_s == Approx(4 * 16 * 872 / 100e9));
   CHECK(times.of(1, 0, 2).forward_s == Approx((compute + 3 * traffic) / 2 + 1e-6));
-  // The embedding reads rows of its table: 8 s + s h bytes of a sequence, no weights.
+  // The embedding reads rows of its table: 8 s + s h bytes per sequence, no weights.
   CHECK(times.of(0, 0, 1).forward_s - times.of(1, 0, 1).forward_s ==
         Approx(3.0 * 2 * (8 * 16 + 16 * 8) / 100e9 + 1e-6));
-  // The head's 4 s h + 4 s V bytes of a sequence and V h + 2 h weights move as in the forward.
+  // The head's 4 s h + 4 s V bytes per sequence and V h + 2 h weights are moved as often as in the forward
+  // pass.
   const double head_traffic = (2 * (4 * 16 * 8 + 4 * 16 * 100) + 2 * 816) / 100e9;
   CHECK(times.of(2, 0, 1).backward_s - times.of(1, 0, 1).backward_s ==
         Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic + 1e-6));
@@ -101,7 +102,7 @@ TEST_CASE("without a profile, times are those of the roofline") {
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }
 
-TEST_CASE("with an efficiency, times are FLOPs over its share of the peak") {
+TEST_CASE("with an efficiency a layer takes its FLOPs divided by that share of the peak") {
   Job job = tiny_job("full");
   job.efficiency = 0.25;
   const Topology topology = one_gpu();
@@ -112,7 +113,7 @@ TEST_CASE("with an efficiency, times are FLOPs over its share of the peak") {
   CHECK(times.of(2, 0, 1).update_s == 0);
 }
 
-TEST_CASE("peaks are those of the precision") {
+TEST_CASE("the peak depends on the precision") {
   Gpu old{"V", Bytes(16e9), FlopsPerSecond(125e12)};
   old.peak_fp32 = FlopsPerSecond(15.7e12);
   Gpu later = old;
@@ -127,7 +128,7 @@ TEST_CASE("peaks are those of the precision") {
   CHECK_FALSE(peak_of(later, "fp32"));
 }
 
-TEST_CASE("times beyond the profile are noted") {
+TEST_CASE("times outside the profiled range are noted") {
   Job job = tiny_job("none");
   job.profiles = {measured()};
   job.training.micro_batch = 4;
@@ -139,7 +140,7 @@ TEST_CASE("times beyond the profile are noted") {
             "times on GPU one are extrapolated: its profile is not of micro-batch 4 at tensor degree 1"});
 }
 
-TEST_CASE("of which layers they are is said where others are in the profile") {
+TEST_CASE("the note on extrapolated times names the layers if the profile covers others") {
   Job job = tiny_job("none");
   job.profiles = {measured()};
   job.profiles.front().rows.push_back({"block", 4, 1, {2}, {4}, Timing{16}, {}, {}});
@@ -151,8 +152,8 @@ TEST_CASE("of which layers they are is said where others are in the profile") {
                                "micro-batch 4 at tensor degree 1"});
 }
 
-// The GPU computes 1e12 FLOP a second.
-TEST_CASE("times that cannot be, estimates and degrees that divide no heads are noted") {
+// The GPU computes 1e12 FLOP/s.
+TEST_CASE("implausible times and estimates and degrees that do not divide the heads are noted") {
   Job job = tiny_job("none");
   const Topology topology = one_gpu();
   job.profiles = {measured()};
@@ -171,7 +172,7 @@ TEST_CASE("times that cannot be, estimates and degrees that divide no heads are 
         std::vector<std::string>{"trainers do not divide 2 attention heads among 3 devices of a stage"});
 }
 
-TEST_CASE("updates that are not known, or not of the job's optimizer, are noted") {
+TEST_CASE("update times that are unknown or of another optimizer are noted") {
   Job job = tiny_job("none");
   job.profiles = {measured()};
   job.training.optimizer = "host-offload";
@@ -184,7 +185,7 @@ TEST_CASE("updates that are not known, or not of the job's optimizer, are noted"
   CHECK(notes() ==
         std::vector<std::string>{"optimizer steps on GPU one take the time that its profile has, which "
                                  "does not say of which optimizer; that of host-offload is not known"});
-  // No time of their own: counted elsewhere, and the profile says so.
+  // Updates have no time of their own: the profile says that they are counted elsewhere.
   for (ProfileRow& row : job.profiles[0].rows) row.update = Timing{};
   CHECK(notes().empty());
   job.training.optimizer = "adam-16";
@@ -194,7 +195,7 @@ TEST_CASE("updates that are not known, or not of the job's optimizer, are noted"
   CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).update_s == 0);
 }
 
-TEST_CASE("a profile of another model or precision is refused, and times that cannot be known") {
+TEST_CASE("a profile of another model or precision is rejected and so are unknown times") {
   Job job = tiny_job("none");
   job.profiles = {measured()};
   Topology topology = one_gpu();
@@ -205,14 +206,14 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
   CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
-  // The number of layers means nothing; neither do weights that are tied, and defaults that are written out.
+  // The number of layers is irrelevant, as are tied weights and defaults that are written out.
   Transformer same{99, 8, 2, 16, 100};
   same.kv_heads = 2;
   same.feed_forward = 32;
   same.tied = false;
   job.profiles[0].shape = same;
   CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).forward_s == 1);
-  // Of attention there is what was measured.
+  // The attention implementation is the measured one.
   job.profiles[0].shape->flash_attention = true;
   CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
         std::vector<std::string>{
@@ -235,7 +236,7 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
         "the speed of device d is not known: the topology gives it no `gpu`");
 }
 
-TEST_CASE("a profile of unlike layers knows them by their names") {
+TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   Job job = tiny_job("none");
   Layer wide, narrow;
   wide.name = narrow.name = "layer";
@@ -259,7 +260,7 @@ TEST_CASE("a profile of unlike layers knows them by their names") {
   CHECK(times.notes(all) ==
         std::vector<std::string>{"the profile of GPU one is of model resnet; it is taken to be that of "
                                  "job tiny"});
-  // That of a GPU which no device has is not looked at.
+  // A profile of a GPU that no device has is ignored.
   job.profiles[0].precision = "bf16";
   job.profiles[0].gpu = "another";
   CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==

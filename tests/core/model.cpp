@@ -21,10 +21,10 @@ double all_parameters(const Model& model) {
 
 }  // namespace
 
-// GPT-2: 124,439,808 in its published checkpoint; LLaMA-3-8B: 8,030,261,248; BERT-base: 109,482,240 of the
-// encoder with its pooler, and 768² + 768 + 2 · 768 + 30,522 of the masked language model's head, 110.1 M for
-// pre-training.
-TEST_CASE("transformers have the parameters of the published checkpoints") {
+// GPT-2: 124,439,808 in its published checkpoint. LLaMA-3-8B: 8,030,261,248. BERT-base: 109,482,240 for the
+// encoder with its pooler, plus 768² + 768 + 2 · 768 + 30,522 for the masked-language-model head, is 110.1 M
+// for pre-training.
+TEST_CASE("transformers have as many parameters as the published checkpoints") {
   CHECK(all_parameters(Transformer{12, 768, 12, 1024, 50257}) == 124439808);
   CHECK(all_parameters(llama_3_8b()) == 8030261248);
   Transformer bert{12, 768, 12, 512, 30522};
@@ -32,8 +32,8 @@ TEST_CASE("transformers have the parameters of the published checkpoints") {
   CHECK(all_parameters(bert) == 109482240 + 768 * 768 + 768 + 2 * 768 + 30522);
 }
 
-// Vocabulary 50,304, hidden 2048, sequence 2048, head and embedding apart: the first three blocks with the
-// embedding, two blocks, and two with the head and the final norm.
+// Vocabulary 50,304, hidden 2048, sequence 2048, untied head and embedding: the first three blocks with the
+// embedding, two blocks, and two blocks with the head and the final norm.
 TEST_CASE("stages of a transformer have the parameters of their blocks, embedding and head") {
   Transformer model{7, 2048, 16, 2048, 50304};
   model.tied = false;
@@ -43,9 +43,9 @@ TEST_CASE("stages of a transformer have the parameters of their blocks, embeddin
   CHECK(parameters_of(chain, {5, 7}) == 203743232);
 }
 
-// h = 8, s = 16, a = 2: forward 24 s h² + 4 s² h, activations s h (34 + 5 a s ÷ h), of which 10 s h are
-// whole.
-TEST_CASE("a block of GPT has the operations and activations of the papers") {
+// h = 8, s = 16, a = 2: forward 24 s h² + 4 s² h, activations s h (34 + 5 a s ÷ h), of which 10 s h are not
+// divided by tensor parallelism.
+TEST_CASE("a GPT block has the operations and activations given in the literature") {
   const LayerKinds kinds = layer_kinds(Transformer{3, 8, 2, 16, 100}, 2);
   REQUIRE(kinds.kinds.size() == 3);
   const Layer &embedding = kinds.kinds[0], &block = kinds.kinds[1], &head = kinds.kinds[2];
@@ -60,7 +60,8 @@ TEST_CASE("a block of GPT has the operations and activations of the papers") {
   CHECK(embedding.activation_memory.value() == 8 * 16 + 16 * 8);
   CHECK(head.forward.value() == 2 * 16 * 8 * 100);
   CHECK(head.activation_memory.value() == 4 * 16 * 8 + 4 * 16 * 100);
-  // In 32 bits all but the masks of one byte, 2 s h + a s², and the logits, which are fp32 anyway.
+  // In 32 bits everything doubles except the one-byte masks, 2 s h + a s², and the logits, which are fp32
+  // anyway.
   const LayerKinds wide = layer_kinds(Transformer{3, 8, 2, 16, 100}, 4);
   CHECK(wide.kinds[1].activation_memory.value() ==
         2 * block.activation_memory.value() - (2 * 16 * 8 + 2 * 256));
@@ -78,18 +79,18 @@ TEST_CASE("grouped queries and gated MLPs have their own operations and activati
   const double matrices = 2.0 * 4096 * 4096 + 2.0 * 4096 * 1024 + 3.0 * 4096 * 14336, s = 8192;
   CHECK(block.parameters == matrices + 2 * 4096);
   CHECK(block.forward.value() == 2 * s * matrices + 4 * s * s * 4096);
-  // Norms 4 h; input, queries, output of the core and a mask 7 h; keys and values 4 · 1024; MLP's input and
-  // mask 3 h, gate, other factor and product 6 · 14336.
+  // Norms 4 h; input, queries, attention output and a mask 7 h; keys and values 4 · 1024; the MLP's input and
+  // mask 3 h; gate, other factor and product 6 · 14336.
   CHECK(block.activation_memory.value() == s * (14.0 * 4096 + 4 * 1024 + 6.0 * 14336) + 5 * 32 * s * s);
 }
 
-TEST_CASE("the first and the last layer of a chain are sums of their kinds") {
+TEST_CASE("the first and last layers of a chain are sums of their kinds") {
   const LayerKinds kinds = layer_kinds(Transformer{1, 8, 2, 16, 100}, 2);
   CHECK(kinds.kinds_of_layer == std::vector<std::vector<int>>{{0, 1, 2}});
   const Layer only = layer_chain(kinds).front();
   CHECK(only.forward.value() == kinds.kinds[1].forward.value() + kinds.kinds[2].forward.value());
   CHECK(only.head.value() == kinds.kinds[2].forward.value());
-  // The vocabulary's matrix once, positions, the block, the final norm.
+  // The vocabulary matrix once, positions, the block, the final norm.
   CHECK(parameters_of({only}, {0, 1}) == 800 + 128 + 872 + 16);
 }
 

@@ -13,8 +13,8 @@ using namespace dtfm;
 
 namespace {
 
-/// Operators a, b, c … whose numbers tell them apart: the i-th has 2^i parameters, 3 · 2^i FLOPs, twice that
-/// backward, and gives 10^i bytes.
+/// Returns operators a, b, c … with distinguishable numbers: the i-th has 2^i parameters, 3 · 2^i FLOPs
+/// forward, twice that backward, and an output of 10^i bytes.
 OperatorGraph graph_of(int operators, std::vector<std::pair<int, int>> edges) {
   OperatorGraph graph;
   double power = 1, bytes = 1;
@@ -45,7 +45,7 @@ using Numbers = std::vector<double>;
 
 }  // namespace
 
-TEST_CASE("a chain of operators is the same chain of layers, whatever the sizes of its tensors") {
+TEST_CASE("a chain of operators gives the same chain of layers whatever the sizes of its tensors") {
   const OperatorGraph graph = graph_of(4, {{0, 1}, {1, 2}, {2, 3}});
   const std::vector<Layer> layers = partition_into_layers(graph, 1);
   REQUIRE(names(layers) == Names{"a", "b", "c", "d"});
@@ -59,51 +59,51 @@ TEST_CASE("a chain of operators is the same chain of layers, whatever the sizes 
   }
 }
 
-// a → b → c → d → e, and a → d: the shortcut a lives until d has run.
-TEST_CASE("a residual block is cut only where one tensor lives, unless asked") {
+// a → b → c → d → e, and a → d: the output of a stays live until d has run.
+TEST_CASE("a residual block is cut only where one tensor is live unless more are permitted") {
   const OperatorGraph graph = graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}});
   const std::vector<Layer> layers = partition_into_layers(graph, 1);
   CHECK(names(layers) == Names{"a", "b…d", "e"});
   CHECK(outputs(layers) == Numbers{1, 1000, 10000});
   CHECK(layers[1].parameters == 2 + 4 + 8);
-  // b reads a, c reads b, d reads c and a: a once.
+  // b reads a, c reads b, d reads c and a; a is counted once.
   CHECK(layers[1].activation_memory.value() == 1 + 10 + 100);
   CHECK(names(partition_into_layers(graph, 2)) == Names{"a", "b", "c", "d", "e"});
   CHECK(outputs(partition_into_layers(graph, 2)) == Numbers{1, 1 + 10, 1 + 100, 1000, 10000});
 }
 
-// b is read by c, d and e, each of which also reads the one before it.
+// c, d and e read b; d and e also read the operator before them.
 TEST_CASE("a tensor that several later operators read is carried once through every cut") {
   const OperatorGraph graph = graph_of(5, {{0, 1}, {1, 2}, {1, 3}, {2, 3}, {1, 4}, {3, 4}});
   CHECK(names(partition_into_layers(graph, 1)) == Names{"a", "b", "c…e"});
   CHECK(outputs(partition_into_layers(graph, 2)) == Numbers{1, 10, 10 + 100, 10 + 1000, 10000});
 }
 
-// a and b are inputs, c reads both; d is read by nobody, and neither is e.
-TEST_CASE("several inputs and results are allowed; what nobody reads leaves with the last layer alone") {
+// a and b are inputs, c reads both, and nothing reads d and e.
+TEST_CASE("several inputs and results are allowed and an unread output leaves with the last layer only") {
   OperatorGraph graph = graph_of(5, {{0, 2}, {1, 2}, {2, 3}, {2, 4}});
   CHECK(names(partition_into_layers(graph, 1)) == Names{"a", "b…c", "d", "e"});
   CHECK(outputs(partition_into_layers(graph, 1)) == Numbers{1, 100, 100, 10000});
-  // An edge without bytes orders its ends, and no tensor lives for it.
+  // An edge without bytes only orders its ends; it makes no tensor live.
   graph = graph_of(4, {{0, 1}, {1, 2}, {2, 3}, {0, 3}});
   graph.operators[0].output = Bytes(0);
   CHECK(outputs(partition_into_layers(graph, 1)) == Numbers{0, 10, 100, 1000});
 }
 
-TEST_CASE("activations that are given take the place of what an operator reads") {
+TEST_CASE("given activations replace what an operator reads") {
   OperatorGraph graph = graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}});
   graph.operators[2].activation_memory = Bytes(7);
   CHECK(partition_into_layers(graph, 1)[1].activation_memory.value() == 1 + 7 + 100);
 }
 
-TEST_CASE("a cycle is told in the direction of its edges") {
+TEST_CASE("a cycle is reported in the direction of its edges") {
   CHECK(find_cycle(graph_of(3, {{0, 1}, {1, 2}})).empty());
   CHECK(find_cycle(graph_of(3, {{0, 1}, {1, 1}})) == std::vector<int>{1});
-  // c → d → b → c; e only comes after it, a before.
+  // c → d → b → c; e comes only after it, and a before.
   CHECK(find_cycle(graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {3, 1}, {3, 4}})) == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("operators apart from the first one are found") {
+TEST_CASE("operators that are not connected to the first one are found") {
   CHECK_FALSE(find_disconnected_operator(graph_of(3, {{0, 2}, {1, 2}})));
   CHECK(find_disconnected_operator(graph_of(4, {{0, 2}, {1, 3}})) == 1);
   CHECK(find_disconnected_operator(graph_of(2, {})) == 1);
@@ -111,7 +111,7 @@ TEST_CASE("operators apart from the first one are found") {
 
 namespace {
 
-/// Up to 12 operators, all joined, without a cycle; the order of the file is not topological.
+/// Returns up to 12 connected operators without a cycle; their order in the file is not topological.
 OperatorGraph random_graph(Rng& rng) {
   const int size = 1 + static_cast<int>(rng.below(12));
   OperatorGraph graph = graph_of(size, {});
@@ -127,7 +127,8 @@ OperatorGraph random_graph(Rng& rng) {
   return graph;
 }
 
-/// Bytes and number of tensors that are made by the first `done` operators of `order` and read by others.
+/// Returns the bytes and the number of tensors that the first `done` operators of `order` produce and others
+/// read.
 std::pair<double, int> live_by_definition(const OperatorGraph& graph, const std::vector<int>& order,
                                           std::size_t done) {
   const std::set<int> before(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(done));
@@ -143,7 +144,7 @@ std::pair<double, int> live_by_definition(const OperatorGraph& graph, const std:
   return result;
 }
 
-/// How many operators the layer has: of its parameters, each bit is one.
+/// Returns how many operators the layer has: each has one bit of its parameters.
 int members_of(const Layer& layer) {
   return __builtin_popcount(static_cast<unsigned>(layer.parameters));
 }
@@ -170,7 +171,8 @@ void check_tasklets(const OperatorGraph& graph, int most_live) {
     cuts.insert(done);
     REQUIRE(layer.output.value() == live_by_definition(graph, order, done).first);
   }
-  // Operators 0 … n − 1 have 2^n − 1 parameters together, three times as many FLOPs, six times backward.
+  // Operators 0 … n − 1 have 2^n − 1 parameters together, three times as many FLOPs forward, and six times
+  // backward.
   const double all = static_cast<double>((1 << order.size()) - 1);
   REQUIRE(parameters == all);
   REQUIRE(forward == 3 * all);
@@ -181,7 +183,8 @@ void check_tasklets(const OperatorGraph& graph, int most_live) {
 
 }  // namespace
 
-TEST_CASE("random graphs: sums are kept, the order is topological, a cut carries all that lives") {
+TEST_CASE("in random graphs sums are preserved and the order is topological and a cut carries all live "
+          "tensors") {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(1, seed);
@@ -192,7 +195,7 @@ TEST_CASE("random graphs: sums are kept, the order is topological, a cut carries
   }
 }
 
-TEST_CASE("random graphs: an edge turned back makes a cycle, which is told as it is") {
+TEST_CASE("in random graphs a reversed edge makes a cycle that is reported correctly") {
   int cycles = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     INFO("seed " << seed);

@@ -25,7 +25,7 @@ TEST_CASE("no tasks give no results") {
   CHECK(parallel_map(0, 4, [](int task) { return task; }).empty());
 }
 
-TEST_CASE("the failure of the smallest index is the one that is seen, for any number of threads") {
+TEST_CASE("the exception of the smallest index is thrown for any number of threads") {
   const auto fails_from_40 = [](int task) {
     if (task >= 40) throw std::runtime_error(std::to_string(task));
     return task;

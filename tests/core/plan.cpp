@@ -9,7 +9,7 @@ using namespace dtfm;
 
 namespace {
 
-/// Four blocks, two sequences a micro-batch: small enough to add up by hand.
+/// Returns a job of four blocks with two sequences per micro-batch, small enough to add up by hand.
 Job tiny_job() {
   Job job;
   job.name = "tiny";
@@ -21,7 +21,7 @@ Job tiny_job() {
 
 }  // namespace
 
-TEST_CASE("an even split covers all layers in order, in parts that differ by one at most") {
+TEST_CASE("an even split covers all layers in order in parts that differ by at most one") {
   for (int layers = 0; layers <= 40; ++layers) {
     for (int stages = 1; stages <= 12; ++stages) {
       CAPTURE(layers, stages);
@@ -39,12 +39,12 @@ TEST_CASE("an even split covers all layers in order, in parts that differ by one
     }
   }
   CHECK(even_split(24, 8, 7) == std::pair{21, 24});
-  // 2^31 − 1 layers times the stage would not fit 32 bits: stage 2 of 3 is [2/3 · 2147483647, …) =
-  // [1431655764, …)
+  // 2^31 − 1 layers times the stage number would overflow 32 bits: stage 2 of 3 is [2/3 · 2147483647, …) =
+  // [1431655764, …).
   CHECK(even_split(2147483647, 3, 2) == std::pair{1431655764, 2147483647});
 }
 
-TEST_CASE("a placement gives its devices by stage and by replica") {
+TEST_CASE("a placement returns its devices by stage and by replica") {
   Placement placement(3, 2);
   CHECK(placement.devices() == std::vector<int>(6));
   for (int stage = 0; stage < 3; ++stage)
@@ -61,7 +61,8 @@ TEST_CASE("a placement gives its devices by stage and by replica") {
   CHECK(placement.at(2, 1) == 21);
 }
 
-// 14 sequences in micro-batches of 2 are 7; two replicas get 3 and 4. Four layers over three stages: 1, 1, 2.
+// 14 sequences in micro-batches of 2 are 7 micro-batches, of which two replicas get 3 and 4. Four layers over
+// three stages: 1, 1, 2.
 TEST_CASE("a deployed placement has the layers and micro-batches of each pipeline") {
   Job job = tiny_job();
   job.parallelism.schedule = "1f1b";
@@ -76,7 +77,7 @@ TEST_CASE("a deployed placement has the layers and micro-batches of each pipelin
   CHECK(plan.pipelines[0].micro_batches == 3);
   CHECK(plan.pipelines[1].micro_batches == 4);
   const std::vector<std::pair<int, int>> layers = {{0, 1}, {1, 2}, {2, 4}};
-  const std::vector<std::vector<int>> devices = {{5, 3, 1}, {4, 2, 0}};  // of each pipeline, by stage
+  const std::vector<std::vector<int>> devices = {{5, 3, 1}, {4, 2, 0}};  // per pipeline, by stage
   for (std::size_t pipeline = 0; pipeline < 2; ++pipeline) {
     const auto& stages = plan.pipelines[pipeline].stages;
     REQUIRE(stages.size() == 3);
@@ -89,46 +90,48 @@ TEST_CASE("a deployed placement has the layers and micro-batches of each pipelin
 
 // A block has 12 · 8² + 13 · 8 = 872 parameters, the vocabulary matrix 100 · 8 = 800, the positions 16 · 8 =
 // 128. Two stages of two blocks: 2 · 872 + 800 + 128 = 2672 in the first, 2 · 872 + 800 = 2544 in the last.
-// Activations: 14 sequences over 2 replicas, 7 · 16 tokens · 8 hidden = 896 numbers. fp16: 2 bytes each.
+// Activations: 14 sequences over 2 replicas, 7 · 16 tokens · 8 hidden = 896 numbers, in fp16 of 2 bytes each.
 TEST_CASE("volumes are derived from the model") {
   const CommVolumes volumes = comm_volumes(tiny_job(), 2, 2);
   CHECK(volumes.gradient.value() == 2 * 2672);
-  // 14 sequences are 7 micro-batches of 2; the fuller pipeline has 4 of them: 8 sequences of 128 numbers.
+  // 14 sequences are 7 micro-batches of 2; the pipeline with more has 4 of them: 8 sequences of 128 numbers.
   CHECK(volumes.activation.value() == 2 * 1024);
 }
 
-TEST_CASE("volumes are those of the fullest stage") {
+TEST_CASE("volumes are those of the largest stage") {
   Job job = tiny_job();
-  // One stage has it all, one matrix for both ends and the final norm: 4 · 872 + 800 + 128 + 16 = 4432.
+  // One stage has everything, with one matrix for both ends, and the final norm: 4 · 872 + 800 + 128 + 16 =
+  // 4432.
   CHECK(comm_volumes(job, 1, 1).gradient.value() == 2 * 4432);
   // Stages of 1, 1, 2 blocks: 872 + 928 = 1800, 872, 2 · 872 + 800 + 16 = 2560.
   CHECK(comm_volumes(job, 3, 1).gradient.value() == 2 * 2560);
-  // Ten layers over three stages, 3, 3, 4, with hardly a vocabulary: the last, 4 · 872 + 8 + 16 = 3512.
+  // Ten layers over three stages, 3, 3, 4, with a vocabulary of 1: the last has 4 · 872 + 8 + 16 = 3512.
   auto& model = std::get<Transformer>(job.model);
   model.layers = 10;
   model.vocabulary = 1;
   CHECK(comm_volumes(job, 3, 1).gradient.value() == 2 * 3512);
-  // Twelve over four, 3 each, without positions to speak of and no vocabulary: 3 · 872 + 16 in the last.
+  // Twelve over four, 3 each, with one position and no vocabulary: 3 · 872 + 16 in the last.
   model.layers = 12;
   model.sequence = 1;
   model.vocabulary = 0;
   CHECK(comm_volumes(job, 4, 1).gradient.value() == 2 * 2632);
 }
 
-TEST_CASE("volumes follow precision, compression and the split of the batch") {
+TEST_CASE("volumes depend on precision and compression and the split of the batch") {
   Job job = tiny_job();
   job.training.precision = "fp32";
   job.compression = {0.25, 0.5};  // activations, gradients
   const CommVolumes volumes = comm_volumes(job, 2, 4);
   CHECK(volumes.gradient.value() == 4 * 2672 * 0.5);
-  CHECK(volumes.activation.value() == 4 * 512 * 0.25);  // 2 of 7 micro-batches in the fullest: 4 sequences
+  // the larger pipeline has 4 sequences (2 of 7 micro-batches)
+  CHECK(volumes.activation.value() == 4 * 512 * 0.25);
   job.training.precision = "bf16";
   CHECK(comm_volumes(job, 2, 4).gradient.value() == 2 * 2672 * 0.5);
 }
 
-// Megatron's adam-18 and adam-20 and DT-FM's sgd-12 exchange fp32 gradients, the others those of the
-// precision.
-TEST_CASE("gradients have the bytes that the optimizer exchanges") {
+// Megatron's adam-18 and adam-20 and DT-FM's sgd-12 synchronize fp32 gradients, the others gradients in the
+// training precision.
+TEST_CASE("gradients have the bytes that the optimizer synchronizes") {
   for (const auto& [optimizer, bytes] :
        {std::pair("adam-16", 2), std::pair("adam-18", 4), std::pair("adam-20", 4), std::pair("sgd-12", 4),
         std::pair("sgd-8", 2), std::pair("host-offload", 2)}) {
@@ -139,7 +142,7 @@ TEST_CASE("gradients have the bytes that the optimizer exchanges") {
   }
 }
 
-TEST_CASE("volumes that the job gives win, whatever the stages, the replicas and the compression are") {
+TEST_CASE("volumes given by the job override stages and replicas and compression") {
   Job job = tiny_job();
   job.comm_cost = CommVolumes{Bytes(123), Bytes(45)};
   job.compression = {0.25, 0.5};

@@ -11,8 +11,9 @@
 
 using namespace dtfm;
 
-// The numbers below are from this Python, which gives the published values of both generators: SplitMix64
-// from 0 begins with e220a8397b1dcdaf, xoshiro256** from the state 1, 2, 3, 4 with 11520, 0, 1509978240.
+// The numbers below come from this Python code, which gives the published values of both generators:
+// SplitMix64 from 0 begins with e220a8397b1dcdaf, xoshiro256** from the state 1, 2, 3, 4 with 11520, 0,
+// 1509978240.
 //   M = 2**64 - 1
 //   def split_mix(s):
 //       s = (s + 0x9E3779B97F4A7C15) & M
@@ -27,7 +28,7 @@ using namespace dtfm;
 //           yield rotl(S[1] * 5 & M, 7) * 9 & M
 //           t = S[1] << 17 & M
 //           S[2] ^= S[0]; S[3] ^= S[1]; S[1] ^= S[2]; S[0] ^= S[3]; S[2] ^= t; S[3] = rotl(S[3], 45)
-TEST_CASE("a stream is xoshiro256** from a state by SplitMix64") {
+TEST_CASE("a stream is xoshiro256** with a state from SplitMix64") {
   struct Known {
     std::uint64_t seed, index;
     std::vector<std::uint64_t> numbers;
@@ -46,7 +47,7 @@ TEST_CASE("a stream is xoshiro256** from a state by SplitMix64") {
   }
 }
 
-// [(next(g) >> 32) * 10 >> 32 for _ in range(12)]; no number of these is rejected: that has a chance of 6 /
+// [(next(g) >> 32) * 10 >> 32 for _ in range(12)]; none of these is rejected, which has a probability of 6 /
 // 2^32.
 TEST_CASE("numbers below a bound are the high half of a product") {
   Rng rng = Rng::for_task(2026, 7);
@@ -54,8 +55,8 @@ TEST_CASE("numbers below a bound are the high half of a product") {
     CHECK(rng.below(10) == number);
 }
 
-// 3 · 2^30 is rejected for a quarter of all numbers, so a biased version would give [0, 2^30), the values
-// that two numbers map to, half of the time instead of a third.
+// 3 · 2^30 is rejected for a quarter of all numbers. A biased version would return [0, 2^30), the values that
+// two numbers map to, half of the time instead of a third.
 TEST_CASE("numbers below a bound are unbiased") {
   Rng rng = Rng::for_task(1, 0);
   constexpr std::uint32_t bound = 3u << 30;
@@ -87,7 +88,7 @@ TEST_CASE("numbers below small bounds take every value about equally often") {
 
 // next() >> 11 = 4607639197897934, 8733635510751000; both are exact in a double, and so is the product with
 // 2^-53.
-TEST_CASE("uniform numbers have 53 bits and are in [0, 1)") {
+TEST_CASE("uniform numbers have 53 bits and are at least 0 and less than 1") {
   Rng rng = Rng::for_task(2026, 7);
   CHECK(rng.uniform() == 4607639197897934.0 / 9007199254740992.0);
   CHECK(rng.uniform() == 8733635510751000.0 / 9007199254740992.0);
@@ -110,7 +111,7 @@ TEST_CASE("streams differ by seed and by index") {
   for (int i = 0; i < 100; ++i) REQUIRE(again.next() == same.next());
 }
 
-TEST_CASE("a shuffle is a permutation, and each value comes first about equally often") {
+TEST_CASE("a shuffle is a permutation in which each value comes first about equally often") {
   std::vector<int> first(5);
   Rng rng = Rng::for_task(9, 0);
   for (int i = 0; i < 5000; ++i) {

@@ -10,7 +10,7 @@ using namespace dtfm;
 
 namespace {
 
-/// A device of a site with one host and one kind of GPU.
+/// Returns a device at a site with one host and one kind of GPU.
 Device device(const std::string& id, int site) {
   Device result;
   result.id = id;
@@ -18,7 +18,7 @@ Device device(const std::string& id, int site) {
   return result;
 }
 
-/// Two sites; a host with two GPUs in the first, one with one in the second. Port = site.
+/// Returns two sites, with a host of two GPUs in the first and a host of one in the second. Ports are sites.
 Topology three_devices() {
   Topology topology;
   topology.name = "three";
@@ -38,7 +38,7 @@ Topology three_devices() {
   return topology;
 }
 
-/// The same links, pair by pair; a measured link has neither a capacity nor a shared sender.
+/// Returns the same links pair by pair; a measured link has neither a capacity nor a shared sender.
 Topology three_devices_measured() {
   Topology topology = three_devices();
   MeasuredLinks measured{Eigen::MatrixXd::Zero(3, 3), Eigen::MatrixXd::Zero(3, 3)};
@@ -62,7 +62,7 @@ std::string fingerprint_after(const Change& change) {
 
 }  // namespace
 
-TEST_CASE("rules give the links of devices by their ports, each direction its own") {
+TEST_CASE("rules give the links of devices by their ports separately for each direction") {
   const Topology topology = three_devices();
   CHECK(topology.size() == 3);
   CHECK(topology.link(0, 1).bandwidth.value() == 100e9);
@@ -79,7 +79,7 @@ TEST_CASE("rules give the links of devices by their ports, each direction its ow
   }
 }
 
-TEST_CASE("a pair that no rule is for breaks an invariant") {
+TEST_CASE("a pair that no rule matches is a broken invariant") {
   Topology topology = three_devices();
   rules(topology).same_host.mutable_matrix()(0, 0) = -1;
   CHECK_THROWS_AS(topology.link(0, 1), BrokenInvariant);
@@ -95,7 +95,7 @@ TEST_CASE("measured links come from the row of the sender") {
   CHECK(!topology.link(2, 1).shared_by_sender);
 }
 
-TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to another") {
+TEST_CASE("a fingerprint changes with everything that matters for a plan and differs for each change") {
   const std::map<std::string, Change> changes = {
       {"id", [](Topology& t) { t.devices[1].id = "oregon/0:7"; }},
       {"site", [](Topology& t) { t.devices[1].site = 1; }},
@@ -138,7 +138,8 @@ TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to 
   }
 }
 
-TEST_CASE("a fingerprint tells receivers that share one sender's rate from those that have one each") {
+TEST_CASE("a fingerprint distinguishes receivers that share a sender's rate from receivers with a rate of "
+          "their own") {
   const auto entries = [](int to_second) {
     return fingerprint_after([=](Topology& t) {
       RuleLinks& by_device = rules(t);
@@ -150,10 +151,10 @@ TEST_CASE("a fingerprint tells receivers that share one sender's rate from those
     });
   };
   CHECK(entries(0) != entries(1));
-  CHECK(entries(1) == entries(2));  // the number of an entry means nothing
+  CHECK(entries(1) == entries(2));  // the index of an entry is irrelevant
 }
 
-TEST_CASE("a fingerprint does not change with the notation") {
+TEST_CASE("a fingerprint does not depend on the notation") {
   const std::string fingerprint = three_devices().fingerprint();
   CHECK(fingerprint.size() == 16);
   CHECK(fingerprint.find_first_not_of("0123456789abcdef") == std::string::npos);
@@ -166,7 +167,7 @@ TEST_CASE("a fingerprint does not change with the notation") {
   CHECK(fingerprint_after([](Topology& t) {
           rules(t).links.push_back({Seconds(1), BitsPerSecond(1)});
         }) == fingerprint);
-  CHECK(fingerprint_after([](Topology& t) {  // ports device by device
+  CHECK(fingerprint_after([](Topology& t) {  // one port per device
           RuleLinks& by_device = rules(t);
           by_device.link_class = {0, 1, 2};
           by_device.table = Eigen::MatrixXi(3, 3);
@@ -176,13 +177,13 @@ TEST_CASE("a fingerprint does not change with the notation") {
         }) == fingerprint);
 }
 
-TEST_CASE("links as measured and as rules have the same fingerprint where they are the same") {
+TEST_CASE("equal links have the same fingerprint whether measured or given as rules") {
   const std::string by_rules = fingerprint_after([](Topology& t) {
     rules(t).links[2].capacity = unlimited;
     rules(t).links[2].shared_by_sender = false;
   });
   Topology measured = three_devices_measured();
   CHECK(measured.fingerprint() == by_rules);
-  std::get<MeasuredLinks>(measured.links).latency.mutable_matrix()(1, 1) = 7;  // a diagonal means nothing
+  std::get<MeasuredLinks>(measured.links).latency.mutable_matrix()(1, 1) = 7;  // the diagonal is irrelevant
   CHECK(measured.fingerprint() == by_rules);
 }

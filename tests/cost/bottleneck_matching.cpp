@@ -17,7 +17,7 @@ namespace {
 
 using Table = std::vector<std::vector<double>>;  // [row][column]
 
-/// `values` distinct costs at most; 0: all different.
+/// Returns a table with at most `values` distinct costs, or with all costs different if `values` is 0.
 Table random_table(Rng& rng, std::size_t size, std::uint32_t values) {
   Table table(size, std::vector<double>(size));
   for (auto& row : table)
@@ -25,7 +25,7 @@ Table random_table(Rng& rng, std::size_t size, std::uint32_t values) {
   return table;
 }
 
-/// Tables that a greedy choice gets wrong: what is left for the last row is the worst.
+/// Returns a table that defeats a greedy choice: it leaves the worst cost to the last row.
 Table graded_table(std::size_t size) {
   Table table(size, std::vector<double>(size));
   for (std::size_t row = 0; row < size; ++row)
@@ -86,7 +86,7 @@ bool has_matching_within(const Table& table, double threshold) {
   return true;
 }
 
-/// The least of all costs within which there is a perfect matching, by bisection.
+/// Returns, by bisection, the least cost within which there is a perfect matching.
 double by_threshold(const Table& table) {
   std::vector<double> costs;
   for (const auto& row : table) costs.insert(costs.end(), row.begin(), row.end());
@@ -95,7 +95,7 @@ double by_threshold(const Table& table) {
                                [&](double cost) { return !has_matching_within(table, cost); });
 }
 
-/// The matching is perfect, its slowest pair is the one that is named, and it costs `value`.
+/// Checks that the matching is perfect, that its slowest pair is the reported one, and that it costs `value`.
 void check_matching(const Table& table, const BottleneckMatcher& matcher, double value) {
   const auto matching = matcher.column_of_row();
   std::vector<int> columns(matching.begin(), matching.end());
@@ -106,7 +106,7 @@ void check_matching(const Table& table, const BottleneckMatcher& matcher, double
   REQUIRE(columns == identity(table.size()));
 }
 
-/// From scratch, from arbitrary matchings, and from the one just found.
+/// Solves from scratch, from arbitrary matchings, and from the matching just found.
 void check_solutions(const Table& table, double value, Rng& rng, int starts) {
   BottleneckMatcher matcher = matcher_of(table);
   REQUIRE(matcher.solve() == value);
@@ -127,8 +127,8 @@ void check_solutions(const Table& table, double value, Rng& rng, int starts) {
 }  // namespace
 
 // Rows a, b, c and columns 0, 1, 2:   a: 1 2 9   b: 1 9 9   c: 3 4 5. b must take 0, so a takes 1 and c takes
-// 2: the slowest is 5. Each row's cheapest would be 1, 1, 3.
-TEST_CASE("three pairs by hand") {
+// 2, and the slowest pair costs 5. The cheapest column of each row would be 1, 1, 3.
+TEST_CASE("three pairs have the bottleneck derived by hand") {
   const Table table = {{1, 2, 9}, {1, 9, 9}, {3, 4, 5}};
   BottleneckMatcher matcher = matcher_of(table);
   CHECK(matcher.solve() == 5);
@@ -153,7 +153,7 @@ TEST_CASE("small problems are solved as by trying all matchings") {
   }
 }
 
-TEST_CASE("large problems are solved as by the least threshold that has a matching") {
+TEST_CASE("large problems are solved as by bisecting the threshold") {
   for (std::size_t size : {40u, 100u}) {
     for (std::uint32_t values : {0u, 2u, 5u, 50u}) {
       for (std::uint64_t seed = 0; seed < 4; ++seed) {
@@ -169,7 +169,7 @@ TEST_CASE("large problems are solved as by the least threshold that has a matchi
   }
 }
 
-TEST_CASE("a matcher is used again for other rows and columns of one table") {
+TEST_CASE("a matcher can be reused for other rows and columns of one table") {
   Rng rng = Rng::for_task(5, 0);
   const Table table = random_table(rng, 12, 7);
   BottleneckMatcher matcher(4);
@@ -189,7 +189,7 @@ TEST_CASE("a matcher is used again for other rows and columns of one table") {
   }
 }
 
-TEST_CASE("equal costs everywhere, and costs of zero") {
+TEST_CASE("tables with equal costs or zero costs are solved") {
   for (double cost : {0.0, 0.25}) {
     const Table table(9, std::vector<double>(9, cost));
     Rng rng = Rng::for_task(0, 0);

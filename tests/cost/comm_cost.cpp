@@ -20,18 +20,19 @@ namespace {
 
 constexpr double rounding = 1e-12;
 
-// Volumes: gradients 1 Gbit a stage, activations 0.5 Gbit a boundary. With two replicas a gradient shard is
-// 0.5 Gbit as well, so the exchange and the hop of a pair cost the same.
+// Volumes: gradients of 1 Gbit per stage, activations of 0.5 Gbit per boundary. With two replicas a gradient
+// shard has 0.5 Gbit, too, so synchronization and hop of a pair cost the same.
 const CommVolumes gigabits{Bytes(1e9 / 8), Bytes(0.5e9 / 8)};
 
-/// Four devices a, b, c, d; a message of 0.5 Gbit takes, from row to column, latency + 0.5 Gbit / bandwidth:
+/// Returns four devices a, b, c, d. From row to column, a message of 0.5 Gbit takes latency + 0.5 Gbit /
+/// bandwidth:
 ///          a                b                c                d
 ///   a                       0.1 + 0.5/1      0.2 + 0.5/0.5    0.3 + 0.5/0.25
 ///   b      0.2 + 0.5/0.5                     0.1 + 0.5/0.5    0.2 + 0.5/0.25
 ///   c      0.1 + 0.5/0.25   0.3 + 0.5/1                       0.1 + 0.5/1
 ///   d      0.4 + 0.5/0.5    0.1 + 0.5/0.25   0.1 + 0.5/0.5
-/// There and back: ab 0.6 + 1.2 = 1.8, ac 1.2 + 2.1 = 3.3, ad 2.3 + 1.4 = 3.7, bc 1.1 + 0.8 = 1.9, bd 2.2
-/// + 2.1 = 4.3, cd 0.6 + 1.1 = 1.7.
+/// In both directions together: ab 0.6 + 1.2 = 1.8, ac 1.2 + 2.1 = 3.3, ad 2.3 + 1.4 = 3.7, bc 1.1 + 0.8 =
+/// 1.9, bd 2.2 + 2.1 = 4.3, cd 0.6 + 1.1 = 1.7.
 CommCostModel four_devices() {
   Eigen::MatrixXd latency(4, 4), gigabit(4, 4);
   latency << 0, 0.1, 0.2, 0.3,  //
@@ -56,7 +57,7 @@ double deployed_total(const CommCostModel& model, const Placement& placement) {
   return comm_cost(model, best_deployment(model, placement)).total();
 }
 
-/// A symmetric network as the paper writes it: α in s, β in bit/s.
+/// A symmetric network in the paper's notation: α in s, β in bit/s.
 struct SymmetricNetwork {
   Eigen::MatrixXd alpha, beta;
 };
@@ -72,8 +73,9 @@ SymmetricNetwork symmetric_network(Rng& rng, int devices) {
   return network;
 }
 
-/// Section 3.2 and 3.3 of the paper for stages in the order of `groups`, in plain numbers: DATAP, twice the
-/// exchange with every other member, plus twice the sum of the bottleneck matchings; bytes are 8 bits.
+/// Computes sections 3.2 and 3.3 of the paper directly for stages in the order of `groups`: DATAP, twice the
+/// synchronization with every other member, plus twice the sum of the bottleneck matchings. Bytes are
+/// converted to bits.
 double paper_cost(const SymmetricNetwork& network, double gradient, double activation, const Groups& groups) {
   double datap = 0;
   for (const auto& group : groups) {
@@ -117,7 +119,7 @@ const std::vector<std::pair<int, int>> tiny_shapes = {{1, 1}, {1, 4}, {2, 1}, {4
 
 }  // namespace
 
-TEST_CASE("four devices: both directions of a pair add up") {
+TEST_CASE("four devices: both directions of a pair are added") {
   const CommCostModel model = four_devices();
   Eigen::MatrixXd expected(4, 4);
   expected << 0, 1.8, 3.3, 3.7,  //
@@ -126,15 +128,15 @@ TEST_CASE("four devices: both directions of a pair add up") {
       3.7, 4.3, 1.7, 0;
   CHECK((model.hop - expected).cwiseAbs().maxCoeff() < rounding);
   CHECK((model.sync - expected).cwiseAbs().maxCoeff() < rounding);
-  // With one replica a shard is the whole gradient, 1 Gbit: for a and b 0.1 + 1/1 + 0.2 + 1/0.5.
+  // With one replica a shard is the whole gradient, 1 Gbit: a and b take 0.1 + 1/1 + 0.2 + 1/0.5.
   Eigen::MatrixXd none = Eigen::MatrixXd::Zero(2, 2), rate(2, 2);
   none << 0, 0.1, 0.2, 0;
   rate << 1e9, 1e9, 0.5e9, 1e9;
   CHECK(comm_cost_model(measured_topology(none, rate), gigabits, 2, 1).sync(0, 1) == Approx(3.3));
 }
 
-// Groups ab, cd: exchange max(1.8, 1.7). Pairs a–c, b–d: max(3.3, 4.3); a–d, b–c: max(3.7, 1.9).
-TEST_CASE("four devices: cost of a placement as it is, and of its best deployment") {
+// Groups ab, cd: synchronization max(1.8, 1.7). Pairs a–c, b–d: max(3.3, 4.3); a–d, b–c: max(3.7, 1.9).
+TEST_CASE("four devices: a placement has its own cost and that of its best deployment") {
   const CommCostModel model = four_devices();
   const Placement straight = placement_of(2, 2, {0, 1, 2, 3});
   CHECK(comm_cost(model, straight).data_parallel == Approx(1.8));
@@ -145,18 +147,18 @@ TEST_CASE("four devices: cost of a placement as it is, and of its best deploymen
   CHECK(comm_cost(model, deployed).pipeline_parallel == Approx(3.7));
   CHECK(coarsened_graph(model, straight)(0, 1) == Approx(3.7));
   CHECK(coarsened_graph(model, straight)(1, 1) == 0);
-  // Groups ac, bd: exchange 4.3; a–b, c–d: 1.8; a–d, b–c: 3.7. Groups ad, bc: 3.7; a–b, d–c: 1.8; a–c,
+  // Groups ac, bd: synchronization 4.3; a–b, c–d: 1.8; a–d, b–c: 3.7. Groups ad, bc: 3.7; a–b, d–c: 1.8; a–c,
   // d–b: 4.3.
   CHECK(deployed_total(model, placement_of(2, 2, {0, 2, 1, 3})) == Approx(4.3 + 1.8));
   CHECK(deployed_total(model, placement_of(2, 2, {0, 3, 1, 2})) == Approx(3.7 + 1.8));
   CHECK(exhaustive_optimum(model) == Approx(5.5));
 }
 
-// As four stages of one device nobody exchanges anything. The hops make the path a, b, c, d: 1.8 + 1.9 + 1.7.
-// As one stage there is no hop: with shards of 0.25 Gbit, ab costs 0.3 + 0.25/1 + 0.25/0.5 = 1.05, ad 0.7 + 1
-// + 0.5 = 2.2, bd 0.3 + 1 + 1 = 2.3, cd 0.2 + 0.25 + 0.5 = 0.95; d exchanges longest, 2.2 + 2.3 + 0.95
+// With four stages of one device there is no synchronization. The hops make the path a, b, c, d: 1.8 + 1.9 +
+// 1.7. With one stage there is no hop: with shards of 0.25 Gbit, ab costs 0.3 + 0.25/1 + 0.25/0.5 = 1.05, ad
+// 0.7 + 1 + 0.5 = 2.2, bd 0.3 + 1 + 1 = 2.3, cd 0.2 + 0.25 + 0.5 = 0.95. d takes longest, 2.2 + 2.3 + 0.95
 // (b: 1.05 + 2.3 + 0.4 + 0.5 + 0.25).
-TEST_CASE("four devices: one replica, and one stage") {
+TEST_CASE("four devices: one replica has no synchronization and one stage has no hop") {
   CommCostModel model = four_devices();
   model.stages = 4;
   model.replicas = 1;
@@ -177,17 +179,17 @@ TEST_CASE("stages and replicas must use all devices") {
   const Topology topology = directed_topology(rng, 6);
   CHECK_NOTHROW(comm_cost_model(topology, gigabits, 3, 2));
   CHECK(error_message([&] { comm_cost_model(topology, gigabits, 4, 2); }) ==
-        "4 stages × 2 replicas need 8 devices, and the topology has 6");
+        "4 stages × 2 replicas need 8 devices, but the topology has 6");
   CHECK(error_message([&] { comm_cost_model(topology, gigabits, 0, 6); }) != "no error");
   CHECK(error_message([&] { comm_cost_model(topology, gigabits, -2, -3); }) != "no error");
   CHECK(error_message([&] { comm_cost_model(topology, gigabits, 65536, 65536); }) != "no error");
 }
 
-// The best known structures. Where there are as many hosts or regions as replicas, or fewer, and of equal
-// size, every group has its share of each: device d is in group d mod 8, and the hops stay inside. In the
-// spot case the 8 hosts of 4 are spread over four groups like that, with one hop between each two of them
-// inside a host, and the 32 others make up the other four.
-TEST_CASE("the five cases cost what is known of them") {
+// The best known structures. Where there are at most as many hosts or regions as replicas, all of equal size,
+// every group has an equal share of each: device d is in group d mod 8, and the hops stay inside. In the spot
+// case, the 8 hosts of 4 devices are spread over four groups in this way, with one hop between each two of
+// them inside a host, and the 32 other devices form the other four groups.
+TEST_CASE("the five cases have the cost of their best known structures") {
   Placement spread(8, 8), spot(8, 8);
   for (int device = 0; device < 64; ++device) {
     spread.at(device % 8, device / 8) = device;
@@ -203,10 +205,10 @@ TEST_CASE("the five cases cost what is known of them") {
   CHECK(cost("worldwide", spread) == Approx(49.218380053).epsilon(1e-9));
 }
 
-// Case 1 by hand: a GPU exchanges 0.65e9 / 8 bytes, 0.65 Gbit, with 7 others, both ways, at 3.125
+// Case 1 by hand: a GPU synchronizes 0.65e9 / 8 bytes, 0.65 Gbit, with 7 others in both directions at 3.125
 // Gbit/s: 2.912 s. Its 0.471249… GB go to the next stage inside the host at 100 Gbit/s, 7 times, forward and
 // backward: 14 · 0.0376999….
-TEST_CASE("the data centre by hand") {
+TEST_CASE("the data centre has the cost derived by hand") {
   const CommCostModel model = shipped_model("datacenter");
   Placement spread(8, 8);
   for (int device = 0; device < 64; ++device) spread.at(device % 8, device / 8) = device;
@@ -215,7 +217,7 @@ TEST_CASE("the data centre by hand") {
   CHECK(cost.pipeline_parallel == Approx(14 * 0.47124922275543213 * 8 / 100).epsilon(rounding));
 }
 
-TEST_CASE("a deployed partition costs the least over all orders and all matchings") {
+TEST_CASE("a deployed partition has the minimum cost over all orders and all matchings") {
   for (const auto& [stages, replicas] : tiny_shapes) {
     for (const Network network : all_networks) {
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -245,7 +247,7 @@ TEST_CASE("a deployed partition costs the least over all orders and all matching
   }
 }
 
-// Beyond sixteen stages the order is no longer the best, but still none that is worse than the one given.
+// Beyond sixteen stages the order is not necessarily optimal, but never worse than the given one.
 TEST_CASE("the best deployment of many stages never costs more than the placement itself") {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     CAPTURE(seed);
@@ -258,7 +260,7 @@ TEST_CASE("the best deployment of many stages never costs more than the placemen
   }
 }
 
-TEST_CASE("on a symmetric network the cost is the paper's") {
+TEST_CASE("on a symmetric network the cost is that of the paper") {
   for (const auto& [stages, replicas] : tiny_shapes) {
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
       CAPTURE(stages, replicas, seed);
@@ -274,13 +276,13 @@ TEST_CASE("on a symmetric network the cost is the paper's") {
   }
 }
 
-TEST_CASE("other names for the devices change nothing") {
+TEST_CASE("renumbering the devices does not change the cost") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);
     const Topology topology = directed_topology(rng, 24);
     const auto& links = std::get<MeasuredLinks>(topology.links);
-    const std::vector<int> name = random_placement(rng, 1, 24).devices();  // the new number of each device
+    const std::vector<int> name = random_placement(rng, 1, 24).devices();  // the new index of each device
     Eigen::MatrixXd latency(24, 24), bandwidth(24, 24);
     for (int a = 0; a < 24; ++a) {
       for (int b = 0; b < 24; ++b) {
@@ -300,7 +302,7 @@ TEST_CASE("other names for the devices change nothing") {
   }
 }
 
-TEST_CASE("faster links never cost more, and scaled links scale the cost") {
+TEST_CASE("faster links never cost more and scaled links scale the cost") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -326,10 +328,10 @@ TEST_CASE("faster links never cost more, and scaled links scale the cost") {
   }
 }
 
-TEST_CASE("a link whose time is beyond all numbers is an error, not an infinite cost") {
+TEST_CASE("a link whose time overflows is an error rather than an infinite cost") {
   Eigen::MatrixXd latency = Eigen::MatrixXd::Zero(2, 2);
   Eigen::MatrixXd bandwidth = Eigen::MatrixXd::Constant(2, 2, 1e-320);
   const Topology topology = measured_topology(latency, bandwidth);
   CHECK(error_message([&] { comm_cost_model(topology, gigabits, 2, 1); }) ==
-        "a link is so slow, or a message so large, that its time is beyond all numbers");
+        "a communication time overflows: a link is too slow or a message too large");
 }

@@ -18,8 +18,8 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double rounding = 1e-9;
 
-/// The cost of groups in their order with the best matchings, by the definition; for large groups by the
-/// matcher, which has a test of its own.
+/// Returns the cost of groups in their order with the best matchings: by the definition, or for large groups
+/// by the matcher, which is tested separately.
 double cost_in_order(const CommCostModel& model, const Groups& groups) {
   if (groups.front().size() <= 4) return exhaustive_cost_in_order(model, groups);
   double slowest = 0, path = 0;
@@ -30,8 +30,8 @@ double cost_in_order(const CommCostModel& model, const Groups& groups) {
   return slowest + path;
 }
 
-/// The cost with every maximum replaced by a mean: over all devices of their exchange, and over the pairs of
-/// each hop.
+/// Returns the cost with every maximum replaced by a mean: over all devices for synchronization, and over all
+/// pairs of each hop.
 double mean_cost(const CommCostModel& model, const Placement& placement) {
   double cost = 0;
   for (int stage = 0; stage < placement.stages(); ++stage) {
@@ -52,7 +52,7 @@ Groups groups_of(const CommCostState& state, int stages) {
   return groups;
 }
 
-/// Two devices of different groups, adjacent ones in every other call.
+/// Returns two devices of different groups; the groups are adjacent in about half of the calls.
 std::pair<int, int> random_swap(Rng& rng, const CommCostState& state, const CommCostModel& model) {
   const auto stages = static_cast<std::uint32_t>(model.stages),
              replicas = static_cast<std::uint32_t>(model.replicas);
@@ -75,10 +75,10 @@ void check_groups(const CommCostState& state, const CommCostModel& model) {
   auto deployed = groups_of(state.placement()), groups = groups_of(state, model.stages);
   for (Groups* each : {&deployed, &groups})
     for (auto& group : *each) std::sort(group.begin(), group.end());
-  REQUIRE(deployed == groups);  // the order of the stages too
+  REQUIRE(deployed == groups);  // including the order of the stages
 }
 
-/// The state is a real deployment with the best matchings, and says what it costs.
+/// Checks that the state is a valid deployment with the best matchings and that its cost is correct.
 void check_state(const CommCostState& state, const CommCostModel& model, double guidance) {
   check_groups(state, model);
   const Placement placement = state.placement();
@@ -88,7 +88,8 @@ void check_state(const CommCostState& state, const CommCostModel& model, double 
   REQUIRE(state.energy() == Approx(cost.total() + guidance * mean_cost(model, placement)).epsilon(rounding));
 }
 
-/// Nobody exchanges longer than the critical device, and each critical pair costs what the hop costs.
+/// Checks that the critical device has the longest synchronization and that each critical pair costs as much
+/// as the hop.
 void check_critical(const CommCostState& state, const CommCostModel& model) {
   const auto device_sync_cost = [&](int device) {
     double sum = 0;
@@ -113,7 +114,7 @@ void check_critical(const CommCostState& state, const CommCostModel& model) {
   }
 }
 
-/// Prices `a` with `b` in every way; makes the swap and checks what it came to.
+/// Evaluates the swap of `a` and `b` in every way, performs it and checks the result.
 void check_swap(CommCostState& state, const CommCostModel& model, double guidance, int a, int b) {
   auto groups = groups_of(state, model.stages);
   for (auto& group : groups)
@@ -132,9 +133,9 @@ void check_swap(CommCostState& state, const CommCostModel& model, double guidanc
   }
   const double at_limit = state.evaluate_swap(a, b, swap.energy).energy;
   REQUIRE((at_limit == swap.energy || at_limit == infinity));
-  check_groups(state, model);  // pricing leaves everything as it was
+  check_groups(state, model);  // evaluation has no side effects
   state.apply(swap);
-  // Large groups keep pairs that are as fast as before, though others might be faster.
+  // Large groups keep pairs that are as fast as before, although others might be faster.
   if (model.replicas <= 16)
     REQUIRE(state.cost() == Approx(exact).epsilon(rounding));
   else
@@ -154,7 +155,8 @@ void check_random_swaps(Rng& rng, const CommCostModel& model, double guidance, i
   }
 }
 
-/// Two runs of stages of one random length that share no stage, the later one first in every other call.
+/// Returns two disjoint segments of stages of one random length; the later one comes first in about half of
+/// the calls.
 std::tuple<StageSegment, StageSegment, int> random_runs(Rng& rng, const CommCostModel& model) {
   const auto below = [&rng](int end) { return static_cast<int>(rng.below(static_cast<std::uint32_t>(end))); };
   const int length = 1 + below(model.stages / 2);
@@ -165,7 +167,7 @@ std::tuple<StageSegment, StageSegment, int> random_runs(Rng& rng, const CommCost
   return {other, one, length};
 }
 
-/// What the groups become when two runs of stages along the pipelines of `state` change places.
+/// Returns the groups after two segments of stages along the pipelines of `state` have been swapped.
 Groups with_runs_swapped(const CommCostState& state, StageSegment a, StageSegment b, int length) {
   const Placement placement = state.placement();
   const auto pipeline_of = [&](StageSegment run) {
@@ -195,7 +197,7 @@ void check_random_runs(Rng& rng, const CommCostModel& model, double guidance, in
       CAPTURE(factor, limited, energy);
       REQUIRE(limited == (factor > 1 ? energy : infinity));
     }
-    REQUIRE(state.energy() == energy_before);  // pricing leaves everything as it was
+    REQUIRE(state.energy() == energy_before);  // evaluation has no side effects
     check_groups(state, model);
     state.swap_segments(a, b, length);
     check_groups(state, model);
@@ -215,7 +217,7 @@ void check_random_runs(Rng& rng, const CommCostModel& model, double guidance, in
 
 }  // namespace
 
-TEST_CASE("runs of stages are never priced below their cost, and change places whole") {
+TEST_CASE("swaps of stage segments are never evaluated below their cost and swap whole segments") {
   const auto [stages, replicas] =
       GENERATE(table<int, int>({{2, 1}, {5, 1}, {2, 4}, {4, 4}, {6, 2}, {8, 8}, {4, 20}, {5, 70}}));
   for (const Network network : all_networks)
@@ -226,7 +228,7 @@ TEST_CASE("runs of stages are never priced below their cost, and change places w
     }
 }
 
-TEST_CASE("swaps are never priced below their cost, and the state stays what it says") {
+TEST_CASE("swaps are never evaluated below their cost and the state stays consistent") {
   const auto [stages, replicas] =
       GENERATE(table<int, int>({{2, 1}, {5, 1}, {2, 2}, {2, 4}, {3, 3}, {4, 4}, {6, 2}, {8, 8}, {3, 12}}));
   for (const Network network : all_networks) {
@@ -240,8 +242,8 @@ TEST_CASE("swaps are never priced below their cost, and the state stays what it 
   }
 }
 
-// The sets of partners are words of 64 bits.
-TEST_CASE("groups of 64, of more than 64 and of more than 128 devices") {
+// Sets of partners are stored in 64-bit words.
+TEST_CASE("groups of 64 or of more than 64 or 128 devices are evaluated correctly") {
   const int replicas = GENERATE(63, 64, 65, 100, 130);
   for (const Network network : {Network::smooth, Network::ties, Network::sites, Network::even_sites}) {
     CAPTURE(replicas, static_cast<int>(network));
@@ -251,7 +253,7 @@ TEST_CASE("groups of 64, of more than 64 and of more than 128 devices") {
   }
 }
 
-// A state never drifts away from what it stands for: exchanges are kept by adding and subtracting.
+// Synchronization costs are updated by addition and subtraction, which must not accumulate errors.
 TEST_CASE("after thousands of swaps the cost is still that of the placement") {
   Rng rng = Rng::for_task(2, 0);
   const CommCostModel model = random_model(rng, Network::smooth, 5, 6);
@@ -264,7 +266,7 @@ TEST_CASE("after thousands of swaps the cost is still that of the placement") {
   check_critical(state, model);
 }
 
-TEST_CASE("one stage has a cost and no swaps") {
+TEST_CASE("a single stage has a cost and no swaps") {
   Rng rng = Rng::for_task(3, 0);
   const CommCostModel model = random_model(rng, Network::smooth, 1, 5);
   const CommCostState state(model, random_placement(rng, 1, 5), 0.5);
@@ -272,10 +274,10 @@ TEST_CASE("one stage has a cost and no swaps") {
   check_critical(state, model);
 }
 
-// Two groups {0, 1} and {2, 3}: pairs 0–2 and 1–3 cost 1, other hops 5; exchanges 0–1, 2–3 cost 4, others 2.
-// The cost is 4 + 1; after a swap of 1 and 2, groups {0, 2} and {1, 3}: exchanges 2, and the hops 0–1, 2–3 or
-// 0–3, 2–1 cost 5.
-TEST_CASE("a swap by hand") {
+// Two groups {0, 1} and {2, 3}: hops 0–2 and 1–3 cost 1, others 5; synchronization of 0–1 and 2–3 costs 4, of
+// others 2. The cost is 4 + 1. After swapping 1 and 2, the groups are {0, 2} and {1, 3}: synchronization
+// costs 2, and the hops 0–1, 2–3 or 0–3, 2–1 cost 5.
+TEST_CASE("a swap has the cost derived by hand") {
   CommCostModel model = empty_model(2, 2);
   model.hop << 0, 5, 1, 5, 5, 0, 5, 1, 1, 5, 0, 5, 5, 1, 5, 0;
   model.sync << 0, 4, 2, 2, 4, 0, 2, 2, 2, 2, 0, 4, 2, 2, 4, 0;

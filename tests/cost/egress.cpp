@@ -1,4 +1,4 @@
-// What sending costs, in closed form, against every message that the simulator sees.
+// Compares the closed formula of egress cost with every message of the simulator.
 #include <cmath>
 
 #include "planner/core/shards.hpp"
@@ -14,13 +14,13 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Every pair of sites and direction has a price of its own, now and then none.
+/// Sets a random price for every pair of sites and direction; some have none.
 void set_prices(Rng& rng, Topology& topology) {
   for (Link& link : std::get<RuleLinks>(topology.links).links)
     if (rng.below(4) != 0) link.egress = DollarsPerByte(random_size(rng, 1e-12, 1e-9));
 }
 
-/// Of an iteration, by the bytes from site to site.
+/// Returns the egress cost of an iteration from the bytes sent between sites.
 double simulated_usd(const Problem& problem, const Plan& plan) {
   SimOptions options;
   options.iterations = 1;
@@ -41,7 +41,7 @@ double egress_usd(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("what is sent costs what the simulator's messages cost, for any plan, schedule and sync") {
+TEST_CASE("egress costs what the simulator's messages cost for any plan and schedule and sync") {
   int priced = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     Rng rng = Rng::for_task(seed, 7);
@@ -59,13 +59,13 @@ TEST_CASE("what is sent costs what the simulator's messages cost, for any plan, 
             how.flush.value_or(0), how.chunks.value_or(1));
     const double expected = simulated_usd(problem, plan), usd = egress_usd(problem, plan);
     priced += expected > 0;
-    // The simulator rounds no bytes; sums in another order differ in their last digits.
+    // The simulator does not round bytes; sums in a different order differ in their last digits.
     REQUIRE(std::abs(usd - expected) <= 1e-9 * expected);
   }
   CHECK(priced > 300);
 }
 
-TEST_CASE("what is sent costs as much after changes as anew") {
+TEST_CASE("the egress cost after changes equals that of a new evaluation") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Rng rng = Rng::for_task(seed, 8);
     Problem problem{random_topology(rng, 8, rng.below(2) == 0), random_chain_job(rng, 8), {}};
@@ -92,9 +92,9 @@ TEST_CASE("what is sent costs as much after changes as anew") {
   }
 }
 
-// Two stages on two sites, 5 micro-batches of 100 bytes (fp16 outputs of 100 bytes): 500 bytes there at 1e-3
-// USD a byte, and 500 bytes of gradients back at 1e-4.
-TEST_CASE("the sender pays, each direction its own price") {
+// Two stages on two sites, 5 micro-batches of 100 bytes (fp16 outputs of 100 bytes): 500 bytes in one
+// direction at 1e-3 USD per byte, and 500 bytes of gradients back at 1e-4.
+TEST_CASE("the sender pays the price of its direction") {
   Problem problem{flat_topology({1, 1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e3, 100), {}};
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(rules.links[1]);
@@ -103,8 +103,8 @@ TEST_CASE("the sender pays, each direction its own price") {
   rules.links[2].egress = DollarsPerByte(1e-3);
   problem.job.training.global_batch = 5;
   CHECK(egress_usd(problem, plan_of(problem.job, 2, 1, 5)) == Approx(5 * 100 * (1e-3 + 1e-4)));
-  // One replica a site, everything exchanged by two parameter servers: each sends half of its gradients, then
-  // the half that it has summed: 2 layers × 1e3 parameters × 2 bytes in all.
+  // One replica per site, synchronized by two parameter servers: each sends half of its gradients and then
+  // the half that it has summed, 2 layers × 1e3 parameters × 2 bytes in total.
   problem.job.parallelism.gradient_sync = "sharded-ps";
   const double gradients = IterationModel(problem).stages.gradient_bytes({0, 2}, true);
   CHECK(egress_usd(problem, plan_of(problem.job, 1, 2, 2)) == Approx(gradients * (1e-3 + 1e-4)));

@@ -15,7 +15,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-constexpr double B = 1e6;  // bytes a second, of a slow link
+constexpr double B = 1e6;  // bytes per second on a slow link
 const Link fast = link_of(0, 1e15);
 
 Problem problem_of(Topology topology, Job job) {
@@ -48,10 +48,11 @@ WhatIf found(const std::vector<WhatIf>& all, Change change, int first = -1, int 
   return *it;
 }
 
-/// Two sites of two devices: two pipelines of two stages that cross from one site to the other, eight
-/// micro-batches each; a message takes 5 s and 0.5 s more, gradients of a stage 20 s inside a site.
+/// Returns two sites of two devices with two pipelines of two stages that cross from one site to the other,
+/// and eight micro-batches each. A message takes 5 s plus 0.5 s latency; the gradients of a stage take 20 s
+/// inside a site.
 PlannedProblem crossing_pipelines() {
-  const double gradients = 20e6;  // bytes of one of the two layers; 2 of a parameter
+  const double gradients = 20e6;  // bytes of one of the two layers, 2 per parameter
   Job job = chain_job(2, gradients / 2, 5e6);
   job.training.global_batch = 16;
   Plan plan = plan_of(job, 2, 2, 8);
@@ -63,10 +64,10 @@ PlannedProblem crossing_pipelines() {
 
 }  // namespace
 
-// gpipe with stages of 1, 2 and 1 s forward and twice that backward, 8 micro-batches, messages in no time:
-// 4 + 7 · 2 forward, 8 + 7 · 4 backward. Of that, all of stage 1's 8 · 6 s are waited for, and 3 s each of
-// the others, which fill.
-TEST_CASE("a slow stage binds") {
+// gpipe with stages of 1, 2 and 1 s forward, twice that backward, 8 micro-batches, and messages that take no
+// time: 4 + 7 · 2 forward, 8 + 7 · 4 backward. Of this, all 8 · 6 s of stage 1 are on the critical path, and
+// 3 s of each other stage, for warm-up and cool-down.
+TEST_CASE("a slow stage is the bottleneck") {
   const Job job = chain_job(4, 0, 1);
   Plan plan = plan_of(job, 3, 1, 8);
   plan.pipelines[0].stages[0].layers = {0, 1};
@@ -87,9 +88,9 @@ TEST_CASE("a slow stage binds") {
   CHECK(bottleneck.critical_path.sending_s == Approx(0).margin(1e-6));
 }
 
-// Forward 1 + 5.5 + 1 + 7 · 5 s, backward 2 + 5.5 + 2 + 7 · 5 s: 87 s. Of these 2 · (8 · 5 + 0.5) hang on the
-// hop, 1 of them on its latency, and 6 on the stages.
-TEST_CASE("a slow hop binds") {
+// Forward 1 + 5.5 + 1 + 7 · 5 s, backward 2 + 5.5 + 2 + 7 · 5 s: 87 s. Of these, 2 · (8 · 5 + 0.5) depend on
+// the hop, 1 of them on its latency, and 6 on the stages.
+TEST_CASE("a slow hop is the bottleneck") {
   const Job job = chain_job(2, 0, 5e6);
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0.5, B)), job);
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 8));
@@ -106,8 +107,8 @@ TEST_CASE("a slow hop binds") {
   CHECK(bottleneck.critical_path.sending_s == Approx(81));
 }
 
-// One stage a pipeline, 2 · 3 s; then 20e6 bytes in two halves: 2 · (0.5 + 10) s.
-TEST_CASE("a slow exchange binds") {
+// One stage per pipeline, 2 · 3 s; then 20e6 bytes in two halves: 2 · (0.5 + 10) s.
+TEST_CASE("slow gradient synchronization is the bottleneck") {
   const Job job = chain_job(1, 1e7, 1);
   const Problem problem = problem_of(flat_topology({2}, link_of(0.5, B), fast), job);
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 1, 2, 2));
@@ -118,8 +119,8 @@ TEST_CASE("a slow exchange binds") {
   CHECK(bottleneck.parts.fill_s == Approx(3));
 }
 
-// One micro-batch through four stages, 4 · 3 s, all of it fill; then 100 s overhead.
-TEST_CASE("the overhead of an iteration binds") {
+// One micro-batch through four stages, 4 · 3 s, all of it warm-up and cool-down; then 100 s overhead.
+TEST_CASE("the overhead of an iteration is the bottleneck") {
   const Job job = chain_job(4, 0, 1);
   Problem problem = problem_of(flat_topology({4}, fast, fast), job);
   problem.constants.iteration_overhead_s = 100;
@@ -131,8 +132,8 @@ TEST_CASE("the overhead of an iteration binds") {
   CHECK(bottleneck.resource.seconds == Approx(3));
 }
 
-// Drained every 4 of 8 micro-batches: two rounds of 12 + 3 · 6 s.
-TEST_CASE("every round fills the pipeline anew") {
+// Flushed every 4 of 8 micro-batches: two rounds of 12 + 3 · 6 s.
+TEST_CASE("every flush adds a warm-up of the pipeline") {
   Job job = chain_job(4, 0, 1);
   job.parallelism.flush = 4;
   Plan plan = plan_of(job, 2, 1, 8);
@@ -141,8 +142,8 @@ TEST_CASE("every round fills the pipeline anew") {
   CHECK(bottleneck.parts.steady_s == Approx(36));
 }
 
-// 1f1b with a hop whose latency is ten times the stages: the round trip of a micro-batch binds.
-TEST_CASE("latency binds where a schedule waits for every micro-batch") {
+// 1f1b with a hop whose latency is ten times the stages: the round trip of a micro-batch is the bottleneck.
+TEST_CASE("latency is the bottleneck if a schedule waits for every micro-batch") {
   Job job = chain_job(2, 0, 1);
   job.parallelism.schedule = "1f1b";
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, 1e15)), job);
@@ -152,9 +153,9 @@ TEST_CASE("latency binds where a schedule waits for every micro-batch") {
   CHECK(bottleneck.critical_path.compute_s + bottleneck.critical_path.sending_s == Approx(bottleneck.parts.sum()));
 }
 
-// Stages of two layers and of one, 4 micro-batches; 16 bytes a parameter, 100 kept of a layer and
-// micro-batch, and buffers for an output of 10 bytes and its gradient.
-TEST_CASE("the fullest device and what fills it") {
+// Stages of two layers and of one, 4 micro-batches; 16 bytes per parameter, 100 bytes of activations per
+// layer and micro-batch, and buffers for an output of 10 bytes and its gradient.
+TEST_CASE("the device with peak memory and its memory by purpose are reported") {
   const Job job = chain_job(3, 1e6, 10);
   Plan plan = plan_of(job, 2, 1, 4);
   plan.pipelines[0].stages[0].layers = {0, 2};
@@ -166,7 +167,7 @@ TEST_CASE("the fullest device and what fills it") {
   CHECK(peak_memory->memory.needed == Approx(2 * 16e6 + 4 * (2 * 100 + 2 * 10)).epsilon(1e-12));
 }
 
-TEST_CASE("what-ifs of links are estimates of the changed network") {
+TEST_CASE("what-ifs of links equal estimates for the changed network") {
   const PlannedProblem planned = crossing_pipelines();
   const Problem& problem = planned.problem;
   const auto all = what_ifs_of(planned);
@@ -178,7 +179,8 @@ TEST_CASE("what-ifs of links are estimates of the changed network") {
   CHECK(between.iteration_s == Approx(expected(link_of(0, B), link_of(0.5, 2 * B))));
   CHECK(between.gain == Approx(1 - between.iteration_s / now));
   CHECK(between.gain > 0.3);
-  // Stage 0 has its gradients a backward, 2 s, after stage 1 has sent its own; both exchange for 20 s.
+  // Stage 0 has its gradients one backward pass, 2 s, after stage 1 has sent its own; both synchronize for 20
+  // s.
   CHECK(found(all, Change::link_doubled, 0, 0).iteration_s == Approx(now - 2));
   CHECK(found(all, Change::link_doubled, 1, 1).iteration_s == Approx(now));
   CHECK(std::is_sorted(all.begin(), all.end(), [](const WhatIf& a, const WhatIf& b) {
@@ -186,7 +188,7 @@ TEST_CASE("what-ifs of links are estimates of the changed network") {
   }));
 }
 
-TEST_CASE("what-ifs of the job are estimates of the changed job") {
+TEST_CASE("what-ifs of the job equal estimates for the changed job") {
   const PlannedProblem planned = crossing_pipelines();
   const auto all = what_ifs_of(planned);
   const auto expected = [&](const auto& change) {
@@ -206,12 +208,12 @@ TEST_CASE("what-ifs of the job are estimates of the changed job") {
           it.problem.job.training.micro_batch = 2;
           for (Pipeline& pipeline : it.plan.pipelines) pipeline.micro_batches = 4;
         })));
-  // Gradients of 20e6 bytes in two halves, there and back, take 20 s; half the bytes save 10.
+  // Gradients of 20e6 bytes in two halves in each direction take 20 s; half the bytes save 10 s.
   CHECK(found(all, Change::gradients_halved).iteration_s ==
         Approx(seconds_of(planned.problem, planned.plan) - 10));
 }
 
-TEST_CASE("micro-batches of odd pipelines are put together without losing a sequence") {
+TEST_CASE("merging micro-batches of odd pipelines loses no sequence") {
   PlannedProblem planned = crossing_pipelines();
   planned.plan.pipelines[0].micro_batches = 5;
   planned.plan.pipelines[1].micro_batches = 3;
@@ -225,14 +227,14 @@ TEST_CASE("micro-batches of odd pipelines are put together without losing a sequ
 }
 
 // Pipelines of one stage; the last device has half the speed. Twelve micro-batches of 3 s.
-TEST_CASE("pipelines removed and added get and give their share of the micro-batches") {
+TEST_CASE("micro-batches are redistributed when a pipeline is removed or added") {
   Topology topology = flat_topology({4}, fast, fast);
   topology.devices[2].speed = 0.5;
   const Job job = chain_job(1, 0, 1);
   const PlannedProblem planned{problem_of(topology, job), plan_of(job, 1, 3, 4), 0};
   const auto all = what_ifs_of(planned);
   const WhatIf fewer = found(all, Change::pipeline_removed);
-  CHECK(fewer.first == 2);  // 4 · 6 s; the other two then have 6 · 3 s
+  CHECK(fewer.first == 2);  // 4 · 6 s; the other two then take 6 · 3 s
   CHECK(fewer.devices == std::vector{2});
   CHECK(fewer.iteration_s == Approx(18));
   CHECK(fewer.gain == Approx(1 - 18.0 / 24));
@@ -241,23 +243,23 @@ TEST_CASE("pipelines removed and added get and give their share of the micro-bat
   CHECK(more.iteration_s == Approx(12));  // 4, 3 and 4 · 3 s, and 1 or 2 · 6 s
 }
 
-TEST_CASE("what is not possible says why") {
+TEST_CASE("an impossible change has a reason") {
   const Job job = chain_job(2, 0, 1);
   const auto all = what_ifs_of({problem_of(flat_topology({3}, fast, fast), job), plan_of(job, 2, 1, 3), 0});
   CHECK(found(all, Change::pipeline_removed).impossible ==
-        "there is one pipeline, which needs all of its devices");
-  CHECK(found(all, Change::pipeline_added).impossible == "no whole set of devices for a pipeline is unused");
+        "the plan has only one pipeline");
+  CHECK(found(all, Change::pipeline_added).impossible == "too few unused devices for another pipeline");
   CHECK(found(all, Change::micro_batch_doubled).impossible ==
-        "3 micro-batches cannot be put together in pairs");
+        "3 micro-batches cannot be merged in pairs");
   CHECK(all.back().impossible != "");
 }
 
-TEST_CASE("a change that does not fit the memory comes after those that do") {
+TEST_CASE("changes that exceed memory are listed after those that fit") {
   Topology topology = flat_topology({2}, fast, fast);
   const Job job = chain_job(2, 1e6, 10);
   const Plan plan = plan_of(job, 1, 2, 2);
-  // The state of a device is 2 · 16e6 bytes. A pipeline of one stage has 100 bytes of a layer and
-  // micro-batch: 400 with two micro-batches, and 800 with all four of them, when the other is removed.
+  // The state of a device is 2 · 16e6 bytes. A pipeline of one stage stores 100 bytes per layer and
+  // micro-batch: 400 with two micro-batches, and 800 with all four if the other pipeline is removed.
   topology.gpus[0].memory = Bytes(32e6 + 600);
   const auto all = what_ifs_of({problem_of(topology, job), plan, 0});
   const WhatIf removed = found(all, Change::pipeline_removed);
@@ -272,7 +274,7 @@ TEST_CASE("a change that does not fit the memory comes after those that do") {
 TEST_CASE("the simulator agrees with every what-if") {
   PlannedProblem planned = crossing_pipelines();
   Topology& topology = planned.problem.topology;
-  for (int i = 0; i < 2; ++i) {  // two unused devices more
+  for (int i = 0; i < 2; ++i) {  // two additional unused devices
     topology.devices.push_back(topology.devices[at(2 * i)]);
     topology.devices.back().id = i == 0 ? "more/0" : "more/1";
     topology.devices.back().host = 4 + i;
@@ -286,10 +288,10 @@ TEST_CASE("the simulator agrees with every what-if") {
     CHECK(replay_makespan(iteration_graph(other.problem, other.plan)) == Approx(what.iteration_s).epsilon(1e-6));
     ++compared;
   }
-  CHECK(compared == 3 + 7);  // links: inside either site, between them
+  CHECK(compared == 3 + 7);  // links: inside either site and between them
 }
 
-TEST_CASE("a faster link leaves others of the same rule alone") {
+TEST_CASE("doubling a link does not change others of the same rule") {
   Topology topology = flat_topology({2, 1, 1}, link_of(0, 1), link_of(0, 3));
   std::get<RuleLinks>(topology.links).links[1].capacity = BitsPerSecond(80);
   double_link(topology, 0, 2);
@@ -306,7 +308,7 @@ TEST_CASE("a faster link leaves others of the same rule alone") {
   CHECK(bandwidth(0, 2) == 3);
 }
 
-TEST_CASE("faster measured links and access links") {
+TEST_CASE("doubling works for measured links and access links") {
   Topology topology = flat_topology({2, 1}, fast, fast);
   topology.links = MeasuredLinks{Eigen::MatrixXd::Zero(3, 3), Eigen::MatrixXd::Ones(3, 3)};
   double_link(topology, 1, 0);
@@ -321,10 +323,10 @@ TEST_CASE("faster measured links and access links") {
   CHECK(!(topology.devices[0].uplink < unlimited));
 }
 
-// Stages of 1 s forward and 2 s backward, messages of 5 s ÷ c each way, 8 micro-batches. Up to c = 2.5 the
-// hop binds both ways: 2 · 8 · 5 ÷ c s hang on it, 32 there, and 6 on the stages. Above, it binds forward
-// alone: 9 · 5 ÷ c s, 18 there, and 2 + 2 + 8 · 2 s on the stages.
-TEST_CASE("the compression from which a chain is compute-bound") {
+// Stages of 1 s forward and 2 s backward, messages of 5 s ÷ c in each direction, 8 micro-batches. Up to c =
+// 2.5 the hop is the bottleneck in both directions: 2 · 8 · 5 ÷ c s depend on it, 32 there, and 6 on the
+// stages. Above, it is the bottleneck only forward: 9 · 5 ÷ c s, 18 there, and 2 + 2 + 8 · 2 s on the stages.
+TEST_CASE("the compression from which a chain is compute-bound is found") {
   const Job job = chain_job(2, 0, 5e6);
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0, B)), job);
   const auto explained = explain_plan({problem, plan_of(job, 2, 1, 8), 0}, network_of(problem), 1);
@@ -336,8 +338,8 @@ TEST_CASE("the compression from which a chain is compute-bound") {
   CHECK(!explained.compute_bound_width);
 }
 
-// Latency is not compressed: with 30 s a message of 1f1b, no compression helps.
-TEST_CASE("no compression makes latency go away") {
+// Latency cannot be compressed: with 30 s per message under 1f1b, no compression helps.
+TEST_CASE("no compression makes a latency-bound plan compute-bound") {
   Job job = chain_job(2, 0, 5e6);
   job.parallelism.schedule = "1f1b";
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, B)), job);
@@ -347,8 +349,9 @@ TEST_CASE("no compression makes latency go away") {
 
 namespace {
 
-/// Two blocks, one a stage, of sequences so short that 24 s h² FLOPs are nearly all of a forward: t seconds,
-/// at 1 TFLOP/s; a message of 2 s h bytes takes 11 t, of the 2 t of a backward 5.5 times as much.
+/// Returns two blocks, one per stage, with sequences so short that 24 s h² FLOPs are nearly all of a forward
+/// pass: t seconds at 1 TFLOP/s. A message of 2 s h bytes takes 11 t, which is 5.5 times the 2 t of a
+/// backward pass.
 Problem narrow_problem() {
   const double s = 1, h = 512, t = 24 * s * h * h / 1e12;
   Job job;
@@ -367,8 +370,9 @@ Problem narrow_problem() {
 
 }  // namespace
 
-// Twice the width: 4 times the FLOPs, twice the bytes. A hop binds while 11 t k > 2 t k²: up to k = 5.
-TEST_CASE("the square-cube law in numbers") {
+// Twice the width has 4 times the FLOPs and twice the bytes. A hop is the bottleneck while 11 t k > 2 t k²:
+// up to k = 5.
+TEST_CASE("the square-cube law gives the width from which compute dominates") {
   const Problem problem = narrow_problem();
   const Plan plan = plan_of(problem.job, 2, 1, 1000);
   const auto explained = explain_plan({problem, plan, 0}, network_of(problem), 2);
@@ -384,8 +388,8 @@ TEST_CASE("the square-cube law in numbers") {
   CHECK(explained.compute_bound_compression.value() == Approx(5.5).epsilon(0.02));
 }
 
-// Of a GPU whose peak nobody gives, measured times grow with the FLOPs, updates with the parameters.
-TEST_CASE("the profile of a wider model") {
+// If the peak of a GPU is unknown, measured layer times grow with the FLOPs, and updates with the parameters.
+TEST_CASE("the profile of a wider model is scaled from the measured one") {
   Problem problem = narrow_problem();
   problem.job.efficiency.reset();
   problem.topology.gpus[0].peak = problem.topology.gpus[0].peak_fp32 = std::nullopt;
@@ -403,9 +407,9 @@ TEST_CASE("the profile of a wider model") {
   CHECK(block.forward.median_s == Approx(flops));
   CHECK(block.backward.median_s == Approx(2 * flops));
   CHECK(block.update->median_s == Approx(0.5 * parameters));
-  CHECK(IterationModel(wide).stages.unknown(0).empty());  // the profile is of the wider model
+  CHECK(IterationModel(wide).stages.unknown(0).empty());  // the profile is that of the wider model
   CHECK(std::get<Transformer>(wide.job.model).hidden == 1536);
   CHECK(std::get<Transformer>(wide.job.model).heads == 24);
   CHECK(error_message([] { widen_model(problem_of(flat_topology({1}, fast, fast), chain_job(1, 0, 1)), 2); }) ==
-        "the width is known of transformers alone");
+        "only transformers have a hidden size that can be widened");
 }

@@ -53,14 +53,14 @@ std::vector<double> simulated(const Topology& topology, const std::string& sync,
   return completion_times;
 }
 
-/// n devices of one site, each with B in and out and a to the others.
+/// Returns n devices of one site, each with access links of B and latency a to the others.
 Topology access_link_star(int n) {
   Topology topology = flat_topology({n}, link_of(a, 10 * B), link_of(a, 10 * B));
   for (Device& device : topology.devices) device.uplink = device.downlink = BitsPerSecond(8 * B);
   return topology;
 }
 
-/// Some of the devices, in a random order.
+/// Returns some of the devices in random order.
 std::vector<int> random_group(Rng& rng, int devices) {
   std::vector<int> group(at(devices));
   std::iota(group.begin(), group.end(), 0);
@@ -71,7 +71,7 @@ std::vector<int> random_group(Rng& rng, int devices) {
 
 }  // namespace
 
-TEST_CASE("where every pair has a link of its own") {
+TEST_CASE("all algorithms have closed formulas if every pair has a link of its own") {
   for (const int n : {2, 3, 5, 8}) {
     CAPTURE(n);
     const Topology topology = flat_topology({n}, link_of(a, B), link_of(a, B));
@@ -86,8 +86,8 @@ TEST_CASE("where every pair has a link of its own") {
           Approx(2 * std::log2(n) * (a + S / B)));
 }
 
-// n − 1 messages at a time leave every device, or come to the first.
-TEST_CASE("where every device has one access link") {
+// n − 1 messages at a time leave every device, or arrive at the first.
+TEST_CASE("all algorithms have closed formulas if every device has one access link") {
   for (const int n : {2, 3, 5, 8}) {
     CAPTURE(n);
     const Topology topology = access_link_star(n);
@@ -97,12 +97,12 @@ TEST_CASE("where every device has one access link") {
   }
   for (const int n : {2, 4, 8, 16})
     CHECK(last_end(access_link_star(n), "tree") == Approx(2 * std::log2(n) * (a + S / B)));
-  // Two leaves send to the root at once, a + 2 S / B; it sends to one after the other, 2 (a + S / B).
+  // Two leaves send to the root at once, a + 2 S / B; it sends to them one after the other, 2 (a + S / B).
   CHECK(last_end(access_link_star(3), "tree") == Approx(3 * a + 4 * S / B));
 }
 
 // t sites of k devices: 2 (a + S / (k B)) inside, 2 (t − 1)(a' + S / (k t W)) across.
-TEST_CASE("hierarchical: shards inside the sites, rings across") {
+TEST_CASE("hierarchical uses shards inside the sites and rings across") {
   const double W = 10e6, far = 0.1;
   for (const int t : {2, 3})
     for (const int k : {1, 2, 4}) {
@@ -113,14 +113,14 @@ TEST_CASE("hierarchical: shards inside the sites, rings across") {
     }
 }
 
-TEST_CASE("overhead is paid by every message, efficiency by every byte") {
+TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   const Calibration constants{1, 0.25, 0.5, 0};
   CHECK(last_end(access_link_star(4), "ring", constants) ==
         Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
 // Both directions of a ring of n: 2 (n − 1) messages of S / n from every device.
-TEST_CASE("the bytes over shared capacities are those of all messages") {
+TEST_CASE("bytes over shared capacities are those of all messages") {
   const Topology topology = access_link_star(4);
   const NetworkCost network(topology, {});
   GradientSyncTime exchange(topology, network);
@@ -140,11 +140,11 @@ TEST_CASE("the bytes over shared capacities are those of all messages") {
   }
 }
 
-TEST_CASE("an unknown way of exchanging gradients is refused") {
+TEST_CASE("an unknown gradient sync algorithm is rejected") {
   CHECK(error_message([] { gradient_sync("gossip"); }) == "there is no gradient_sync `gossip`");
 }
 
-TEST_CASE("exactly what the simulator says on links that differ") {
+TEST_CASE("the estimate equals the simulator on heterogeneous links") {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     Rng rng = Rng::for_task(1, seed);
     Topology topology = directed_topology(rng, 12);
@@ -164,8 +164,8 @@ TEST_CASE("exactly what the simulator says on links that differ") {
   }
 }
 
-TEST_CASE("one of like messages stands for all") {
-  // Sites of like devices, some behind links that hosts or sites share; every seventh device is unlike.
+TEST_CASE("one of equivalent messages represents all") {
+  // Sites of equivalent devices, some behind links that hosts or sites share; every seventh device differs.
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 11);
@@ -197,7 +197,7 @@ TEST_CASE("one of like messages stands for all") {
   }
 }
 
-TEST_CASE("devices are of one kind where nothing tells them apart") {
+TEST_CASE("devices are of one kind if nothing distinguishes them") {
   const Topology topology = flat_topology({3, 2}, link_of(a, B), link_of(2 * a, B));
   const NetworkCost network(topology, {});
   for (int device = 0; device < 5; ++device) CHECK(network.kind(device) == (device < 3 ? 0 : 1));

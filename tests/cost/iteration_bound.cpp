@@ -1,4 +1,4 @@
-// Bounds against estimates and simulations of random plans, and against closed formulas.
+// Compares bounds with estimates and simulations of random plans, and with closed formulas.
 #include "planner/cost/bounds/iteration_bound.hpp"
 
 #include <algorithm>
@@ -79,15 +79,15 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
 
 }  // namespace
 
-TEST_CASE("no plan is estimated or simulated to take less") {
+TEST_CASE("no plan is estimated or simulated below the bound") {
   check_random_plans(3000, false);
 }
 
-TEST_CASE("nor where messages share links") {
+TEST_CASE("no plan is below the bound if messages share links") {
   check_random_plans(1500, true);
 }
 
-TEST_CASE("no random plan takes less on the topologies shipped") {
+TEST_CASE("no random plan is below the bound on the shipped topologies") {
   for (const char* name : {"aws-ten-regions", "datacenter", "four-continents", "multicloud-20",
                            "onprem-cloud", "regional", "spot", "three-clouds", "universities", "worldwide"}) {
     CAPTURE(name);
@@ -107,7 +107,7 @@ TEST_CASE("no random plan takes less on the topologies shipped") {
   }
 }
 
-// One device: m · (1 + 2) s for each of 4 layers, and 0.25 s of overhead: nothing is missing.
+// One device: m · (1 + 2) s for each of 4 layers and 0.25 s of overhead, which is the whole time.
 TEST_CASE("on one device the bound is the time") {
   Problem problem{flat_topology({1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 1e6, 1e3),
                   Calibration{1, 0, 1, 0.25}};
@@ -119,9 +119,9 @@ TEST_CASE("on one device the bound is the time") {
   CHECK(bound.value >= 5 * 4 * 3 + 0.25 - 1e-6);
 }
 
-// gpipe with 6 micro-batches in 4 equal stages of 2 layers, hops of 0.1 s and bytes that take 0.5 s: the way
-// 8 · 3 + 3 · 2 · 0.6, and 5 times 2 · 3.
-TEST_CASE("an even gpipe on equal devices and links takes what the bound says") {
+// gpipe with 6 micro-batches in 4 equal stages of 2 layers, hops with 0.1 s latency and 0.5 s of transfer: 8
+// · 3 + 3 · 2 · 0.6 for the first micro-batch, and 5 times 2 · 3.
+TEST_CASE("an even gpipe on equal devices and links reaches the bound") {
   Problem problem{flat_topology({4}, link_of(0.1, 1e6), link_of(0.1, 1e6)), chain_job(8, 1e3, 5e5), {}};
   problem.job.training.global_batch = 6;
   problem.job.training.precision = "fp32";
@@ -131,8 +131,8 @@ TEST_CASE("an even gpipe on equal devices and links takes what the bound says") 
   CHECK(bound.value <= estimate_iteration(model, plan_of(problem.job, 4, 1, 6)).iteration_s);
 }
 
-// 4 fast devices (1 s a layer and direction … 3 s) and 4 of half the speed do 6 fast devices' work.
-TEST_CASE("unlike devices share out the work by their speeds") {
+// 4 fast devices (1 s forward, 2 s backward per layer) and 4 of half the speed do the work of 6 fast devices.
+TEST_CASE("heterogeneous devices share the work in proportion to their speeds") {
   Problem problem{flat_topology({8}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(12, 1e3, 1), {}};
   for (int i = 4; i < 8; ++i) problem.topology.devices[at(i)].speed = 0.5;
   problem.job.training.global_batch = 600;
@@ -140,7 +140,7 @@ TEST_CASE("unlike devices share out the work by their speeds") {
   CHECK(IterationBounds(model).for_shape(1, 8).value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
 }
 
-TEST_CASE("what cannot fit memory is said") {
+TEST_CASE("a model that cannot fit in memory is reported") {
   Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e9, 1e3), {}};
   problem.job.training.global_batch = 4;
   const StageNeeds needs = IterationModel(problem).stages.needs({0, 8});

@@ -21,7 +21,7 @@ namespace {
 const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
 const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
 
-/// 16 devices of three sites, two a host, with links that share nothing; some are slower.
+/// Returns 16 devices at three sites, two per host, some of them slower, with links that share nothing.
 Topology random_topology(Rng& rng) {
   Topology topology = flat_topology({6, 6, 4}, {}, {});
   Eigen::MatrixXd latency(16, 16), bandwidth(16, 16);
@@ -38,12 +38,12 @@ Topology random_topology(Rng& rng) {
   return topology;
 }
 
-/// That some of its links are slower than.
+/// Returns a rate in the range of the links, so that some are slower.
 BitsPerSecond moderate_rate(Rng& rng) {
   return BitsPerSecond(8e6 * (0.5 + 5 * rng.uniform()));
 }
 
-/// The same with uplinks and downlinks of devices and sites.
+/// Returns the same with uplinks and downlinks of devices and sites.
 Topology shared_topology(Rng& rng) {
   Topology topology = random_topology(rng);
   for (Device& device : topology.devices) {
@@ -54,7 +54,7 @@ Topology shared_topology(Rng& rng) {
   return topology;
 }
 
-/// Every stage has at least two layers.
+/// Returns a random split in which every stage has at least two layers.
 std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages) {
   std::vector<int> ends = {layers};
   for (int stage = stages - 1; stage > 0; --stage)
@@ -68,8 +68,8 @@ int random_micro_batches(Rng& rng, const Job& job, int stages) {
   return job.parallelism.schedule == "interleaved" ? stages * random_int(rng, 1, 3) : random_int(rng, 1, 12);
 }
 
-/// Random devices, splits and numbers of micro-batches in up to four pipelines of up to four stages of
-/// `tensor` devices, which are on the same host.
+/// Returns a plan of up to four pipelines of up to four stages with random devices, layer splits and numbers
+/// of micro-batches. A stage has `tensor` devices of one host.
 Plan random_plan(Rng& rng, const Job& job, int tensor, bool even = false) {
   std::vector<int> order(at(16 / tensor));
   std::iota(order.begin(), order.end(), 0);
@@ -92,7 +92,7 @@ Plan random_plan(Rng& rng, const Job& job, int tensor, bool even = false) {
   return plan;
 }
 
-/// One of the changes that a search makes, or two devices in each other's place.
+/// Applies one of the changes that a search makes, or swaps two devices.
 void change(Rng& rng, IterationTimer& timer) {
   const Plan plan = timer.plan();
   const int pipelines = static_cast<int>(plan.pipelines.size());
@@ -133,9 +133,9 @@ void check_same(IterationTimer& timer) {
 }  // namespace
 
 // Forward 1 + 0.5 + 1 s and 3 more micro-batches of 1 s: 5.5 s. Backward 2 + 0.5 + 2 s and 3 of 2 s: 10.5 s.
-// The exchange of 2e6 parameters of 2 bytes over 1e6 bytes a second: a half twice, 4 s. The optimizer passes
-// over 16 bytes a parameter at 32e6 bytes a second: 1 s.
-TEST_CASE("an iteration is pipelines, exchanges, updates and overhead") {
+// Synchronizing 2e6 parameters of 2 bytes at 1e6 bytes per second: a half twice, 4 s. The optimizer moves 16
+// bytes per parameter at 32e6 bytes per second: 1 s.
+TEST_CASE("an iteration consists of pipelines and gradient sync and updates and overhead") {
   Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
                   chain_job(2, 2e6, 0.5e6),
                   {1, 0, 1, 0.5},
@@ -158,7 +158,7 @@ TEST_CASE("an iteration is pipelines, exchanges, updates and overhead") {
   CHECK(timer.pipeline(1).gradients_s[1] == Approx(14));  // 5.5 + 2 + 3 · 2 + 0.5
 }
 
-TEST_CASE("after changes a timer says the same as a new one") {
+TEST_CASE("a timer after changes equals a new one") {
   for (const std::string& schedule : schedules)
     for (const bool shared : {false, true})
       for (const bool overlap : {false, true})
@@ -182,7 +182,7 @@ TEST_CASE("after changes a timer says the same as a new one") {
         }
 }
 
-TEST_CASE("exactly what the simulator says where nothing is shared and all pipelines are cut alike") {
+TEST_CASE("the estimate equals the simulator for uniform pipelines without shared links") {
   for (const std::string schedule : {"gpipe", "1f1b"})
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       Rng rng = Rng::for_task(5, seed);
@@ -195,9 +195,10 @@ TEST_CASE("exactly what the simulator says where nothing is shared and all pipel
     }
 }
 
-// Where pipelines are cut differently, or a device has several chunks, exchanges follow each other over the
-// same channels.
-TEST_CASE("as the simulator says where nothing is shared: splits, schedules, exchanges") {
+// If pipelines are split differently, or a device has several chunks, synchronizations follow each other over
+// the same channels.
+TEST_CASE("without shared links the estimate is close to the simulator for all splits and schedules and "
+          "syncs") {
   for (const std::string& schedule : schedules)
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       Rng rng = Rng::for_task(2, seed);
@@ -209,7 +210,7 @@ TEST_CASE("as the simulator says where nothing is shared: splits, schedules, exc
     }
 }
 
-TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, updates, flushes") {
+TEST_CASE("without shared links the estimate is close to the simulator for all training settings") {
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(3, seed);
@@ -231,12 +232,13 @@ TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, upda
   }
 }
 
-// Two layers of 1 s forward and 2 s backward, on one device and on two. The gradients of each, 2e6 bytes, are
-// compressed in 2 s to half of that, exchanged in two halves of 0.5 s, and expanded in 2 s. The one device
-// has computed after 6 s, as the last of the two has. It compresses both layers until 10 s, the second one is
-// exchanged until 11 s, and it expands both until 14 s. With overlap it has the last layer after 4 s and
-// could compress, but the first layer is to be computed, so that nothing is different.
-TEST_CASE("a device compresses for one exchange after the other") {
+// Two layers of 1 s forward and 2 s backward, on one device and on two. The gradients of each layer, 2e6
+// bytes, are compressed in 2 s to half of that, synchronized in two halves of 0.5 s, and decompressed in 2 s.
+// The single device finishes computing after 6 s, as does the last of the two. It compresses both layers
+// until 10 s, the second one is synchronized until 11 s, and it decompresses both until 14 s. With overlap it
+// has the gradients of the last layer after 4 s and could compress, but the first layer is computed first, so
+// nothing changes.
+TEST_CASE("a device compresses for one synchronization after the other") {
   Problem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
   problem.job.compression = {1, 0.5, BitsPerSecond(8e6)};
   Plan plan = plan_of(problem.job, 1, 1, 1);
@@ -247,17 +249,18 @@ TEST_CASE("a device compresses for one exchange after the other") {
     CHECK(estimated_iteration_s(problem, plan) == Approx(14));
     CHECK(simulated_iteration_s(problem, plan) == Approx(14));
   }
-  // A first layer of four times that: the last one is compressed until 8 s, the first until 16 s, exchanged
-  // until 20 s and expanded until 28 s; meanwhile the last one is expanded.
+  // If the first layer has four times the parameters, the last layer is compressed until 8 s, and the first
+  // one is compressed until 16 s, synchronized until 20 s and decompressed until 28 s; meanwhile the last one
+  // is decompressed.
   problem.job.parallelism.overlap = false;
   std::get<LayerChain>(problem.job.model).layers.front().parameters = 4e6;
   CHECK(estimated_iteration_s(problem, plan) == Approx(28));
   CHECK(simulated_iteration_s(problem, plan) == Approx(28));
 }
 
-// From one device of the first pipeline to one of the second it takes twenty times as long as elsewhere: what
-// goes there for all chunks does so one after the other, whatever goes to other devices meanwhile.
-TEST_CASE("as the simulator says where exchanges of chunks wait for one slow link") {
+// The link from one device of the first pipeline to one of the second is twenty times slower than the others.
+// What all chunks send over it is sent one after the other, whatever goes to other devices meanwhile.
+TEST_CASE("the estimate is close to the simulator if chunks queue for one slow link") {
   for (const std::string& sync : syncs)
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       Rng rng = Rng::for_task(8, seed);
@@ -280,9 +283,9 @@ TEST_CASE("as the simulator says where exchanges of chunks wait for one slow lin
     }
 }
 
-// With overlap and chunks devices compress and expand between what they compute. Under `interleaved` they
-// have time to do so, in part, while they wait for messages, which the estimate does not know.
-TEST_CASE("as the simulator says where compressing gradients takes long") {
+// With overlap and chunks, devices compress and decompress between computations. Under `interleaved` part of
+// this fits into the time in which they wait for messages, which the estimate ignores.
+TEST_CASE("the estimate is close to the simulator if gradient compression is slow") {
   for (const std::string& schedule : schedules)
     for (const bool overlap : {false, true}) {
       double sum = 0, low = 0, high = 0;
@@ -311,8 +314,8 @@ TEST_CASE("as the simulator says where compressing gradients takes long") {
     }
 }
 
-// Where pipelines meet on the links of sites, it is a matter of chance when.
-TEST_CASE("near to what the simulator says where links are shared") {
+// When pipelines contend for the links of sites depends on chance.
+TEST_CASE("the estimate is near the simulator if links are shared") {
   for (const std::string& schedule : schedules) {
     double sum = 0, worst = 0;
     int count = 0;
@@ -333,7 +336,7 @@ TEST_CASE("near to what the simulator says where links are shared") {
   }
 }
 
-TEST_CASE("what the schedule cannot run is refused") {
+TEST_CASE("a plan that the schedule cannot run is rejected") {
   const Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
                         [] {
                           Job job = chain_job(4, 0, 0);
@@ -349,9 +352,9 @@ TEST_CASE("what the schedule cannot run is refused") {
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
 }
 
-// Where nothing tells the devices of a site apart, one of their messages stands for all; latencies of which
-// no two are equal, though by less than counts, leave nothing out.
-TEST_CASE("like devices have the time of devices that are almost alike") {
+// If nothing distinguishes the devices of a site, one of their messages represents all. With latencies that
+// all differ by a negligible amount, no message is skipped.
+TEST_CASE("equal devices have the same time as devices that are almost equal") {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     Rng rng = Rng::for_task(seed, 21);
     Eigen::MatrixXd latency(12, 12), bandwidth(12, 12), almost(12, 12);

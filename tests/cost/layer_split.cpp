@@ -22,7 +22,7 @@ namespace {
 using Split = std::vector<std::pair<int, int>>;
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Every cut of `layers` layers into `stages` stages.
+/// Calls `visit` with every split of `layers` layers into `stages` stages.
 void for_each_split(int layers, int stages, const std::function<void(const Split&)>& visit) {
   Split split;
   const std::function<void(int)> cut = [&](int begin) {
@@ -58,7 +58,7 @@ struct Best {
   Split split;
 };
 
-/// The least time, as the estimate has it, of the slowest pipeline of all splits that fit.
+/// Returns the least estimated time of the slowest pipeline over all splits that fit in memory.
 Best min_estimate(const IterationModel& model, const std::vector<StageChain>& chains) {
   Best best;
   for_each_split(model.stages.layers(), static_cast<int>(chains.front().devices.size()),
@@ -70,14 +70,14 @@ Best min_estimate(const IterationModel& model, const std::vector<StageChain>& ch
   return best;
 }
 
-/// Is what goes from one stage of single devices to another compressed, by the definition in the job's keys?
+/// Whether messages between two stages of single devices are compressed, by the definition of the job's keys.
 bool is_compressed(const IterationModel& model, const StageChain& chain, std::size_t from, std::size_t to) {
   const Problem& problem = model.problem;
   const auto& bandwidth_threshold = problem.job.compression.bandwidth_threshold;
   return !bandwidth_threshold || problem.topology.uncontended_bandwidth(chain.devices[from][0], chain.devices[to][0]) < *bandwidth_threshold;
 }
 
-/// Seconds of a micro-batch in which stage `s` compresses and expands, forward and backward.
+/// Returns the seconds per micro-batch in which stage `s` compresses and decompresses, forward and backward.
 double compression_s(const IterationModel& model, const StageChain& chain, const Split& split, std::size_t s) {
   double sum = 0;
   const auto add = [&](std::size_t other, int layer) {
@@ -89,7 +89,7 @@ double compression_s(const IterationModel& model, const StageChain& chain, const
   return sum;
 }
 
-/// Of one pipeline of single devices, by the definition in the header.
+/// Returns the time of one pipeline of single devices by the definition in the header.
 double one_f_one_b_s(const IterationModel& model, const StageChain& chain, const Split& split) {
   const StageCosts& costs = model.stages;
   const int m = chain.micro_batches, rounds = model.flush > 0 ? (m + model.flush - 1) / model.flush : 1;
@@ -120,7 +120,7 @@ double min_one_f_one_b(const IterationModel& model, const StageChain& chain) {
   return least;
 }
 
-/// Devices 0, 1, …: stage by stage.
+/// Returns a chain of devices `first`, `first` + 1, … in the order of the stages.
 StageChain chain_of(int stages, int micro_batches, int first = 0, int tensor = 1) {
   StageChain chain{{}, micro_batches};
   for (int s = 0; s < stages; ++s) {
@@ -152,7 +152,7 @@ Problem random_problem(Rng& rng, int devices, const char* schedule) {
   return problem;
 }
 
-/// As long as the split says, and no longer than any; or nothing fits.
+/// Checks that the split takes the minimum time, or that no split fits.
 void check(const IterationModel& model, const LayerSplit& split, double least, int& infeasible_count) {
   REQUIRE(split.fits == (least < never));
   if (!split.fits) {
@@ -167,7 +167,7 @@ void check(const IterationModel& model, const LayerSplit& split, double least, i
 
 }  // namespace
 
-TEST_CASE("gpipe: no split of one pipeline is estimated to take less") {
+TEST_CASE("gpipe: no split of one pipeline is estimated to be faster") {
   int infeasible_count = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
@@ -186,7 +186,7 @@ TEST_CASE("gpipe: no split of one pipeline is estimated to take less") {
   CHECK(infeasible_count < 200);
 }
 
-TEST_CASE("gpipe: no common split of pipelines on equal devices, or of several devices a stage, takes less") {
+TEST_CASE("gpipe: no common split is faster on equal devices or with several devices per stage") {
   int infeasible_count = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
@@ -194,7 +194,7 @@ TEST_CASE("gpipe: no common split of pipelines on equal devices, or of several d
     Problem problem = random_problem(rng, 6, "gpipe");
     const bool tensor = rng.below(2) == 0;
     const int stages = 1 + static_cast<int>(rng.below(3));
-    if (!tensor) {  // device i + stages is like device i
+    if (!tensor) {  // device i + stages equals device i
       problem.topology.devices.resize(at(2 * stages));
       auto& link_class = std::get<RuleLinks>(problem.topology.links).link_class;
       link_class.resize(at(2 * stages));
@@ -215,7 +215,7 @@ TEST_CASE("gpipe: no common split of pipelines on equal devices, or of several d
   CHECK(infeasible_count < 50);
 }
 
-TEST_CASE("no pipeline takes longer than its split says") {
+TEST_CASE("no pipeline takes longer than its split predicts") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 3);
@@ -228,8 +228,7 @@ TEST_CASE("no pipeline takes longer than its split says") {
   }
 }
 
-TEST_CASE(
-    "1f1b: no split takes less by the definition, and the estimate of the best is near the best estimate") {
+TEST_CASE("1f1b: no split is faster by the definition and the chosen one is near the best estimate") {
   int infeasible_count = 0, fit = 0;
   double excess = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
@@ -251,9 +250,10 @@ TEST_CASE(
   CHECK(excess / fit < 0.02);
 }
 
-// A micro-batch in flight needs more than there is, whatever the cut: the fullest stage of the least full
-// split is named. Two layers on two devices: there is one split, and stage 1 holds the larger one.
-TEST_CASE("where nothing fits, the stage that lacks most is named") {
+// One micro-batch in flight exceeds memory in every split: the stage with the largest deficit, in the split
+// where that deficit is smallest, is named. Two layers on two devices have one split, and stage 1 holds the
+// larger layer.
+TEST_CASE("if nothing fits the stage with the largest memory deficit is named") {
   Rng rng = Rng::for_task(0, 5);
   Problem problem{random_topology(rng, 2, false), random_chain_job(rng, 2), {}};
   auto& layers = std::get<LayerChain>(problem.job.model).layers;
@@ -283,9 +283,9 @@ TEST_CASE("interleaved: every device gets a layer for each of its chunks") {
   CHECK(best_layer_split(model, {chain_of(2, 4)}).layers.front().second >= 3);
 }
 
-// Perfect balance of compute alone is out of reach where layers are few and unlike (4 to 14 % here); the
-// bound knows that they cannot be divided.
-TEST_CASE("ResNet-50 and VGG-16 on equal devices are split within 3 % of what no plan beats") {
+// Perfect balance of compute alone is impossible with few heterogeneous layers (4 to 14 % here); the bound
+// takes into account that they cannot be divided.
+TEST_CASE("ResNet-50 and VGG-16 on equal devices are split within 3 % of the lower bound") {
   for (const bool resnet : {true, false})
     for (int stages = 2; stages <= 5; ++stages) {
       CAPTURE(resnet, stages);

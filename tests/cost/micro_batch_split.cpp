@@ -22,7 +22,7 @@ double end_of(const std::vector<PipelinePace>& pipelines, const std::vector<int>
   return end;
 }
 
-/// Of all ways to share out.
+/// Returns the earliest end over all distributions.
 double min_end(const std::vector<PipelinePace>& pipelines, int multiple, int total) {
   std::vector<int> counts(pipelines.size());
   double least = std::numeric_limits<double>::infinity();
@@ -40,8 +40,8 @@ double min_end(const std::vector<PipelinePace>& pipelines, int multiple, int tot
 
 }  // namespace
 
-// Twice as fast takes twice as many: 2 · 4 = 4 · 2 = 8 s. With a fill of 3 s for the slow one: 2 · 5 = 10 s,
-// or 3 + 4 · 1 = 7 s for the sixth.
+// A pipeline that is twice as fast gets twice as many: 2 · 4 = 4 · 2 = 8 s. If the slow one needs 3 s of
+// warm-up: 2 · 5 = 10 s against 3 + 4 · 1 = 7 s for the sixth micro-batch.
 TEST_CASE("faster pipelines get more micro-batches") {
   CHECK(balanced_micro_batches({{0, 2}, {0, 4}}, 1, 6) == std::vector<int>{4, 2});
   CHECK(balanced_micro_batches({{0, 2}, {3, 4}}, 1, 6) == std::vector<int>{5, 1});
@@ -51,14 +51,14 @@ TEST_CASE("a pipeline that is slower with one micro-batch than the others with a
   CHECK(balanced_micro_batches({{1, 1}, {100, 1}}, 1, 8) == std::vector<int>{8, 0});
 }
 
-TEST_CASE("shares are multiples") {
+TEST_CASE("shares are multiples of the required number") {
   CHECK(balanced_micro_batches({{0, 1}, {0, 1}}, 4, 12) == std::vector<int>{8, 4});
   CHECK(error_message([] {
           balanced_micro_batches({{0, 1}}, 4, 6);
         }) == "6 micro-batches are not a multiple of 4");
 }
 
-TEST_CASE("the last pipeline ends as early as in the best of all ways to share") {
+TEST_CASE("the last pipeline ends as early as in the best of all distributions") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);

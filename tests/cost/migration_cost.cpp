@@ -16,8 +16,8 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Devices of two sites; 100 bytes/s and 0.01 s inside, 25 bytes/s and 0.1 s between. A layer has 10
-/// parameters, of which adam-16 saves 12 bytes each: 120 bytes a layer.
+/// Returns devices of two sites with 100 bytes/s and 0.01 s inside, 25 bytes/s and 0.1 s between. A layer has
+/// 10 parameters, for each of which adam-16 saves 12 bytes: 120 bytes per layer.
 Problem small_problem(const std::vector<int>& per_site, int layers) {
   return {flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}, {}};
 }
@@ -35,7 +35,7 @@ Migration migration(const Problem& problem, const Plan& before, const Plan& afte
   return MigrationCost(problem, network, before, 1).of(after, 1);
 }
 
-/// All messages at once over the network, those of a pair as one.
+/// Returns the simulated time of all messages sent at once, with those of a pair merged.
 double simulated_s(const Problem& problem, const Migration& migration) {
   std::map<std::pair<int, int>, double> bytes;
   for (const MigratedPart& part : migration.parts)
@@ -49,7 +49,7 @@ double simulated_s(const Problem& problem, const Migration& migration) {
   return replay_makespan(builder.take());
 }
 
-/// Pipelines of random cuts over devices in random order.
+/// Returns pipelines of random splits over devices in random order.
 Plan random_plan(Rng& rng, int devices, int layers, int stages) {
   std::vector<int> order(at(devices));
   for (int i = 0; i < devices; ++i) order[at(i)] = i;
@@ -73,7 +73,7 @@ Plan random_plan(Rng& rng, int devices, int layers, int stages) {
 
 }  // namespace
 
-TEST_CASE("nothing moves where the plan stays") {
+TEST_CASE("an unchanged plan needs no migration") {
   const Problem problem = small_problem({4}, 4);
   const Plan plan = plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}, {{{0, 1}, {2}}, {{1, 4}, {3}}}});
   const Migration none = migration(problem, plan, plan);
@@ -83,8 +83,8 @@ TEST_CASE("nothing moves where the plan stays") {
   CHECK(none.seconds == 0);
 }
 
-TEST_CASE("a device fetches the layers that it lacks from one that has them") {
-  // Layer 1 goes from device 0 to device 1: 120 bytes at 100 bytes/s, 0.01 s of latency.
+TEST_CASE("a device fetches missing layers from one that has them") {
+  // Layer 1 goes from device 0 to device 1: 120 bytes at 100 bytes/s plus 0.01 s latency.
   const Problem problem = small_problem({2}, 4);
   const Migration one = migration(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}}),
                             plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
@@ -92,15 +92,15 @@ TEST_CASE("a device fetches the layers that it lacks from one that has them") {
   CHECK(one.bytes == 120);
   CHECK(one.seconds == Approx(1.21));
 
-  // Exchanged: each fetches two layers, both at once.
+  // If the devices swap stages, each fetches two layers, both at once.
   const Migration both = migration(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}}),
                              plan_with({{{{0, 2}, {1}}, {{2, 4}, {0}}}}));
   CHECK(both.parts == std::vector<MigratedPart>{{1, 0, {0, 2}, 240}, {0, 1, {2, 4}, 240}});
   CHECK(both.seconds == Approx(2.41));
 }
 
-TEST_CASE("the holder that sends fastest does, and equal ones share the work") {
-  // Devices 0, 1, 2 of one site and 3 of another hold all; 4 and 5 join. 2 layers are 240 bytes.
+TEST_CASE("the fastest holder sends and equally fast ones share the work") {
+  // Devices 0, 1, 2 of one site and 3 of another hold everything; 4 and 5 join. 2 layers are 240 bytes.
   const Problem problem = small_problem({3, 3}, 2);
   const Plan before = plan_with({{{{0, 2}, {0}}}, {{{0, 2}, {1}}}, {{{0, 2}, {3}}}});
   const auto with = [](int device) { return plan_with({{{{0, 2}, {device}}}}); };
@@ -112,8 +112,8 @@ TEST_CASE("the holder that sends fastest does, and equal ones share the work") {
   CHECK(migration(problem, far, with(5)).seconds == Approx(240 / 25.0 + 0.1));
 }
 
-TEST_CASE("what is sent over links with a price costs its dollars") {
-  // 240 bytes from site to site at 0.5 USD each; inside a site nothing.
+TEST_CASE("migration over links with a price costs egress") {
+  // 240 bytes between sites at 0.5 USD each; traffic inside a site is free.
   Problem problem = small_problem({2, 2}, 2);
   std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(0.5);
   const auto with = [](int device) { return plan_with({{{{0, 2}, {device}}}}); };
@@ -121,14 +121,14 @@ TEST_CASE("what is sent over links with a price costs its dollars") {
   CHECK(migration(problem, with(0), with(1)).usd == 0);
 }
 
-TEST_CASE("without a network, the same bytes move, from somewhere") {
+TEST_CASE("without a network the same bytes migrate from any holder") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 78);
     const int layers = 6 + static_cast<int>(rng.below(6));
     const Problem problem{random_topology(rng, 12, false), random_chain_job(rng, layers), {}, {}};
     Plan before = random_plan(rng, 12, layers, 3), after = random_plan(rng, 12, layers, 2);
-    // One is gone, and there are stages of four and of three devices on either side.
+    // One device has failed, and one side has stages of four and of three devices.
     Plan& wide = seed % 2 == 0 ? before : after;
     wide = plan_with({{{{0, layers}, {0, 1, 2, 3}}}, {{{0, layers}, {4, 5, 6}}}});
     before.pipelines[0].stages[0].devices[0] = no_device;
@@ -142,8 +142,8 @@ TEST_CASE("without a network, the same bytes move, from somewhere") {
   }
 }
 
-TEST_CASE("what is looked at is known beforehand, and small without a network") {
-  // One stage of 200 devices against 200 pipelines of one: every one of these lacks 199 shares.
+TEST_CASE("the number of steps is known beforehand and small without a network") {
+  // One stage of 200 devices against 200 pipelines of one: each of these is missing 199 shares.
   const Problem problem = small_problem({200}, 2);
   Plan wide = plan_with({{{{0, 2}, {}}}}), narrow = plan_with({});
   for (int device = 0; device < 200; ++device) {
@@ -159,8 +159,8 @@ TEST_CASE("what is looked at is known beforehand, and small without a network") 
   CHECK(moved.parts.size() <= 2 * 200);
 }
 
-TEST_CASE("layers that no device holds any more come from a checkpoint, and are counted apart") {
-  // The one holder of layers 2 and 3 is gone; device 1 takes its place and has layer 1 to fetch from 0.
+TEST_CASE("layers that no device holds come from a checkpoint and are counted separately") {
+  // The only holder of layers 2 and 3 has failed; device 1 replaces it and must fetch layer 1 from device 0.
   const Problem problem = small_problem({2}, 4);
   const Migration it = migration(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {no_device}}}}),
                            plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
@@ -170,7 +170,7 @@ TEST_CASE("layers that no device holds any more come from a checkpoint, and are 
   CHECK(it.seconds == Approx(1.21));
 }
 
-TEST_CASE("tied weights move once") {
+TEST_CASE("tied weights migrate once") {
   // Layer 0 has 30 parameters, of which the last layer has a copy of 20 among its 25.
   Problem problem = small_problem({2}, 4);
   auto& chain = std::get<LayerChain>(problem.job.model).layers;
@@ -178,44 +178,46 @@ TEST_CASE("tied weights move once") {
   chain.back().parameters = 25;
   chain.back().tied_parameters = 20;
   const Plan before = plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}});
-  // Device 0 has the matrix already: it lacks layer 2 and the rest of layer 3, 10 + 5 parameters of 12 bytes.
+  // Device 0 already has the matrix and is missing layer 2 and the rest of layer 3: 10 + 5 parameters of 12
+  // bytes.
   CHECK(migration(problem, before, plan_with({{{{0, 4}, {0}}}})).bytes == Approx(180));
   // Device 1 has it from the last layer: 10 of layer 0 and 10 of layer 1.
   CHECK(migration(problem, before, plan_with({{{{0, 4}, {1}}}})).bytes == Approx(240));
-  // To a new device all comes once: 30 + 10 + 10 + 5.
+  // A new device receives everything once: 30 + 10 + 10 + 5.
   problem.topology = small_problem({3}, 4).topology;
   const Migration all = migration(problem, before, plan_with({{{{0, 4}, {2}}}}));
   CHECK(all.bytes == Approx(55 * 12));
-  // Layers 0 and 1 with the matrix from 0, or the matrix from 1: of equally fast ones, the first pipeline
-  // takes the first.
+  // Either layers 0 and 1 with the matrix come from device 0, or the matrix comes from device 1. Of equally
+  // fast holders, the first pipeline sends first.
   CHECK(all.parts == std::vector<MigratedPart>{{2, 0, {0, 2}, 480}, {2, 1, {2, 4}, 180}});
 }
 
-TEST_CASE("of another tensor degree, what shares do not overlap moves") {
+TEST_CASE("a changed tensor degree migrates what the shares do not overlap") {
   const Problem problem = small_problem({4}, 4);  // 480 bytes
   const Plan halves = plan_with({{{{0, 4}, {0, 1}}}}), quarters = plan_with({{{{0, 4}, {0, 1, 2, 3}}}});
-  // 0 keeps its first quarter; 1 gets the second from 0, and 2 and 3 get theirs from 1.
+  // Device 0 keeps its first quarter; 1 gets the second from 0, and 2 and 3 get theirs from 1.
   CHECK(migration(problem, halves, quarters).parts ==
         std::vector<MigratedPart>{{1, 0, {0, 4}, 120}, {2, 1, {0, 4}, 120}, {3, 1, {0, 4}, 120}});
-  // Back: 0 lacks the second quarter, which 1 has; 1 lacks the third and the fourth.
+  // In reverse, device 0 is missing the second quarter, which 1 has; 1 is missing the third and the fourth.
   CHECK(migration(problem, quarters, halves).parts ==
         std::vector<MigratedPart>{{0, 1, {0, 4}, 120}, {1, 2, {0, 4}, 120}, {1, 3, {0, 4}, 120}});
-  // From thirds to halves: 0 gets the rest up to a half, a sixth; 1 has [1/3, 2/3), lacks the last third.
+  // From thirds to halves: 0 gets the rest up to a half, a sixth; 1 has [1/3, 2/3) and is missing the last
+  // third.
   const Migration third = migration(problem, plan_with({{{{0, 4}, {0, 1, 2}}}}), halves);
   REQUIRE(third.parts.size() == 2);
   CHECK(third.parts[0].from == 1);
   CHECK(third.parts[0].bytes == Approx(80));
   CHECK(third.parts[1].from == 2);
   CHECK(third.parts[1].bytes == Approx(160));
-  // The second quarter is gone: a quarter comes from a checkpoint, between what is there.
+  // The second quarter is lost: a quarter comes from a checkpoint, between the parts that remain.
   const Migration gone =
       migration(problem, plan_with({{{{0, 4}, {0, no_device, 2, 3}}}}), plan_with({{{{0, 4}, {1}}}}));
   CHECK(gone.checkpoint_bytes == Approx(120));
   CHECK(gone.bytes == Approx(360));
 }
 
-TEST_CASE("with chunks, a device holds its part of every turn") {
-  // 4 layers on 2 devices in 2 chunks: 0 computes layers 0 and 2, 1 layers 1 and 3.
+TEST_CASE("with chunks a device holds its part of every chunk") {
+  // 4 layers on 2 devices in 2 chunks: device 0 computes layers 0 and 2, device 1 layers 1 and 3.
   const Problem problem = small_problem({2}, 4);
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   const Plan plan = plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}});
@@ -224,7 +226,7 @@ TEST_CASE("with chunks, a device holds its part of every turn") {
   CHECK(MigrationCost(problem, network, plan, 2).of(plan, 2).bytes == 0);
 }
 
-TEST_CASE("to devices that hold nothing goes what a recovering device fetches") {
+TEST_CASE("a device that holds nothing receives what a recovering device fetches") {
   Rng rng = Rng::for_task(3, 0);
   Problem problem{random_topology(rng, 8, false), {}, {}, {}};
   problem.job.model = Transformer{.layers = 8, .hidden = 64, .heads = 4, .sequence = 32, .vocabulary = 100};
@@ -242,7 +244,7 @@ TEST_CASE("to devices that hold nothing goes what a recovering device fetches") 
   }
 }
 
-TEST_CASE("the seconds are the simulator's where nothing competes, and bounded where it does") {
+TEST_CASE("migration time equals the simulator without contention and is a lower bound with it") {
   double sum = 0, worst = 1;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
@@ -260,17 +262,17 @@ TEST_CASE("the seconds are the simulator's where nothing competes, and bounded w
       CHECK(it.seconds == Approx(simulated).epsilon(1e-6));
       continue;
     }
-    // By the latency alone, of a link at most 0.3 s, the estimate may be above.
+    // The estimate may exceed the simulation only by the latency of a link, which is at most 0.3 s.
     CHECK(it.seconds <= simulated * (1 + 1e-6) + 0.3);
     worst = std::min(worst, it.seconds / simulated);
     sum += it.seconds / simulated;
   }
-  CHECK(sum / 30 >= 0.99);  // as planner/cost/README.md says
+  CHECK(sum / 30 >= 0.99);  // as stated in planner/cost/README.md
   CHECK(sum / 30 <= 1.001);
   CHECK(worst >= 0.88);
 }
 
-TEST_CASE("a timer that follows changes says what a new one says") {
+TEST_CASE("a migration timer after changes equals a new one") {
   Rng rng = Rng::for_task(5, 5);
   const Problem problem{random_topology(rng, 12, true), random_chain_job(rng, 9), {}, {}};
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);

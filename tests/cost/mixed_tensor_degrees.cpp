@@ -1,4 +1,4 @@
-// Estimates of plans whose stages have different numbers of devices, against the simulator.
+// Compares estimates of plans whose stages have different numbers of devices with the simulator.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -26,7 +26,7 @@ const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tre
 const std::vector<int> degrees = {1, 2, 4, 8};
 const std::vector<int> hosts = {8, 4, 4, 2, 2, 1, 1, 1, 1};
 
-/// The devices of `hosts` on two sites, with random links between hosts, faster ones inside.
+/// Returns the devices of `hosts` at two sites, with random links between hosts and faster ones inside.
 Topology heterogeneous_hosts(Rng& rng, bool shared) {
   Topology topology = flat_topology({16, 8}, {}, {});
   int device = 0;
@@ -51,7 +51,7 @@ Topology heterogeneous_hosts(Rng& rng, bool shared) {
   return topology;
 }
 
-/// Every host cut into units of 1, 2, 4 or 8 devices, in a random order.
+/// Splits every host into tensor-parallel groups of 1, 2, 4 or 8 devices and returns them in random order.
 std::vector<std::vector<int>> random_tensor_groups(Rng& rng) {
   std::vector<std::vector<int>> tensor_groups;
   int device = 0;
@@ -93,7 +93,7 @@ struct Errors {
   double worst = 0, mean = 0, tau = 0;
 };
 
-/// Of 60 random plans, by every algorithm of exchange in turn; or by `sync` alone.
+/// Returns the errors on 60 random plans, with every gradient-sync algorithm in turn, or with `sync` only.
 Errors errors_of(const std::string& schedule, bool shared, bool overlap, std::uint64_t stream,
                  const std::string& sync = "", const Compression& compression = {}) {
   Errors errors;
@@ -122,10 +122,10 @@ Errors errors_of(const std::string& schedule, bool shared, bool overlap, std::ui
 
 }  // namespace
 
-// Stage 0 on two devices: a forward of a layer takes 0.5 + x s, a backward 1 + x, with x = 2 · 2 (0.01 + 1)
-// for its all-reduces; stage 1 on one device 1 s and 2 s. The halves of a message take 3 + 0.2 s. The second
-// micro-batch is bound by stage 0, forward and backward: 2 (0.5 + x) and 2 (1 + x).
-TEST_CASE("messages between stages of two and of one device go in two parts") {
+// Stage 0 has two devices: the forward pass of a layer takes 0.5 + x s and the backward pass 1 + x, with x =
+// 2 · 2 (0.01 + 1) for its all-reduces. Stage 1 has one device: 1 s and 2 s. The halves of a message take 3 +
+// 0.2 s. The second micro-batch is limited by stage 0: 2 (0.5 + x) forward and 2 (1 + x) backward.
+TEST_CASE("messages between stages of two devices and of one are sent in two parts") {
   const Job job = chain_job(4, 0, 2e6);
   Topology topology = flat_topology({3}, link_of(0.2, 1e6 / 3), link_of(0.2, 1e6 / 3));
   topology.devices[1].host = topology.devices[0].host;
@@ -141,9 +141,10 @@ TEST_CASE("messages between stages of two and of one device go in two parts") {
         Approx(2 * forward + 3.2 + 2 + 4 + 3.2 + 2 * backward));
 }
 
-// Two replicas of one device and one of two: every part of the gradients goes in thirds, and the two send
-// each other both parts over one link (4 messages of 4e6 ÷ 3 bytes at 1e6 bytes a second).
-TEST_CASE("parts that the same devices hold are exchanged one after the other") {
+// Two replicas of one device and one of two: every part of the gradients is sent in thirds, and the two
+// single devices send each other both parts over one link (4 messages of 4e6 ÷ 3 bytes at 1e6 bytes per
+// second).
+TEST_CASE("parts that the same devices hold are synchronized one after the other") {
   const Job job = chain_job(4, 1e6, 0);
   Topology topology = flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6));
   const Problem problem{topology, job, {}};
@@ -154,9 +155,9 @@ TEST_CASE("parts that the same devices hold are exchanged one after the other") 
   CHECK(estimate_iteration(model, plan).iteration_s == Approx(12 + 4 * 4.0 / 3));
 }
 
-// Where pipelines have different degrees, a device is in several exchanges, as where they are cut
+// If pipelines have different degrees, a device takes part in several synchronizations, as if they were split
 // differently.
-TEST_CASE("as the simulator says where nothing is shared, whatever the degrees") {
+TEST_CASE("without shared links the estimate is close to the simulator for all degrees") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true})
       for (std::uint64_t stream = 1; stream <= 3; ++stream) {
@@ -173,8 +174,8 @@ TEST_CASE("as the simulator says where nothing is shared, whatever the degrees")
   }
 }
 
-// A device that holds several parts compresses and expands them one after the other.
-TEST_CASE("as the simulator says where compressing takes long, whatever the degrees") {
+// A device that holds several parts compresses and decompresses them one after the other.
+TEST_CASE("with slow compression the estimate is close to the simulator for all degrees") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true})
       for (const double throughput : {1e7, 1e8}) {
@@ -187,7 +188,7 @@ TEST_CASE("as the simulator says where compressing takes long, whatever the degr
       }
 }
 
-TEST_CASE("near to what the simulator says where hosts share their uplink, whatever the degrees") {
+TEST_CASE("with shared host uplinks the estimate is near the simulator for all degrees") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true})
       for (std::uint64_t stream = 1; stream <= 3; ++stream) {
@@ -202,7 +203,7 @@ TEST_CASE("near to what the simulator says where hosts share their uplink, whate
       }
 }
 
-TEST_CASE("after stages have changed places with others of other degrees a timer says what a new one says") {
+TEST_CASE("after swapping stages of different degrees a timer equals a new one") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(3, seed);
@@ -232,9 +233,9 @@ TEST_CASE("after stages have changed places with others of other degrees a timer
   }
 }
 
-// All 19 splits of 20 layers over a stage of four devices and one of one: nothing is shared, so that the time
-// is that of `pipeline_time`, which the split minimises.
-TEST_CASE("the best split gives the larger stage its layers") {
+// All 19 splits of 20 layers over a stage of four devices and one of one device. Nothing is shared, so the
+// time is that of `pipeline_time`, which the split minimizes.
+TEST_CASE("the best split gives more layers to the larger stage") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(4, seed);
@@ -262,9 +263,9 @@ TEST_CASE("shards that overlap in part are not estimated") {
   CHECK_THROWS_AS(IterationTimer(model, plan), Error);
 }
 
-// Three pipelines of two stages; the first stage has two devices in the first of them alone. Then all parts
-// of a segment are apart, until the layers of one stage are not those of the others.
-TEST_CASE("after layers have moved, a timer says what a new one does, whatever the degrees") {
+// Three pipelines of two stages; only the first stage of the first pipeline has two devices. All parts of a
+// segment are then independent until the layers of one stage differ from those of the others.
+TEST_CASE("after moving layers a timer equals a new one for all degrees") {
   const Job job = chain_job(12, 2e6, 1e5);
   const Topology topology = flat_topology({7}, link_of(0.01, 1e6), link_of(0.1, 1e6));
   const Problem problem{topology, job, {}};

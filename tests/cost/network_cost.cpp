@@ -17,8 +17,8 @@ namespace {
 
 constexpr double B = 1e6, a = 0.25;  // bytes per second, seconds
 
-/// Devices 0 … 3 in site 0, 4 … 7 in site 1; two a host; B inside a site, between sites, and 10 B inside a
-/// host.
+/// Returns devices 0 … 3 at site 0 and 4 … 7 at site 1, two per host, with B inside a site and between sites,
+/// and 10 B inside a host.
 Topology two_sites() {
   Topology topology = flat_topology({4, 4}, link_of(a, B), link_of(4 * a, B));
   for (int device = 0; device < 8; ++device) topology.devices[at(device)].host = device / 2;
@@ -37,7 +37,7 @@ std::set<int> shared(const NetworkCost& network, int from, int to) {
   return {path.begin(), path.end()};
 }
 
-/// Of the capacities that a message passes.
+/// Returns seconds per byte of each shared capacity on the path of a message.
 std::vector<double> seconds_per_byte(const NetworkCost& network, int from, int to) {
   std::vector<double> seconds;
   for (const int id : shared(network, from, to)) seconds.push_back(network.shared_seconds_per_byte(id));
@@ -45,7 +45,7 @@ std::vector<double> seconds_per_byte(const NetworkCost& network, int from, int t
   return seconds;
 }
 
-/// Do messages from `from` to `to` and from `sender` to `receiver` share a capacity?
+/// Whether messages from `from` to `to` and from `sender` to `receiver` share a capacity.
 bool compete(const NetworkCost& network, int from, int to, int sender, int receiver) {
   const std::set<int> one = shared(network, from, to), other = shared(network, sender, receiver);
   return std::any_of(one.begin(), one.end(), [&](int id) { return other.count(id) > 0; });
@@ -53,7 +53,7 @@ bool compete(const NetworkCost& network, int from, int to, int sender, int recei
 
 }  // namespace
 
-TEST_CASE("a message takes overhead, bytes over rate, latency") {
+TEST_CASE("a message takes overhead plus bytes over rate plus latency") {
   const Topology topology = two_sites();
   const NetworkCost network(topology, {1, 0.5, 0.8, 0});
   CHECK(network.shared_count() == 0);
@@ -64,7 +64,7 @@ TEST_CASE("a message takes overhead, bytes over rate, latency") {
   CHECK(network.message(3, 3).total_s(3 * B) == 0);
 }
 
-TEST_CASE("an entry that a sender shares") {
+TEST_CASE("a sender shares the rate of an entry among its receivers") {
   Topology topology = two_sites();
   links_of(topology)[1].shared_by_sender = true;
   const NetworkCost network(topology, {});
@@ -72,13 +72,13 @@ TEST_CASE("an entry that a sender shares") {
   CHECK_FALSE(compete(network, 0, 4, 1, 4));
   CHECK_FALSE(compete(network, 0, 4, 0, 2));
   CHECK(seconds_per_byte(network, 0, 4) == std::vector{1 / B});
-  // With one receiver there is nothing to share.
+  // With a single receiver nothing is shared.
   Topology pair = flat_topology({1, 1}, link_of(a, B), link_of(a, B));
   links_of(pair)[1].shared_by_sender = true;
   CHECK(NetworkCost(pair, {}).shared_count() == 0);
 }
 
-TEST_CASE("the capacity of a pair of sites, and inside hosts another") {
+TEST_CASE("pairs of sites and hosts have separate shared capacities") {
   Topology topology = two_sites();
   links_of(topology)[1].capacity = BitsPerSecond(8 * 2 * B);
   links_of(topology)[2].capacity = BitsPerSecond(8 * 5 * B);
@@ -90,10 +90,10 @@ TEST_CASE("the capacity of a pair of sites, and inside hosts another") {
   CHECK(shared(network, 0, 2).empty());
   CHECK(seconds_per_byte(network, 0, 4) == std::vector{1 / (2 * B * 0.5)});
   CHECK(network.message(0, 4).seconds_per_byte == Approx(1 / (B * 0.5)));
-  CHECK(network.message(0, 1).seconds_per_byte == Approx(1 / (5 * B * 0.5)));  // narrower than a flow
+  CHECK(network.message(0, 1).seconds_per_byte == Approx(1 / (5 * B * 0.5)));  // slower than a single flow
 }
 
-TEST_CASE("uplinks and downlinks of devices and hosts, between hosts") {
+TEST_CASE("uplinks and downlinks of devices and hosts apply between hosts") {
   Topology topology = two_sites();
   topology.devices[0].uplink = BitsPerSecond(8 * B / 2);
   topology.devices[4].downlink = BitsPerSecond(8 * B / 4);
@@ -105,15 +105,15 @@ TEST_CASE("uplinks and downlinks of devices and hosts, between hosts") {
   CHECK(compete(network, 1, 4, 2, 4));
   CHECK(compete(network, 2, 0, 3, 5));
   CHECK(compete(network, 0, 6, 1, 7));
-  CHECK(shared(network, 0, 1).empty());  // one host
+  CHECK(shared(network, 0, 1).empty());  // same host
   CHECK(shared(network, 2, 3).empty());
-  CHECK(shared(network, 4, 0).empty());  // the other direction
+  CHECK(shared(network, 4, 0).empty());  // the opposite direction
   CHECK(network.message(0, 4).seconds_per_byte == Approx(4 / B));
   CHECK(network.message(0, 2).seconds_per_byte == Approx(2 / B));
   CHECK(network.message(0, 1).seconds_per_byte == Approx(0.1 / B));
 }
 
-TEST_CASE("uplinks and downlinks of sites, between sites") {
+TEST_CASE("uplinks and downlinks of sites apply between sites") {
   Topology topology = two_sites();
   topology.sites[0].uplink = BitsPerSecond(8 * 2 * B);
   topology.sites[0].downlink = BitsPerSecond(8 * B / 2);
@@ -126,11 +126,11 @@ TEST_CASE("uplinks and downlinks of sites, between sites") {
   CHECK(network.message(4, 0).seconds_per_byte == Approx(2 / B));
 }
 
-// What messages share decides how they compete: the numbers of capacities that any two of them have in common
-// must be those of the links in the simulator's routes, and the narrowest on the way too. There a sender's
-// link has a route of its own even where the sender has one receiver; here not, because it binds as the flow
-// does.
-TEST_CASE("the same capacities as the simulator's routes, on random topologies") {
+// The capacities that messages share determine their contention: the capacities that any two of them have in
+// common must correspond to the links in the simulator's routes, as must the narrowest one on the path. The
+// simulator has a link for each sender even if there is a single receiver; here there is none, because it
+// limits the rate like the flow's own bandwidth.
+TEST_CASE("shared capacities equal those of the simulator's routes on random topologies") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(1, seed);
@@ -141,7 +141,7 @@ TEST_CASE("the same capacities as the simulator's routes, on random topologies")
       link.shared_by_sender = maybe();
       if (maybe()) link.capacity = rate();
     }
-    links_of(topology)[2].shared_by_sender = false;  // of which there is one receiver a sender
+    links_of(topology)[2].shared_by_sender = false;  // a sender has only one receiver
     for (Site& site : topology.sites) {
       if (maybe()) site.uplink = rate();
       if (maybe()) site.downlink = rate();
@@ -157,7 +157,7 @@ TEST_CASE("the same capacities as the simulator's routes, on random topologies")
     const NetworkCost network(topology, constants);
     TaskGraph graph;
     LoweredNetwork lowered(topology, constants, graph);
-    const auto links = [&](int from, int to) {  // by the simulator, without the flow's own
+    const auto links = [&](int from, int to) {  // from the simulator, without the flow's own link
       const std::vector<int> all = graph.routes[at(lowered.route(from, to))].links;
       return std::set<int>(all.begin() + 1, all.end());
     };

@@ -19,13 +19,13 @@ namespace {
 
 using enum PipelineSchedule;
 
-/// Stages of 1 s forward and 2 s backward, of which every message takes `occupancy_s` and `latency_s`.
+/// Returns stages of 1 s forward and 2 s backward whose messages all take `occupancy_s` and `latency_s`.
 PipelineWork even_work(int stages, int micro_batches, double occupancy_s = 0, double latency_s = 0) {
   const std::vector<HopTime> hops(at(stages - 1), {occupancy_s, latency_s, 0});
   return {std::vector<double>(at(stages), 1), std::vector<double>(at(stages), 2), hops, hops, micro_batches};
 }
 
-/// As even_work, of 1 s and 2 s in any of so many chunks.
+/// Like even_work, with 1 s and 2 s for each of `chunks` chunks.
 PipelineWork interleaved_work(int devices, int chunks, int micro_batches) {
   PipelineWork work = even_work(devices * chunks, micro_batches);
   work.chunks = chunks;
@@ -36,7 +36,7 @@ double seconds_of(PipelineSchedule schedule, const PipelineWork& work) {
   return pipeline_time(schedule, work).end_s;
 }
 
-/// One pipeline of devices, every direction of every pair of which has a link of its own.
+/// One pipeline of devices in which both directions of every pair have links of their own.
 struct RandomPipeline {
   Problem problem;
   Plan plan;
@@ -47,7 +47,7 @@ struct Size {
   int devices = 1, chunks = 1, micro_batches = 1, flush = 0;
 };
 
-/// From computations that are longer than messages to the opposite.
+/// Returns a pipeline that ranges from compute-bound to communication-bound.
 RandomPipeline random_pipeline(Rng& rng, const std::string& schedule, const Size& size) {
   const int layers = size.devices * size.chunks;
   const double longest_s = 0.1 + 4 * rng.uniform() * rng.uniform();
@@ -93,7 +93,7 @@ RandomPipeline random_pipeline(Rng& rng, const std::string& schedule, const Size
   return it;
 }
 
-/// What the simulator says of it.
+/// Returns the simulated times of the pipeline.
 PipelineTime simulated(const RandomPipeline& it) {
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan);
   const Replay result = replay(lowered.graph);
@@ -131,12 +131,12 @@ int one_to(Rng& rng, int most) {
 
 }  // namespace
 
-// Stations forward: 1, 0.5 (+ 0.1 latency), 2, 3 (+ 0.2), 1; in all 7.8 s, the longest 3 s, so that the
+// Resources forward: 1, 0.5 (+ 0.1 latency), 2, 3 (+ 0.2), 1; 7.8 s in total, the longest 3 s, so that the
 // fourth micro-batch is through after 7.8 + 3 · 3 = 16.8 s. Backward from the last stage: 2, 0.5 (+ 0.2), 4,
-// 1 (+ 0.1),
-// 2. The last stage ends 2 + 3 · 2 later; its gradients have arrived after 2.7 + 3 · 2; the middle one ends
-// after 6.7 + 3 · 4 and its gradients have arrived after 7.8 + 3 · 4, the first one ends after 9.8 + 3 · 4.
-TEST_CASE("gpipe: sum and maximum of all stations") {
+// 1 (+ 0.1), 2. The last stage ends 2 + 3 · 2 later, and its gradients have arrived after 2.7 + 3 · 2. The
+// middle stage ends after 6.7 + 3 · 4, and its gradients have arrived after 7.8 + 3 · 4. The first stage ends
+// after 9.8 + 3 · 4.
+TEST_CASE("gpipe: the time is the sum and maximum over all resources") {
   PipelineWork work;
   work.forward_s = {1, 2, 1};
   work.backward_s = {2, 4, 2};
@@ -154,15 +154,15 @@ TEST_CASE("gpipe: sum and maximum of all stations") {
   }
 }
 
-// Of 5 s a message in the long run, though one alone takes 0.5 s: 7.8 + 3 · 5 forward.
-TEST_CASE("gpipe: shared links bound the steady state, not the fill") {
+// A message takes 5 s in the steady state, although one alone takes 0.5 s: 7.8 + 3 · 5 forward.
+TEST_CASE("gpipe: shared links limit the steady state rather than the warm-up") {
   PipelineWork work = even_work(2, 4, 0.5);
   CHECK(seconds_of(gpipe, work) == Approx(2.5 + 3 * 1 + 4.5 + 3 * 2));
   work.forward_hops[0].shared_s = 5;
   CHECK(seconds_of(gpipe, work) == Approx(2.5 + 3 * 5 + 4.5 + 3 * 2));
 }
 
-// (m + p − 1)(f + b) where messages take no time (Narayanan et al., arXiv 2104.04473, 2.2), for both.
+// (m + p − 1)(f + b) if messages take no time (Narayanan et al., arXiv 2104.04473, 2.2), for both schedules.
 TEST_CASE("without messages a pipeline takes (m + p - 1)(f + b)") {
   for (const int stages : {1, 2, 4, 7})
     for (const int micro_batches : {1, 2, 8, 33, 1000}) {
@@ -175,9 +175,9 @@ TEST_CASE("without messages a pipeline takes (m + p - 1)(f + b)") {
 
 // Two stages, latency 1 s. The first computes F0 at 0, F1 at 1; the second F0 at 2, B0 at 3, and F1 at 5, B1
 // at 6, F2 at 10, B2 at 11, F3 at 13, B3 at 14. The first gets B0 at 6, B1 at 9, B2 at 14, B3 at 17; it
-// computes B0 at 6, F2 at 8, B1 at 9, F3 at 11, B2 at 14 and B3 at 17: 19 s. From then on the cycle of both
-// stages and both latencies, 2 · 3 + 2 · 1, is shared by two micro-batches.
-TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
+// computes B0 at 6, F2 at 8, B1 at 9, F3 at 11, B2 at 14 and B3 at 17: 19 s. From then on, two micro-batches
+// share the cycle of both stages and both latencies, 2 · 3 + 2 · 1.
+TEST_CASE("1f1b: two micro-batches share a cycle through two stages") {
   const PipelineTime time = pipeline_time(one_f_one_b, even_work(2, 4, 0, 1));
   CHECK(time.end_s == Approx(19));
   CHECK(time.steady_s == Approx(4));
@@ -186,9 +186,10 @@ TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
   CHECK(seconds_of(one_f_one_b, even_work(2, 1000, 0, 1)) == Approx(19 + 996 * 4));
 }
 
-// A micro-batch takes the first stage 5 s. Others take a quarter of that on a link which asks for all of a
-// message's 0.5 s, which so takes 0.5 ÷ (1 − 1/4); on a link that asks for half of it nobody notices.
-TEST_CASE("1f1b: a message among others takes as much longer as they leave less of the link") {
+// A micro-batch takes 5 s on the first stage. Other messages take a quarter of that on a link of which a
+// message demands all for 0.5 s; it therefore takes 0.5 ÷ (1 − 1/4). On a link of which it demands half,
+// contention has no effect.
+TEST_CASE("1f1b: contention stretches a message by the share of the link that others take") {
   const auto work = [](double occupancy_s, double background_s, double link_demand_s, double concurrent_messages = 20) {
     PipelineWork it = even_work(2, 20, occupancy_s);
     it.backward_s[0] = 4;
@@ -202,12 +203,12 @@ TEST_CASE("1f1b: a message among others takes as much longer as they leave less 
   CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.5)) ==
         Approx(seconds_of(one_f_one_b, work(2.0 / 3, 0, 0))));
   CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.25)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
-  // Not longer than half of the link allows, if no two others can be there with it.
+  // Contention at most doubles the time if no two other messages can be concurrent.
   CHECK(seconds_of(one_f_one_b, work(0.5, 4.5, 0.5, 2)) == Approx(seconds_of(one_f_one_b, work(1, 0, 0))));
   CHECK(seconds_of(one_f_one_b, work(0.5, 4.5, 0.5, 1)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
 }
 
-// m v (f + b) and a bubble of (p − 1)(f + b), where f and b are of a chunk (arXiv 2104.04473, 2.2).
+// m v (f + b) and a bubble of (p − 1)(f + b), where f and b are those of a chunk (arXiv 2104.04473, 2.2).
 TEST_CASE("interleaved: the bubble is that of a chunk") {
   for (const int devices : {1, 2, 4})
     for (const int chunks : {1, 2, 3})
@@ -219,8 +220,8 @@ TEST_CASE("interleaved: the bubble is that of a chunk") {
       }
 }
 
-// Rounds of 3, 3 and 1 micro-batches of 3 stages: (3 + 2) · 3 s, the same, 3 · 3 s.
-TEST_CASE("the pipeline drains after every flush") {
+// Rounds of 3, 3 and 1 micro-batches in 3 stages: (3 + 2) · 3 s, the same again, and 3 · 3 s.
+TEST_CASE("the pipeline has a bubble at every flush") {
   PipelineWork work = even_work(3, 7);
   work.flush = 3;
   CHECK(seconds_of(gpipe, work) == Approx(15 + 15 + 9));
@@ -238,26 +239,26 @@ TEST_CASE("a pipeline without micro-batches takes no time") {
   }
 }
 
-TEST_CASE("what cannot be run is refused") {
+TEST_CASE("work that a schedule cannot run is rejected") {
   CHECK(error_message([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
   CHECK(error_message([] { parse_pipeline_schedule("zero-bubble"); }) == "there is no schedule `zero-bubble`");
 }
 
-TEST_CASE("micro-batches in flight") {
+TEST_CASE("the number of micro-batches in flight depends on schedule and stage") {
   CHECK(max_in_flight(gpipe, 4, 1, 1, 9) == 9);
   CHECK(max_in_flight(one_f_one_b, 4, 0, 1, 9) == 4);
   CHECK(max_in_flight(one_f_one_b, 4, 3, 1, 9) == 1);
   CHECK(max_in_flight(one_f_one_b, 4, 0, 1, 2) == 2);
-  // 4 devices of 2 chunks: the first is 2 · 3 + 4 forwards ahead, and computes one more.
+  // 4 devices of 2 chunks: the first is 2 · 3 + 4 forward passes ahead and computes one more.
   CHECK(max_in_flight(interleaved, 8, 0, 2, 8) == 11);
   CHECK(max_in_flight(interleaved, 8, 3, 2, 8) == 5);
 }
 
-// Two devices of two chunks. The first one computes F0 F1 of its first chunk, F0 F1 of its second, and F2 of
-// its first before the first backward: 3 and 2 micro-batches. The second one computes F0 F1, then of its
-// second chunk F0 B0 F1 B1, and then of its first F2 B0 F3 B1: 2 and 1, or 3 and none.
-TEST_CASE("micro-batches held are counted by chunk") {
+// Two devices of two chunks. The first device computes F0 F1 of its first chunk, F0 F1 of its second, and F2
+// of its first before the first backward pass: 3 and 2 micro-batches. The second device computes F0 F1, then
+// F0 B0 F1 B1 of its second chunk, and then F2 B0 F3 B1 of its first: 2 and 1, or 3 and none.
+TEST_CASE("micro-batches in memory are counted per chunk") {
   const auto max_bytes = [](int device, double first, double second, double working_second = 0) {
     const std::vector<StageNeeds> chunks = {{1000, first, 0}, {2000, second, working_second}};
     return InFlightMicroBatches(interleaved, 2, device, 2, 8).max_bytes(chunks) - 3000;
@@ -271,7 +272,7 @@ TEST_CASE("micro-batches held are counted by chunk") {
   CHECK(InFlightMicroBatches(one_f_one_b, 4, 1, 1, 0).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 5);
 }
 
-TEST_CASE("gpipe: exactly what the simulator says of random pipelines") {
+TEST_CASE("gpipe: the estimate equals the simulator for random pipelines") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(1, seed);
@@ -280,7 +281,7 @@ TEST_CASE("gpipe: exactly what the simulator says of random pipelines") {
   }
 }
 
-TEST_CASE("1f1b: exactly what the simulator says of few micro-batches") {
+TEST_CASE("1f1b: the estimate equals the simulator for few micro-batches") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(2, seed);
@@ -290,7 +291,7 @@ TEST_CASE("1f1b: exactly what the simulator says of few micro-batches") {
   }
 }
 
-TEST_CASE("interleaved: exactly what the simulator says of few micro-batches") {
+TEST_CASE("interleaved: the estimate equals the simulator for few micro-batches") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(3, seed);
@@ -301,7 +302,7 @@ TEST_CASE("interleaved: exactly what the simulator says of few micro-batches") {
   }
 }
 
-TEST_CASE("steady states go on: within 1 % of the simulator for thousands of micro-batches") {
+TEST_CASE("extrapolated steady states are within 1 % of the simulator for thousands of micro-batches") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(4, seed);

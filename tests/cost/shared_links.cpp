@@ -1,4 +1,4 @@
-// Estimates where messages of pipelines share links, on problems made for one effect each.
+// Estimates of pipelines whose messages share links, on problems that isolate one effect each.
 #include <string>
 
 #include "tests/support/catch.hpp"
@@ -7,10 +7,10 @@
 
 using namespace dtfm;
 
-// Forward 1 + 0.9 + 1 s and 3 more micro-batches of 1 s, backward twice that but for the message. Then with
-// one uplink of 1e6 bytes a second out of both first stages: in the long run messages take twice as long, 1.8
-// s, which backwards of 2 s hide.
-TEST_CASE("pipelines share links") {
+// Forward 1 + 0.9 + 1 s and 3 more micro-batches of 1 s; backward twice that except for the message. Then one
+// uplink of 1e6 bytes per second serves both first stages: in the steady state messages take twice as long,
+// 1.8 s, which backward passes of 2 s hide.
+TEST_CASE("messages of pipelines that share a link take longer") {
   Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0.9e6), {}};
   const Plan plan = plan_of(problem.job, 2, 2, 4);  // devices 0, 1 and 2, 3
   CHECK(estimated_iteration_s(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
@@ -23,10 +23,10 @@ TEST_CASE("pipelines share links") {
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)));
 }
 
-// Two pipelines from host to host. Every device sends at 0.6 MB/s, both of a host at 0.9 MB/s: alone a
-// message is held up by its device's link alone, so that the other one's costs it less than it would on the
-// same link.
-TEST_CASE("what others send holds up the link that they share, not a narrower one") {
+// Two pipelines between two hosts. Every device can send at 0.6 MB/s, and both devices of a host together at
+// 0.9 MB/s. A message alone is limited only by its device's link, so the other pipeline's messages delay it
+// less than they would on one common link.
+TEST_CASE("traffic of others delays a message on the shared link only") {
   for (const std::string schedule : {"1f1b", "interleaved"}) {
     Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(8, 0, 1e6), {}};
     problem.job.parallelism.schedule = schedule;
@@ -45,9 +45,9 @@ TEST_CASE("what others send holds up the link that they share, not a narrower on
   }
 }
 
-// Host s has stage s of all pipelines, which send at the same moments: each of their messages takes as long
-// as all of them together. The longest pipelines of 1f1b go on with the growth of the first micro-batches.
-TEST_CASE("pipelines that are alike are in step") {
+// Host s has stage s of all pipelines, which send at the same times: each of their messages takes as long as
+// all of them together. Longer 1f1b pipelines are extrapolated from their first micro-batches.
+TEST_CASE("uniform pipelines on shared links are synchronized") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const int pipelines : {2, 4})
       for (const int micro_batches : {4, 8, 16, 64}) {
@@ -58,9 +58,9 @@ TEST_CASE("pipelines that are alike are in step") {
       }
 }
 
-// That the uplinks of all hosts are alike does not make them one, through which messages of several stages go
-// one after the other.
-TEST_CASE("links of the same rate and load are not one link") {
+// Uplinks of different hosts with equal rate and load must not be treated as a single link through which
+// messages of several stages pass one after the other.
+TEST_CASE("links of the same rate and load are distinct") {
   for (const std::string schedule : {"gpipe", "1f1b"}) {
     auto [problem, plan] = regular_layout(schedule, 4, 2, 6);
     const double alike = estimated_iteration_s(problem, plan);
@@ -71,9 +71,9 @@ TEST_CASE("links of the same rate and load are not one link") {
   }
 }
 
-// The second pipeline has 24 times the micro-batches of the first, whose last stage is slow: it is done long
-// before the link that both share has carried everything.
-TEST_CASE("what others send over a link may come later") {
+// The second pipeline has 24 times the micro-batches of the first, whose last stage is slow. The first is
+// done long before the shared link has carried all messages.
+TEST_CASE("later traffic of others does not delay a pipeline") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
   problem.job.parallelism.schedule = "1f1b";
   for (const int device : {0, 2}) {
@@ -87,9 +87,9 @@ TEST_CASE("what others send over a link may come later") {
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.02));
 }
 
-// All stages send through the same narrow capacity. What a lone micro-batch sends meets nothing; many are as
-// late as this link; of a few, the estimate of 1f1b waits for too many.
-TEST_CASE("only micro-batches that are in flight meet") {
+// All stages send through the same narrow capacity. A single micro-batch has no contention; many are as slow
+// as this capacity; for few, the estimate of 1f1b assumes too many in flight.
+TEST_CASE("only micro-batches in flight contend") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
     Problem problem{flat_topology({6}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(12, 0, 1e6), {}};
     problem.job.parallelism.schedule = schedule;
@@ -114,9 +114,9 @@ TEST_CASE("only micro-batches that are in flight meet") {
   }
 }
 
-// One pipeline to and fro between two hosts: the messages from the first stage and from the third leave the
-// same host, which sends one of them in 2 s.
-TEST_CASE("messages of one pipeline meet those between its other stages") {
+// One pipeline alternates between two hosts: the messages of the first and of the third stage leave the same
+// host, which sends one of them in 2 s.
+TEST_CASE("messages of one pipeline contend with those between its other stages") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
   problem.job.parallelism.schedule = "1f1b";
   for (int device = 0; device < 4; ++device) {

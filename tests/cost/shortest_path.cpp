@@ -26,7 +26,7 @@ std::vector<int> random_order(Rng& rng, int nodes) {
   return order;
 }
 
-/// `values` distinct weights at most; 0: all different.
+/// Returns weights with at most `values` distinct values, or all different if `values` is 0.
 Eigen::MatrixXd random_weights(Rng& rng, int nodes, std::uint32_t values) {
   Eigen::MatrixXd weights = Eigen::MatrixXd::Zero(nodes, nodes);
   for (int a = 0; a < nodes; ++a)
@@ -35,7 +35,7 @@ Eigen::MatrixXd random_weights(Rng& rng, int nodes, std::uint32_t values) {
   return weights;
 }
 
-/// The sum over consecutive nodes, written out once more.
+/// Returns the sum over consecutive nodes, computed independently of the code under test.
 double length_of(const Eigen::MatrixXd& weights, const std::vector<int>& order) {
   double length = 0;
   for (std::size_t i = 0; i + 1 < order.size(); ++i) length += weights(order[i], order[i + 1]);
@@ -55,8 +55,9 @@ bool is_permutation_of_all(std::vector<int> order, int nodes) {
   return order == identity(nodes);
 }
 
-/// The shortest path that one 2-opt or Or-opt move leads to: every segment reversed; every segment of up to
-/// three nodes put into every other place, either way round. Each is a new path, measured in full.
+/// Returns the length of the shortest path that one 2-opt or Or-opt move leads to: every segment reversed,
+/// and every segment of up to three nodes moved to every other position in either direction. Each path is
+/// measured in full.
 double best_neighbour(const Eigen::MatrixXd& weights, const std::vector<int>& order) {
   double best = std::numeric_limits<double>::infinity();
   const std::size_t n = order.size();
@@ -85,10 +86,10 @@ double best_neighbour(const Eigen::MatrixXd& weights, const std::vector<int>& or
 
 }  // namespace
 
-// Four towns: 0–1 takes 1, 1–2 takes 5, 2–3 takes 1, 3–0 takes 2, 0–2 takes 9, 1–3 takes 9. Best: 1, 0, 3, 2
-// with 1 + 2 + 1, either way; the shortest edges alone, 0–1 and 2–3, leave the choice of 2, 5, 9 and 9
-// between them.
-TEST_CASE("four towns by hand") {
+// Four towns: 0–1 takes 1, 1–2 takes 5, 2–3 takes 1, 3–0 takes 2, 0–2 takes 9, 1–3 takes 9. The best path is
+// 1, 0, 3, 2 with 1 + 2 + 1, in either direction. The shortest edges, 0–1 and 2–3, can be joined by an edge
+// of 2, 5, 9 or 9.
+TEST_CASE("four towns have the shortest path derived by hand") {
   Eigen::MatrixXd weights(4, 4);
   weights << 0, 1, 9, 2,  //
       1, 0, 5, 9,         //
@@ -100,7 +101,7 @@ TEST_CASE("four towns by hand") {
   CHECK(path_length(weights, identity(4)) == 1 + 5 + 1);
 }
 
-TEST_CASE("up to eight nodes, the path is the shortest of all") {
+TEST_CASE("up to eight nodes the path is the shortest of all") {
   for (int nodes = 1; nodes <= 8; ++nodes) {
     for (std::uint32_t values : {0u, 1u, 2u, 4u}) {
       for (std::uint64_t seed = 0; seed < (nodes < 8 ? 10u : 3u); ++seed) {
@@ -116,8 +117,9 @@ TEST_CASE("up to eight nodes, the path is the shortest of all") {
   }
 }
 
-// Nodes on a line, in a random order: the distances are |i − j|, the shortest path walks along it with n − 1.
-TEST_CASE("sixteen nodes on a line are walked along") {
+// Nodes on a line in random order: the distances are |i − j|, so the shortest path follows the line and has
+// length n − 1.
+TEST_CASE("the path through sixteen nodes on a line follows the line") {
   Rng rng = Rng::for_task(3, 0);
   const auto where = random_order(rng, max_exact_path_nodes);
   Eigen::MatrixXd weights(max_exact_path_nodes, max_exact_path_nodes);
@@ -128,7 +130,7 @@ TEST_CASE("sixteen nodes on a line are walked along") {
   CHECK(length_of(weights, order) == max_exact_path_nodes - 1);
 }
 
-TEST_CASE("one node and two nodes") {
+TEST_CASE("paths of one and of two nodes are trivial") {
   CHECK(shortest_path(Eigen::MatrixXd::Zero(1, 1)) == std::vector<int>{0});
   CHECK(improve_path(Eigen::MatrixXd::Zero(1, 1), {0}) == std::vector<int>{0});
   Eigen::MatrixXd weights(2, 2);
@@ -140,7 +142,7 @@ TEST_CASE("one node and two nodes") {
   CHECK(path_length(weights, std::vector<int>{1}) == 0);
 }
 
-TEST_CASE("an improved path is no longer than its start, and no move shortens it") {
+TEST_CASE("an improved path is no longer than its start and no move shortens it") {
   for (int nodes : {2, 3, 4, 5, 8, 17, 40}) {
     for (std::uint32_t values : {0u, 1u, 3u, 20u}) {
       for (std::uint64_t seed = 0; seed < 3; ++seed) {

@@ -10,7 +10,8 @@
 using namespace dtfm;
 using namespace dtfm::cost;
 
-// Two sites of 3 and 2 devices, 1 inside and 10 between: up to 3 devices need no link between sites.
+// Two sites of 3 and 2 devices, with costs of 1 inside and 10 between: up to 3 devices need no link between
+// sites.
 TEST_CASE("devices of one site connect without the links between sites") {
   const SpanningTreeBound bound(5, [](int a, int b) { return (a < 3) == (b < 3) ? 1.0 : 10.0; });
   CHECK(bound.max_edge(1) == 0);
@@ -22,7 +23,7 @@ TEST_CASE("devices of one site connect without the links between sites") {
   CHECK(bound.sum(5) == 13);
 }
 
-TEST_CASE("no path on so many devices is shorter, and none has a shorter longest hop") {
+TEST_CASE("no path over the same number of devices is shorter or has a shorter longest hop") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);

@@ -67,7 +67,7 @@ Job random_job(Rng& rng) {
   return job;
 }
 
-/// Eight devices of two kinds of GPU and two speeds.
+/// Returns eight devices of two kinds of GPU and two speeds.
 Topology mixed_topology() {
   Topology topology = flat_topology({8}, link_of(1e-3, 1e9), link_of(1e-3, 1e9));
   topology.gpus.push_back(topology.gpus.front());
@@ -91,7 +91,7 @@ std::vector<int> random_devices(Rng& rng, int count) {
 
 }  // namespace
 
-TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
+TEST_CASE("times and bytes and memory of a stage equal those of the simulator") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(1, seed);
@@ -105,7 +105,7 @@ TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
     const LoadModel model(problem, plan);
     const StageLoad load = model.of(stage);
 
-    // All layers on the slowest device; the simulator takes the slowest device of every layer.
+    // All layers run on the slowest device; the simulator takes the slowest device for every layer.
     if (tensor == 1) {
       const ComputeTime time = costs.compute(costs.kind_of(stage.devices.front()), stage.layers);
       CHECK(time.forward_s == Approx(load.forward_s));
@@ -124,7 +124,7 @@ TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
   }
 }
 
-TEST_CASE("devices of one GPU and speed are of one kind") {
+TEST_CASE("devices with equal GPU and speed are of one kind") {
   const Problem problem{mixed_topology(), chain_job(2, 0, 0), {}};
   const StageCosts costs(problem, 1);
   CHECK(costs.kinds() == 4);
@@ -134,7 +134,7 @@ TEST_CASE("devices of one GPU and speed are of one kind") {
   CHECK(costs.kind_of(5) != costs.kind_of(4));
 }
 
-TEST_CASE("why times are not known") {
+TEST_CASE("unknown times have a reason") {
   Problem problem{mixed_topology(), chain_job(2, 0, 0), {}};
   problem.topology.devices[4].gpu = -1;
   const StageCosts costs(problem, 1);
@@ -142,8 +142,8 @@ TEST_CASE("why times are not known") {
   CHECK(costs.unknown(4) == "the speed of device s0/4 is not known: the topology gives it no `gpu`");
 }
 
-// Of 8e9 bits a second: 1e6 bytes of activations take 1 ms, and the same for those of gradients.
-TEST_CASE("compressing takes what its throughput says") {
+// At 8e9 bits per second, 1e6 bytes of activations take 1 ms, as do those of gradients.
+TEST_CASE("compression takes as long as its throughput implies") {
   Problem problem{mixed_topology(), chain_job(2, 1e6, 1e6), {}};
   problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
   const StageCosts costs(problem, 1);
@@ -157,8 +157,8 @@ TEST_CASE("compressing takes what its throughput says") {
   CHECK(plain.gradient_compression_s(1e6) == 0);
 }
 
-// Two layers of 1e6 bytes on 4 devices: two all-reduces a layer, each of 6 messages of a quarter.
-TEST_CASE("all-reduces of a stage") {
+// Two layers of 1e6 bytes on 4 devices: two all-reduces per layer, each of 6 messages of a quarter.
+TEST_CASE("a stage has the all-reduces of its layers") {
   Problem problem{mixed_topology(), chain_job(2, 0, 1e6), {}};
   const auto forward = StageCosts(problem, 4).all_reduces({0, 2}, false);
   CHECK(forward.messages == 2 * 2 * 6);
@@ -168,14 +168,14 @@ TEST_CASE("all-reduces of a stage") {
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
 }
 
-// Two pipelines of up to four devices.
-TEST_CASE("memory that a plan needs against the simulator's peaks") {
+// Two pipelines with up to four devices.
+TEST_CASE("memory needs of a plan equal the simulator's peaks") {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(2, seed);
     Problem problem = random_problem(rng);
-    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all are told
+    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
     const bool interleaved = problem.job.parallelism.schedule == "interleaved";
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));

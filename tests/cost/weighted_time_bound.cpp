@@ -1,4 +1,4 @@
-// A bound on seconds × weight against estimates and simulations of random plans, and against a closed
+// Compares a bound on seconds × weight with estimates and simulations of random plans, and with a closed
 // formula.
 #include "planner/cost/bounds/weighted_time_bound.hpp"
 
@@ -12,7 +12,7 @@ using namespace dtfm;
 using namespace dtfm::cost;
 using namespace dtfm::sim;
 
-TEST_CASE("no plan costs less, estimated or simulated") {
+TEST_CASE("no plan is estimated or simulated to cost less than the bound") {
   double closest = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     Rng rng = Rng::for_task(seed, 3);
@@ -24,7 +24,7 @@ TEST_CASE("no plan costs less, estimated or simulated") {
     const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
-    std::vector<double> weight;  // prices; now and then that of a device is as good as nothing
+    std::vector<double> weight;  // prices; some are practically zero
     for (int device = 0; device < problem.topology.size(); ++device)
       weight.push_back(rng.below(8) == 0 ? 1e-6 : random_size(rng, 0.1, 10));
     double used = 0;
@@ -49,9 +49,9 @@ TEST_CASE("no plan costs less, estimated or simulated") {
   CHECK(closest > 0.99);  // plans on one device come close
 }
 
-// 5 micro-batches of 4 layers of 3 s and an overhead of 0.5 s, on the device at 2 a second, or on one of half
-// the speed at 0.8: 5 · 4 · 6 · 0.8 + 0.5 · 0.8 against 5 · 4 · 3 · 2 + 0.5 · 2.
-TEST_CASE("on one device the bound is the cost, and the best rate counts, not the speed") {
+// 5 micro-batches of 4 layers of 3 s and an overhead of 0.5 s, on the device at 2 per second or on the one of
+// half the speed at 0.8: 5 · 4 · 6 · 0.8 + 0.5 · 0.8 against 5 · 4 · 3 · 2 + 0.5 · 2.
+TEST_CASE("on one device the bound is the cost and depends on the price per unit of work") {
   Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 1e6, 1e3),
                   Calibration{1, 0, 1, 0.5}};
   problem.topology.devices[1].speed = 0.5;
@@ -60,6 +60,6 @@ TEST_CASE("on one device the bound is the cost, and the best rate counts, not th
   CHECK(min_weighted_time(model, {2, 0.8}, 1) == Approx(5 * 4 * 6 * 0.8 + 0.5 * 0.8));
   const double without = std::numeric_limits<double>::infinity();
   CHECK(min_weighted_time(model, {2, without}, 1) == Approx(5 * 4 * 3 * 2 + 0.5 * 2));
-  // Of two devices both are there for the overhead.
+  // With two devices, both cost during the overhead.
   CHECK(min_weighted_time(model, {2, 0.8}, 2) == Approx(5 * 4 * 6 * 0.8 + 0.5 * 2.8));
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""dtfm-export from outside: plans of dtfm-plan, files and exit codes, refusals that write nothing, hostile names.
+"""dtfm-export with plans of dtfm-plan: files and exit codes, rejected plans that write nothing, unsafe
+names.
 
 usage: export.py DTFM_EXPORT DTFM_PLAN
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 
 EXPORT = PLAN = None
 
-# dtfm-plan takes all of these as names of machines but the last three.
+# dtfm-plan accepts all of these as machine names except the last three.
 HOSTILE = ["two words", "quo'te", 'dou"ble', "$(touch INTRUDED)", "`touch INTRUDED`", "a;touch INTRUDED", "<script>alert(1)<script>", "-rf",
            "..", "~", "é", "%s%n", "@master@", "a&&b", "a#b", "new\nline", "*", "a/b"]
 NO_NAMES = HOSTILE[-3:]
@@ -49,7 +50,7 @@ class Export(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def equal_plan(self):
-        """Stages of as many layers, which varuna and deepspeed want."""
+        """Returns a plan with equally many layers per stage, which varuna and deepspeed require."""
         self.plan(["a", "b", "c", "d"], "--alike")
         plan = json.loads((self.folder / "plan.json").read_text())
         for pipeline in plan["pipelines"]:
@@ -94,9 +95,9 @@ class Export(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))  # it fits
         plan = json.loads((self.folder / "plan.json").read_text())
         self.assertEqual(len(plan["estimate"]["memory"]), 4)
-        lacks = "the plan does not fit: by its own estimate {} memory; `{}` needs {} GB and has 40 GB"
-        for needed, said in (([40e9, 40e9, 40e9, 40e9], None), ([1e9, 40.5e9, 1e9, 1e9], ("1 of 4 devices lacks", 1, 40.5)),
-                             ([41e9, 50e9, 39e9, 50e9], ("3 of 4 devices lack", 1, 50))):
+        lacks = "the plan does not fit: by its own estimate, {} memory; `{}` needs {} GB and has 40 GB"
+        for needed, said in (([40e9, 40e9, 40e9, 40e9], None), ([1e9, 40.5e9, 1e9, 1e9], ("1 of 4 devices exceeds", 1, 40.5)),
+                             ([41e9, 50e9, 39e9, 50e9], ("3 of 4 devices exceed", 1, 50))):
             for row, number in zip(plan["estimate"]["memory"], needed):
                 row.update(needed_bytes=number, capacity_bytes=40e9)
             (self.folder / "plan.json").write_text(json.dumps(plan))
@@ -120,7 +121,7 @@ class Export(unittest.TestCase):
                         ["--to", "torchrun", "--order", "pipeline-major"]):
             done = self.export(*options)
             self.assertEqual(done.returncode, 2)
-            self.assertRegex(done.stderr, "out: holds `.*`, which is not of this hand-over; name a new folder, or use --force")
+            self.assertRegex(done.stderr, "out: contains `.*`, which is not part of this export; name a new folder, or use --force")
             self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}, before)
         self.assertEqual(self.export("--to", "torchrun", "--order", "pipeline-major", "--force").returncode, 0)
 
@@ -136,10 +137,10 @@ class Export(unittest.TestCase):
         self.plan(["a", "b", "c", "d"], "--alike")
         for options, text in (([], "--to: is missing"), (["--to", "megatorn"], "did you mean `megatron`?"),
                               (["--to", ""], "unknown"), (["--to", "megatron,"], "unknown"),
-                              (["--to", "megatron,flashflex"], "two trainers"), (["--to", "torchrun", "--port", "0"], "--port"),
+                              (["--to", "megatron,flashflex"], "both trainers"), (["--to", "torchrun", "--port", "0"], "--port"),
                               (["--to", "torchrun", "--agents", "rack"], "--agents"),
-                              (["--to", "slurm", "--agents", "host"], "host is of torchrun"), (["--to", "nanotron"], "nanotron"),
-                              (["--to", "kubernetes", "--image", "a b"], "no name of a container image"),
+                              (["--to", "slurm", "--agents", "host"], "host requires torchrun"), (["--to", "nanotron"], "nanotron"),
+                              (["--to", "kubernetes", "--image", "a b"], "not a valid name of a container image"),
                               (["--to", "torchrun", "--hosts", "nowhere"], "nowhere"),
                               (["--to", "torchrun", "--master", "q"], "no pipeline begins on `q`")):
             self.assert_refused(self.export(*options), text)
@@ -149,7 +150,7 @@ class Export(unittest.TestCase):
     def test_bad_plans(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         good = json.loads((self.folder / "plan.json").read_text())
-        for change, text in ((lambda p: p.pop("job"), "says no job"), (lambda p: p.pop("pipelines"), "pipelines"),
+        for change, text in ((lambda p: p.pop("job"), "contains no job"), (lambda p: p.pop("pipelines"), "pipelines"),
                              (lambda p: p["pipelines"][0]["stages"][0].update(layers=[0, 3]), "layer"),
                              (lambda p: p["pipelines"][0]["stages"][0].update(devices=["b", "b"]), "used twice"),
                              (lambda p: p.update(schema="x"), "schema")):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What dtfm-export writes for launchers, started: real Open MPI and Slurm where they are there, and programs that
-stand in for torchrun, tc and trainers. Every worker holds what it is told against rank_table.json and meets its
-neighbours (neighbours.py).
+"""Launches the files of dtfm-export: with real Open MPI and Slurm if installed, and with stand-ins for
+torchrun, tc and trainers. Every worker compares what it is told with rank_table.json and contacts
+its neighbours (neighbours.py).
 
 usage: launch.py DTFM_EXPORT DTFM_PLAN
 """
@@ -35,7 +35,7 @@ def plan(pipelines, **more):
 
 
 def free_ports(count):
-    """The first of `count` ports in a row that nobody uses now."""
+    """Returns the first of `count` consecutive ports that are free now."""
     for first in range(20000 + os.getpid() % 10000, 60000, count):
         try:
             for port in range(first, first + count):
@@ -66,7 +66,7 @@ class Launch(unittest.TestCase):
         return self.folder / "out"
 
     def run_all(self, commands, timeout=90):
-        """All at once, as on as many machines; none may fail."""
+        """Runs all commands at once, as on separate machines; none may fail."""
         started = [subprocess.Popen(command, env={**self.environment, **more}, stdout=subprocess.PIPE,
                                     stderr=subprocess.STDOUT, text=True) for command, more in commands]
         for process in started:
@@ -81,7 +81,8 @@ class Launch(unittest.TestCase):
         self.assertEqual(reports, {str(rank) for rank in range(ranks)})
 
 
-# torchrun's static rendezvous: ranks are the running sum of the agents' processes in the order of their own ranks.
+# torchrun's static rendezvous: ranks are the running sum of the agents' processes in the order of the agents'
+# ranks.
 TORCHRUN = r"""#!/usr/bin/env python3
 import argparse, os, pathlib, subprocess, sys, time
 parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -139,7 +140,7 @@ class OpenMpi(Launch):
             self.skipTest("no mpirun (openmpi-bin)")
         if os.getuid() != 0 or subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
             self.skipTest("cannot give processes other host names (unshare --uts as root)")
-        # Every "machine" is this one by another name.
+        # Every "machine" is this one under another name.
         rsh = self.program("rsh", '#!/usr/bin/env bash\nhost=$1\nshift\n'
                                   'exec unshare --uts bash -c \'hostname "$0"; exec sh -c "$*"\' "$host" "$@"\n')
         out = self.export(STAGES, "--to", "openmpi", "--cores", str(min(2, os.cpu_count())))
@@ -150,7 +151,7 @@ class OpenMpi(Launch):
 
 
 class Slurm(Launch):
-    """A cluster of three daemons on this machine."""
+    """A Slurm cluster of three daemons on this machine."""
 
     def start_cluster(self):
         for program in ("munged", "slurmctld", "slurmd", "srun"):
@@ -231,7 +232,8 @@ class Kubernetes(Launch):
         for item in json.loads((out / "kubernetes.json").read_text())["items"]:
             if item["kind"] == "Pod":
                 environment = {it["name"]: it["value"] for it in item["spec"]["containers"][0]["env"]}
-                self.assertEqual(environment["MASTER_ADDR"], "rank-0.dtfm")  # the pod's name; the node's is in the table
+                # the pod's name; the node's is in the table
+                self.assertEqual(environment["MASTER_ADDR"], "rank-0.dtfm")
                 pods.append((worker, {**environment, "MASTER_ADDR": "x", "CUDA_VISIBLE_DEVICES": "0",
                                       "TEST_HOST": item["spec"]["nodeSelector"]["kubernetes.io/hostname"]}))
         self.run_all(pods)
@@ -326,9 +328,9 @@ links:
     def test_the_commands_of_a_machine(self):
         done, lines = self.run_script("up")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        # y and z share the sender's 1.5 Gbps; w has a class of its own. Queue: 1.5 x rate x delay / 12,000 bits, or 1000:
-        # A class may always send at its rate: 1 Gbps ÷ 2 classes at most, so that both together keep to the uplink.
-        # 1.5 x 1.5e9 x 0.04 / 12000 = 7500; 1.5 x 2e8 x 0.1 / 12000 = 2500.
+        # y and z share the sender's 1.5 Gbps; w has a class of its own. The queue limit is 1.5 x rate x delay
+        # / 12,000 bits, or at least 1000: 1.5 x 1.5e9 x 0.04 / 12000 = 7500; 1.5 x 2e8 x 0.1 / 12000 = 2500.
+        # A class is guaranteed 1 Gbps ÷ 2 classes at most, so that both together stay within the uplink.
         self.assertEqual(lines, [
             "qdisc del dev eth7 root",
             "qdisc add dev eth7 root handle 1: htb",
@@ -342,7 +344,7 @@ links:
             "filter add dev eth7 parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.122/32 flowid 1:3"])
 
     def shaped(self, x, y, *options):
-        """What dtfm-export says of a topology with other entries for machines x and y."""
+        """Runs dtfm-export on a topology with other entries for machines x and y."""
         lines = self.TOPOLOGY.splitlines(keepends=True)
         (self.folder / "other.yaml").write_text("".join(lines[:4] + [f"  - {x}\n", f"  - {y}\n"] + lines[4:]))
         return subprocess.run([EXPORT, self.folder / "plan.json", "-o", self.folder / "out", "--force", "--to", "netem", "--topology",
@@ -351,13 +353,13 @@ links:
     def test_rates_that_are_written_otherwise_are_told(self):
         one = json.loads(self.shaped("{between: [a, c], latency: 1 ms, bandwidth: 1 kbps}",
                                      "{from: b, to: a, latency: 1 ms, bandwidth: 100 Gbps}", "--format", "json").stdout)
-        self.assertFalse([note for note in one["notes"] if "written" in note])
+        self.assertFalse([note for note in one["notes"] if "clamped" in note])
         done = self.shaped("{between: [a, c], latency: 1 ms, bandwidth: 0.2 kbps}",
                            "{from: b, to: a, latency: 1 ms, bandwidth: 400 Gbps}", "--format", "json")
         # From w and x, which are in c and a, to each other; from y and z, in b, to x.
-        notes = ["netem: rates below 1 kbps are written as that: 2 of them, the first from w to x, 200 bps",
-                 "netem: rates above 100 Gbps are written as that: 2 of them, the first from y to x, 400 Gbps"]
-        self.assertEqual([note for note in json.loads(done.stdout)["notes"] if "written" in note], notes)
+        notes = ["netem: rates below 1 kbps are clamped to that: 2 of them, the first from w to x, 200 bps",
+                 "netem: rates above 100 Gbps are clamped to that: 2 of them, the first from y to x, 400 Gbps"]
+        self.assertEqual([note for note in json.loads(done.stdout)["notes"] if "clamped" in note], notes)
         readme = (self.out / "README.md").read_text()
         for note in notes:
             self.assertIn(note, readme)
@@ -378,11 +380,11 @@ links:
         for delay, code in ((274, 0), (275, 2)):
             done = self.shaped(f"{{between: [a, c], latency: {delay} s, bandwidth: 1 Gbps}}", "{within: b, latency: 1 ms, bandwidth: 1 Gbps}")
             self.assertEqual(done.returncode, code, done.stderr)
-        self.assertIn("netem: from w to x takes more than 274 s, and tc delays by less", done.stderr)
+        self.assertIn("netem: latency from w to x exceeds 274 s, the limit of tc", done.stderr)
         tc = shutil.which("tc")
         if os.getuid() != 0 or not tc or subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode != 0:
             self.skipTest("no network namespaces here (root, unshare, tc)")
-        # Whether the kernel has netem or not: tc reads the delay first.
+        # Independent of whether the kernel has netem: tc parses the delay first.
         done = subprocess.run(["unshare", "--net", tc, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "274000000us"],
                               capture_output=True, text=True)
         self.assertNotIn("Illegal", done.stderr)
@@ -394,13 +396,13 @@ links:
     def test_what_tc_refuses_is_undone(self):
         done, lines = self.run_script("up", FAIL="1")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("all is undone", done.stderr)
+        self.assertIn("all changes are undone", done.stderr)
         self.assertEqual(lines[-1], "qdisc del dev eth7 root")
 
     def test_a_machine_without_an_address_undoes(self):
         done, lines = self.run_script("up", "eth7", LOST="1")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("nobody knows the address of machine 'w'", done.stderr)
+        self.assertIn("cannot resolve the address of machine 'w'", done.stderr)
         self.assertEqual(lines[-1], "qdisc del dev eth7 root")
 
     def test_real_rates_in_a_namespace(self):
@@ -409,7 +411,7 @@ links:
             self.skipTest("no network namespaces here (root, unshare, tc)")
         has_netem = subprocess.run(["unshare", "--net", tc, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
                                    capture_output=True).returncode == 0
-        if not has_netem:  # the kernel of this machine: then rates and filters alone
+        if not has_netem:  # without netem in this kernel, only rates and filters
             self.program("tc", f'#!/bin/sh\ncase "$*" in *netem*) exit 0 ;; esac\nexec {tc} "$@"\n')
         else:
             (self.folder / "bin" / "tc").unlink()

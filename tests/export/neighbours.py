@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A worker that a launcher starts: holds what it was told of its rank against rank_table.json, and tells its
-neighbours who it is.
+"""A worker started by a launcher: compares what it was told of its rank with rank_table.json, and
+contacts its neighbours.
 
 usage: neighbours.py RANK_TABLE PORT REPORTS
 
-Rank r listens on PORT + r of this machine, where all machines of the test are; it greets the next stage of its
-pipeline and the same stage of the next pipeline, and must be greeted by those before it. Writes REPORTS/r.
+Rank r listens on PORT + r of this machine, on which all machines of the test run. It greets the
+next stage of its pipeline and the same stage of the next pipeline, and must be greeted by those
+before it. Writes REPORTS/r.
 """
 import json
 import os
@@ -14,11 +15,12 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 60  # seconds, for others to come up
+PATIENCE = 60  # seconds to wait for others to start
 
 
 def neighbours(table, rank):
-    """Ranks that `rank` greets: the next stage of its pipeline, its stage in the next pipeline, around the ends."""
+    """Returns the ranks that `rank` greets: the next stage of its pipeline and its stage in the next
+    pipeline, cyclically."""
     me = table[rank]
 
     def at(dp, pp):

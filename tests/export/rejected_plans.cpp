@@ -1,4 +1,4 @@
-// What a target cannot express is refused: the fact, and a way out that is true.
+// Plans that a target cannot express are rejected with a reason and a correct way out.
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -9,7 +9,8 @@ using namespace exporter;
 using namespace io;
 namespace {
 
-/// Two pipelines of one device a stage, on machines a0, a1, … and b0, b1, …; the layers of their stages.
+/// Returns two pipelines of one device per stage on machines a0, a1, … and b0, b1, … with the given layers
+/// per stage.
 ExportBundle two_pipelines(std::vector<int> first, std::vector<int> second, int layers = 7) {
   ExportBundle bundle;
   bundle.job.name = "two";
@@ -45,7 +46,7 @@ std::string rejection_message(const std::string& name, ExportBundle bundle) {
 const std::vector<std::string> common_layout = {"megatron",     "torchtitan", "torchtitan-py", "deepspeed",
                                                 "deepspeed-py", "dtfm",       "varuna"};
 
-TEST_CASE("Pipelines that split layers differently") {
+TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: pipelines 0 and 1 split layers differently (3/2/2 vs 2/3/2); megatron has one layout for "
@@ -57,7 +58,7 @@ TEST_CASE("Pipelines that split layers differently") {
   CHECK(rejection_message("petals", bundle) == "no error");
 }
 
-TEST_CASE("Pipelines of unlike depth") {
+TEST_CASE("pipelines of different depth are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 4});
   for (const std::string& name : common_layout) {
     CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 3 and 2 stages"));
@@ -66,7 +67,7 @@ TEST_CASE("Pipelines of unlike depth") {
   CHECK(rejection_message("flashflex", bundle) == "no error");
 }
 
-TEST_CASE("Unlike tensor degrees, and any where there is none") {
+TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target does not support") {
   ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
   for (Pipeline& pipeline : bundle.plan.pipelines) {
     pipeline.stages[2].devices.push_back(static_cast<int>(bundle.locations.size()));
@@ -88,7 +89,7 @@ TEST_CASE("Unlike tensor degrees, and any where there is none") {
   CHECK_THAT(rejection_message("petals", bundle), contains("on several machines"));
 }
 
-TEST_CASE("Micro-batches that differ, and batches that do not divide") {
+TEST_CASE("different numbers of micro-batches and indivisible batches are rejected") {
   ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
   bundle.plan.pipelines[1].micro_batches = 6;
   bundle.job.training.global_batch = 14;
@@ -101,10 +102,10 @@ TEST_CASE("Micro-batches that differ, and batches that do not divide") {
   CHECK_THAT(rejection_message("megatron", bundle),
              contains("global batch 30 is not a multiple of micro-batch 2 x dp 2"));
   bundle.job.training = {64, 2};
-  CHECK_THAT(rejection_message("megatron", bundle), contains("are not the job's global batch 64"));
+  CHECK_THAT(rejection_message("megatron", bundle), contains("do not make up the job's global batch 64"));
 }
 
-TEST_CASE("Cuts that a trainer cannot make") {
+TEST_CASE("splits that a trainer cannot make are rejected") {
   const ExportBundle bundle = two_pipelines({4, 1, 2}, {4, 1, 2});
   CHECK(rejection_message("deepspeed", bundle) ==
         "deepspeed: partition_method cannot produce 4/1/2 (uniform gives 3/2/2); use --to deepspeed-py");
@@ -113,7 +114,7 @@ TEST_CASE("Cuts that a trainer cannot make") {
   CHECK(rejection_message("varuna", two_pipelines({2, 2, 2}, {2, 2, 2}, 6)) == "no error");
 }
 
-TEST_CASE("A stage without layers is Megatron's alone") {
+TEST_CASE("only Megatron accepts a stage without layers") {
   const ExportBundle bundle = two_pipelines({0, 4, 3}, {0, 4, 3});
   const Exporter* target = &find_exporter("megatron");
   ExportBundle assigned = bundle;
@@ -124,14 +125,14 @@ TEST_CASE("A stage without layers is Megatron's alone") {
     CHECK_THAT(rejection_message(name, bundle), contains("stage 0 has no layers (0/4/3)"));
 }
 
-TEST_CASE("Pipelines of one stage, drains that are no equal rounds, virtual stages") {
+TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are rejected where unsupported") {
   ExportBundle bundle = two_pipelines({7}, {7});
   CHECK_THAT(rejection_message("dtfm", bundle), contains("one-stage pipelines are not runnable"));
   bundle = two_pipelines({3, 4}, {3, 4});
   bundle.job.parallelism.schedule = "gpipe";
   bundle.job.parallelism.flush = 3;
   for (const char* name : {"dtfm", "torchtitan", "torchtitan-py"})
-    CHECK_THAT(rejection_message(name, bundle), contains("drain after 3 of 8 micro-batches"));
+    CHECK_THAT(rejection_message(name, bundle), contains("flush every 3 of 8 micro-batches"));
   bundle.job.parallelism.flush = 4;
   CHECK(rejection_message("dtfm", bundle) == "no error");
   bundle.job.parallelism = {};
@@ -142,44 +143,43 @@ TEST_CASE("Pipelines of one stage, drains that are no equal rounds, virtual stag
   CHECK_THAT(rejection_message("megatron", bundle), contains("Megatron needs more than 2"));
 }
 
-TEST_CASE("Models that are no transformers") {
+TEST_CASE("models that are not transformers are rejected") {
   ExportBundle bundle = two_pipelines({1, 1}, {1, 1});
   LayerChain chain;
   chain.layers.resize(2);
   bundle.job.model = chain;
   for (const char* name : {"megatron", "flashflex", "torchtitan", "torchtitan-py", "dtfm", "petals"})
-    CHECK_THAT(rejection_message(name, bundle), contains("chain of unlike layers"));
+    CHECK_THAT(rejection_message(name, bundle), contains("chain of layers"));
 }
 
-TEST_CASE("GPUs that Kubernetes cannot choose, ranks that torchrun's agents cannot have") {
+TEST_CASE("GPUs that Kubernetes cannot choose and ranks that torchrun agents cannot have are rejected") {
   CHECK(error_message([] { make_export_files(worked_example, {"kubernetes"}); }) ==
         "kubernetes: plan distinguishes GPUs of host gc; Kubernetes cannot choose a GPU index; use --any-gpu "
-        "if they "
-        "are alike, or --to torchrun");
+        "if they are equal, or --to torchrun");
   ExportChoices choices;
   choices.launch.agents = AgentPer::host;
   CHECK(error_message([&] { make_export_files(worked_example, {"torchrun"}, choices); }) ==
-        "torchrun: ranks of host ga are 2,5, not one block; use --agents gpu, or --to slurm or openmpi");
+        "torchrun: ranks of host ga are 2,5, not consecutive; use --agents gpu, or --to slurm or openmpi");
 }
 
-TEST_CASE("Two trainers, an order that a trainer has not, a target that is not there") {
+TEST_CASE("two trainers or an unsupported rank order or an unknown target are rejected") {
   CHECK_THAT(error_message([] {
                make_export_files(worked_example, {"megatron", "flashflex"});
              }),
-             contains("two trainers"));
+             contains("both trainers"));
   CHECK_THAT(error_message([] { make_export_files(worked_example, {"torchtitan"}, {}, RankOrder::pipeline_major); }),
-             contains("torchtitan: ranks are stage-major there"));
+             contains("torchtitan: ranks must be stage-major"));
   CHECK_THAT(error_message([] { find_exporter("megatorn"); }), contains("did you mean `megatron`?"));
   CHECK_THAT(error_message([] { find_exporter("nanotron"); }),
-             contains("nanotron cuts layers by a cost of its own"));
+             contains("nanotron splits layers by its own cost model"));
   CHECK_THAT(error_message([] { find_exporter("swarm"); }),
              contains("only 4 stages (head, body1, body2, tail) exist"));
   CHECK_THAT(error_message([] { find_exporter("opendiloco"); }), contains("not representable"));
   CHECK_THAT(error_message([] { find_exporter("k8s"); }), contains("is called kubernetes here"));
-  CHECK_THAT(error_message([] { make_export_files(worked_example, {"netem"}); }), contains("give it with --topology"));
+  CHECK_THAT(error_message([] { make_export_files(worked_example, {"netem"}); }), contains("give its topology with --topology"));
 }
 
-TEST_CASE("A trainer's schedule that is not the plan's, and drains, are told") {
+TEST_CASE("a trainer's different schedule and missing flushes are noted") {
   ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
   bundle.job.parallelism.schedule = "gpipe";
   bundle.job.parallelism.flush = 3;
@@ -188,8 +188,8 @@ TEST_CASE("A trainer's schedule that is not the plan's, and drains, are told") {
     const auto notes = find_exporter(name).notes(bundle);
     REQUIRE(notes.size() > 1);
     CHECK(notes[0] ==
-          "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
-    CHECK_THAT(notes[1], contains("does not drain pipelines after every 3 micro-batches"));
+          "it runs schedule 1f1b, but the plan assumes gpipe: plan with schedule 1f1b");
+    CHECK_THAT(notes[1], contains("does not flush pipelines every 3 micro-batches"));
   }
   bundle.job.parallelism = {};
   bundle.job.parallelism.schedule = "1f1b";
@@ -197,7 +197,7 @@ TEST_CASE("A trainer's schedule that is not the plan's, and drains, are told") {
     CHECK(note.find("runs schedule") == note.npos);
 }
 
-TEST_CASE("Rank 0 comes to the master, where a pipeline begins there") {
+TEST_CASE("rank 0 is on the master if a pipeline begins there") {
   ExportChoices choices;
   choices.master = "gb";
   const ExportFiles files = make_export_files(worked_example, {"torchrun"}, choices);
@@ -206,13 +206,13 @@ TEST_CASE("Rank 0 comes to the master, where a pipeline begins there") {
   CHECK(rows[1].host == "gc");
   choices.master = "ga";
   CHECK_THAT(error_message([&] { make_export_files(worked_example, {"torchrun"}, choices); }),
-             contains("no pipeline begins on `ga`, and rank 0 begins one; those that do: gb, gc"));
+             contains("no pipeline begins on `ga`, but rank 0 must begin one; pipelines begin on gb, gc"));
 }
 
-TEST_CASE("Names of machines that go into scripts") {
+TEST_CASE("host names that are unsafe in scripts are rejected") {
   const auto with_host = [](const std::string& name) {
     std::string plan = worked_example;
-    plan.replace(plan.find("gb:0"), 4, name);  // it is there once
+    plan.replace(plan.find("gb:0"), 4, name);  // it occurs once
     return plan;
   };
   for (const char* name : {"$(touch x):0", "a b:0", "a;b:0", "-rf:0", "../../etc:0", "a\\nb:0", "a'b:0",
@@ -221,8 +221,8 @@ TEST_CASE("Names of machines that go into scripts") {
                contains("give addresses with --hosts"));
   for (const char* name : {"gb:", "gb:x", "gb:-1", "gb:99999999999", "gb:0:0"})
     CHECK_THAT(error_message([&] { make_export_files(with_host(name), {"torchrun"}); }),
-               contains("expected the number of a GPU"));
-  CHECK_THAT(error_message([&] { make_export_files(with_host("gc:01"), {"torchrun"}); }), contains("are one GPU"));
+               contains("expected a GPU number"));
+  CHECK_THAT(error_message([&] { make_export_files(with_host("gc:01"), {"torchrun"}); }), contains("are the same GPU"));
   CHECK_THAT(error_message([&] { make_export_files(with_host("g/c:9"), {"torchrun"}); }), contains("no error"));
 
   ExportChoices choices;
@@ -231,14 +231,14 @@ TEST_CASE("Names of machines that go into scripts") {
     return error_message([&] { make_export_files(with_host("my $(desk):0"), {"torchrun"}, choices); });
   };
   CHECK(hosts("ga 10.0.0.1\ngc c.example.org # the third\n  my $(desk)\t10.0.0.2 \n") == "no error");
-  CHECK(hosts("ga 10.0.0.1\ngc c.example.org\n") == "hosts: lacks machine `my $(desk)`");
+  CHECK(hosts("ga 10.0.0.1\ngc c.example.org\n") == "hosts: no address for machine `my $(desk)`");
   CHECK(hosts("# all three\nga 10.0.0.1\t# one\ngc c.example.org\nmy $(desk) 10.0.0.2 #\n") == "no error");
   CHECK_THAT(hosts("ga#1 10.0.0.1\n"), contains("the plan has no machine `ga#1`"));
-  CHECK_THAT(hosts("ga $(id)\n"), contains("hosts:1:4: `$(id)` is no address"));
-  CHECK_THAT(hosts("ga 10.0.0.1\nga 10.0.0.2\n"), contains("hosts:2:1: machine `ga` is there twice"));
+  CHECK_THAT(hosts("ga $(id)\n"), contains("hosts:1:4: `$(id)` is not an address"));
+  CHECK_THAT(hosts("ga 10.0.0.1\nga 10.0.0.2\n"), contains("hosts:2:1: machine `ga` is listed twice"));
   CHECK_THAT(hosts("gx 10.0.0.1\n"), contains("the plan has no machine `gx`"));
   CHECK_THAT(hosts("ga\n"), contains("hosts:1:1: expected `MACHINE ADDRESS`"));
-  CHECK_THAT(hosts("ga 10.0.0.1\ngc 10.0.0.1\nmy $(desk) d\n"), contains("have one address, 10.0.0.1"));
+  CHECK_THAT(hosts("ga 10.0.0.1\ngc 10.0.0.1\nmy $(desk) d\n"), contains("have the same address, 10.0.0.1"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What is written says what the plan says, for any plan; and what says otherwise is noticed.
+// Checks that exported files describe the plan, for any plan, and that files which contradict it are
+// detected.
 #include <algorithm>
 
 #include "planner/core/error.hpp"
@@ -9,7 +10,7 @@ namespace dtfm {
 using namespace exporter;
 namespace {
 
-/// The plans that a target takes.
+/// Returns the constraints of a target on plans.
 PlanConstraints kind_for(std::string_view name) {
   PlanConstraints kind;
   kind.is_uniform = name != "flashflex";
@@ -33,9 +34,9 @@ const Exporter* netem() {
   return &find_exporter("netem");
 }
 
-TEST_CASE("Any plan comes back from the files of every target as it was") {
+TEST_CASE("any plan reads back unchanged from the files of every target") {
   for (const Exporter& exporter : exporters()) {
-    if (&exporter == netem()) continue;  // it needs a topology: launch.py
+    if (&exporter == netem()) continue;  // requires a topology, see launch.py
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       INFO(exporter.name << ", seed " << seed);
       Rng rng = Rng::for_task(seed, 0);
@@ -48,7 +49,7 @@ TEST_CASE("Any plan comes back from the files of every target as it was") {
   }
 }
 
-/// One machine for each pipeline, so that the ranks of each are one block.
+/// Returns a bundle with one machine per pipeline, so that the ranks of each are contiguous.
 ExportBundle block_layout_bundle(Rng& rng) {
   ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder::pipeline_major);
   for (const Pipeline& pipeline : bundle.plan.pipelines) {
@@ -68,7 +69,7 @@ ExportBundle block_layout_bundle(Rng& rng) {
   return bundle;
 }
 
-TEST_CASE("One agent a machine, and addresses that are not the machines' names") {
+TEST_CASE("one agent per machine works with addresses that differ from the machines' names") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 2);
@@ -82,7 +83,7 @@ TEST_CASE("One agent a machine, and addresses that are not the machines' names")
   }
 }
 
-TEST_CASE("Any plan with virtual stages, and with stages without layers, comes back from Megatron's flags") {
+TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron's flags") {
   const Exporter* target = &find_exporter("megatron");
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
@@ -90,7 +91,7 @@ TEST_CASE("Any plan with virtual stages, and with stages without layers, comes b
     ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder(rng.below(2)));
     const int stages = static_cast<int>(bundle.plan.pipelines.front().stages.size());
     const int chunks = stages < 3 ? 1 : 1 + static_cast<int>(rng.below(3));
-    // The first and the last virtual stage hold embedding and loss, and a layer at least for those.
+    // The first and the last virtual stage hold embedding and loss, and at least one layer.
     const auto split = random_split(rng, 24, stages, chunks > 1 ? chunks : 0);
     for (Pipeline& pipeline : bundle.plan.pipelines) {
       pipeline.micro_batches = 2 * stages;
@@ -108,8 +109,8 @@ TEST_CASE("Any plan with virtual stages, and with stages without layers, comes b
   }
 }
 
-TEST_CASE("The rule of each order is the one that trainers have") {
-  // Written out once more: rank = t + T (d + D p) and t + T (p + P d).
+TEST_CASE("each rank order follows the rule of the trainers") {
+  // The rules, written independently: rank = t + T (d + D p) and t + T (p + P d).
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     for (const RankOrder order : {RankOrder::stage_major, RankOrder::pipeline_major}) {
       Rng rng = Rng::for_task(seed, 1);
@@ -129,7 +130,7 @@ TEST_CASE("The rule of each order is the one that trainers have") {
   }
 }
 
-/// The same files with a digit of one of them changed.
+/// Returns the same files with one digit of one of them changed.
 ExportFiles with_changed_digit(ExportFiles files, std::string_view name, std::size_t location) {
   for (ExportFile& file : files)
     if (file.name == name)
@@ -137,7 +138,7 @@ ExportFiles with_changed_digit(ExportFiles files, std::string_view name, std::si
   return files;
 }
 
-/// Whether reading these files back tells another plan, or that they make no sense.
+/// Whether these files read back as a different plan or are rejected.
 bool is_rejected(const Exporter& exporter, const ExportFiles& files, const ExportBundle& bundle) {
   try {
     const ReadBack read = exporter.read_back(files, bundle);
@@ -149,12 +150,12 @@ bool is_rejected(const Exporter& exporter, const ExportFiles& files, const Expor
   }
 }
 
-/// The place of the first digit behind `key` in a file.
+/// Returns the position of the first digit after `key` in a file.
 std::size_t digit_after(const std::string& text, std::string_view key) {
   return text.find_first_of("0123456789", text.find(key) + key.size());
 }
 
-TEST_CASE("A file that says otherwise is noticed") {
+TEST_CASE("files that contradict the plan are detected") {
   struct Case {
     const char *target, *file, *key;
   };
@@ -199,8 +200,8 @@ TEST_CASE("A file that says otherwise is noticed") {
   }
 }
 
-TEST_CASE("With virtual stages a device has layers from several places") {
-  // 2 chunks over 3 stages of 4/4/4 layers: chunk 0 of each is layers 0-2, 2-4, 4-6, chunk 1 6-8, 8-10,
+TEST_CASE("with virtual stages a device has layers from several ranges") {
+  // 2 chunks over 3 stages of 4/4/4 layers: chunk 0 of each has layers 0-2, 2-4, 4-6, chunk 1 has 6-8, 8-10,
   // 10-12.
   ExportBundle bundle;
   bundle.job.model = Transformer{12, 1024, 16, 512, 50257};

@@ -1,5 +1,5 @@
-// The worked example of trainers' formats (shared/reference/trainers.md, section 2), byte for byte where it
-// has bytes.
+// The worked example of trainers' formats (shared/reference/trainers.md, section 2), compared byte for byte
+// where it gives bytes.
 #include "tests/support/catch.hpp"
 #include "tests/support/export_examples.hpp"
 
@@ -22,7 +22,7 @@ std::vector<std::string> devices(const std::string& table) {
   return devices;
 }
 
-TEST_CASE("The two rank tables") {
+TEST_CASE("rank tables have the documented content in both orders") {
   CHECK(devices(file("torchrun", rank_table_file, RankOrder::stage_major)) ==
         std::vector<std::string>{"gc:1 (0,0)", "gb:0 (1,0)", "ga:0 (0,1)", "gc:2 (1,1)", "gc:0 (0,2)",
                                  "ga:1 (1,2)"});
@@ -34,7 +34,7 @@ TEST_CASE("The two rank tables") {
       R"([{"rank":0,"host":"gc","gpu":1,"dp":0,"pp":0,"tp":0,"layers":[0,3],"node_rank":0,"local_rank":0},)"));
 }
 
-TEST_CASE("Megatron's flags") {
+TEST_CASE("Megatron gets its documented flags") {
   const std::string flags = file("megatron", "megatron.sh");
   CHECK(has(flags, R"(
   --tensor-model-parallel-size 1
@@ -49,7 +49,7 @@ TEST_CASE("Megatron's flags") {
   CHECK(has(file("megatron", "megatron.sh", RankOrder::pipeline_major), "\n  --use-tp-pp-dp-mapping\n"));
 }
 
-TEST_CASE("torchtitan's two dialects") {
+TEST_CASE("torchtitan gets its documented configuration in both dialects") {
   CHECK(has(file("torchtitan", "torchtitan.toml"), R"(
 [parallelism]
 data_parallel_replicate_degree = 2
@@ -73,14 +73,14 @@ module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"
       R"(    p.module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"],["layers.3","layers.4"],["layers.5","layers.6","norm","lm_head"]])"));
 }
 
-TEST_CASE("DeepSpeed's JSON") {
+TEST_CASE("DeepSpeed gets its documented JSON") {
   CHECK(
       file("deepspeed", "ds_config.json") ==
       R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 1}})"
       "\n");
 }
 
-TEST_CASE("DT-FM's processes") {
+TEST_CASE("DT-FM gets its documented processes") {
   const std::string script = file("dtfm", "dtfm.sh");
   CHECK(has(
       script,
@@ -90,26 +90,26 @@ TEST_CASE("DT-FM's processes") {
   CHECK(has(file("dtfm", "rank_map.sh"), "\nnodes_per_node=(2 1 3)\nrank_map=(1 5 3 2 0 4)\n"));
 }
 
-TEST_CASE("FlashFlex's JSON") {
+TEST_CASE("FlashFlex gets its documented JSON") {
   CHECK(
       file("flashflex", "flashflex.json") ==
       R"({"hetero_configs": [[1,1,1],[1,1,1]], "layer_partitions": [[3,2,2],[3,2,2]], "devices_id": [[[2],[0],[2]],[[1],[2],[0]]]})"
       "\n");
 }
 
-TEST_CASE("Petals' blocks") {
+TEST_CASE("Petals gets its documented blocks") {
   const std::string script = file("petals", "petals.sh");
   for (const char* blocks : {" 0:3\"", " 3:5\"", " 5:7\""}) CHECK(has(script, blocks));
 }
 
-TEST_CASE("Open MPI's rankfile and Slurm's hosts") {
+TEST_CASE("Open MPI gets a rankfile and Slurm a list of hosts") {
   CHECK(file("openmpi", "rankfile") ==
         "rank 0=gc slot=0-15\nrank 1=gb slot=0-15\nrank 2=ga slot=0-15\n"
         "rank 3=gc slot=0-15\nrank 4=gc slot=0-15\nrank 5=ga slot=0-15\n");
   CHECK(file("slurm", "slurm-hosts") == "gc\ngb\nga\ngc\ngc\nga\n");
 }
 
-TEST_CASE("torchrun's agents") {
+TEST_CASE("torchrun gets its documented agents") {
   CHECK(has(file("torchrun", "torchrun.sh"),
             "\n  \"0 gc 1\"\n  \"1 gb 0\"\n  \"2 ga 0\"\n  \"3 gc 2\"\n  \"4 gc 0\"\n  \"5 ga 1\"\n"));
   CHECK(has(file("torchrun", "torchrun.sh"), "world=6 master=gc port=29500"));

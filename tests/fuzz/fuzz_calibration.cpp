@@ -1,5 +1,5 @@
-// Any bytes as the constants of the simulator give such that make sense or an Error; written as JSON they
-// read back as themselves.
+// Any bytes read as simulator constants give valid constants or an Error; valid constants written as JSON
+// read back unchanged.
 #include <cstdint>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Any bytes as a table give a plan or an Error; a plan that is accepted, written as a plan file, is accepted
+// Any bytes read as a table give a plan or an Error; an accepted plan written as a plan file is accepted
 // again.
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as a plan file, and behind a line of dashes a file of addresses: every target writes files that
-// say what the plan says, or refuses with an Error; a broken invariant ends the program.
+// Any bytes read as a plan file and, after a line of dashes, a file of addresses: every target either writes
+// files that describe the plan or throws an Error. A broken invariant aborts the program.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +21,7 @@ void hand_over(const dtfm::NamedFile& plan, const dtfm::ExportChoices& choices,
   } catch (const dtfm::Error&) {
     return;
   }
-  dtfm::export_files(bundle, targets);  // what was not refused is written
+  dtfm::export_files(bundle, targets);  // a plan that is not rejected must be written
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const dtfm::Error& error) {
     if (error.where() != "plan.json" && !error.where().starts_with("plan.json:") &&
         !error.where().starts_with("hosts"))
-      std::abort();  // not about what was read
+      std::abort();  // the error is not about the input
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Any bytes as a job file give a job or an Error; a job written as JSON reads back as itself.
+// Any bytes read as a job file give a job or an Error; a job written as JSON reads back unchanged.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as Megatron's flags and, below a line ====, their ranks give a plan or an Error; a plan that is
-// accepted, written as a plan file, is accepted again.
+// Any bytes read as Megatron's flags and, after a line ====, their ranks give a plan or an Error; an accepted
+// plan written as a plan file is accepted again.
 #include <algorithm>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as a graph of operators give a graph or an Error; what a graph is cut into has its parameters and
-// operations, and a job made of it reads back as itself.
+// Any bytes read as an operator graph give a graph or an Error; the layers of a graph have its parameters and
+// operations, and a job with this graph reads back unchanged.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +18,7 @@ struct Sums {
   double parameters = 0, forward = 0, backward = 0;
 };
 
-/// Of operators or of layers.
+/// Sums over operators or layers.
 template <class Parts>
 Sums sums_of(const Parts& parts) {
   Sums sums;

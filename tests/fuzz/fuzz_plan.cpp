@@ -1,4 +1,4 @@
-// Any bytes as a plan file give a plan or an Error; a plan that is accepted, written again, is accepted
+// Any bytes read as a plan file give a plan or an Error; an accepted plan that is written again is accepted
 // again.
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Any bytes as a profile give a profile or an Error; a profile written as JSON reads back as itself.
+// Any bytes read as a profile give a profile or an Error; a profile written as JSON reads back unchanged.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,4 @@
-// Any bytes as a table of measured iterations give runs that can be simulated or an Error.
+// Any bytes read as a table of measured iterations give runs that can be simulated or an Error.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as a scenario of four devices give a scenario or an Error; and in a scenario, devices leave that
-// are there and join that are not, in order.
+// Any bytes read as a scenario of four devices give a scenario or an Error; in a scenario, events are in
+// order, only available devices leave, and only unavailable ones join.
 #include <cstddef>
 #include <cstdint>
 #include <string>

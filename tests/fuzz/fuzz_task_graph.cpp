@@ -1,5 +1,5 @@
-// Any bytes as a task graph give an Error or a graph that can be replayed, to the same dates twice; no date
-// lies before the one it follows.
+// Any bytes read as a task graph give an Error or a graph that can be replayed reproducibly, with
+// non-decreasing times.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const dtfm::TaskGraph graph =
         dtfm::parse_task_graph(std::string(reinterpret_cast<const char*>(data), size), "graph.txt");
-    // Periodic profiles can ask for any number of changes before a far-off end.
+    // Periodic profiles could require any number of changes before a distant end.
     for (const dtfm::Profile& profile : graph.profiles)
       if (profile.period > 0) return 0;
     const dtfm::Replay first = dtfm::replay(graph), second = dtfm::replay(graph);

@@ -1,4 +1,4 @@
-// Any bytes read as a topology give a topology or an Error; and a topology has a link for every pair.
+// Any bytes read as a topology give an Error or a topology with a link for every pair.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Any bytes as a trace, a list of nodes or a head count give values in order of time or an Error.
+// Any bytes read as a trace, a list of nodes or counts of nodes give values in order of time or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <string>

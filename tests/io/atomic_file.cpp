@@ -26,7 +26,7 @@ std::string content_of(const fs::path& path) {
 
 }  // namespace
 
-TEST_CASE("a file appears with its content and nothing beside it") {
+TEST_CASE("a written file has its content and leaves no other file behind") {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "plan.json", "one");
   CHECK(content_of(folder.path() / "plan.json") == "one");
@@ -35,13 +35,13 @@ TEST_CASE("a file appears with its content and nothing beside it") {
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("a file written in parts appears when it is complete, or not at all") {
+TEST_CASE("a file written in parts appears only when it is complete") {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "trace.json";
   write_file_atomically(path, "before");
   {
     AtomicFile file(path);
-    file.write(std::string(200'000, 'a'));  // more than is held in memory
+    file.write(std::string(200'000, 'a'));  // more than the write buffer holds
     file.write("b");
     CHECK(content_of(path) == "before");
     file.commit();
@@ -55,7 +55,7 @@ TEST_CASE("a file written in parts appears when it is complete, or not at all") 
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("the mode is that of the file before, or what the umask says") {
+TEST_CASE("a file keeps the mode of the file it replaces or follows the umask") {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "plan.json";
   const mode_t before = ::umask(027);
@@ -67,7 +67,7 @@ TEST_CASE("the mode is that of the file before, or what the umask says") {
   CHECK((fs::status(file).permissions() & fs::perms::all) == static_cast<fs::perms>(0604));
 }
 
-TEST_CASE("a symbolic link stays a link") {
+TEST_CASE("writing through a symbolic link keeps the link") {
   const TemporaryFolder folder;
   fs::create_directory(folder.path() / "real");
   fs::create_symlink("real/plan.json", folder.path() / "link.json");
@@ -80,7 +80,7 @@ TEST_CASE("a symbolic link stays a link") {
         loop + ": cannot write: too many levels of symbolic links");
 }
 
-TEST_CASE("what cannot be written is named, before and while writing, and nothing is left") {
+TEST_CASE("a write error names the file and leaves nothing behind") {
   const TemporaryFolder folder;
   const std::string missing = (folder.path() / "missing" / "plan.json").string();
   const std::string expected = missing + ": cannot write: No such file or directory";
@@ -94,7 +94,7 @@ TEST_CASE("what cannot be written is named, before and while writing, and nothin
   CHECK(folder.files() == 0);
 }
 
-TEST_CASE("what is no regular file is written to in its place") {
+TEST_CASE("a path that is not a regular file is written in place") {
   write_file_atomically("/dev/null", "x");
   check_writable("/dev/null");
   CHECK(fs::is_character_file("/dev/null"));
@@ -104,7 +104,7 @@ TEST_CASE("what is no regular file is written to in its place") {
   const TemporaryFolder folder;
   const fs::path pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  check_writable(pipe);  // does not wait for a reader
+  check_writable(pipe);  // must not block waiting for a reader
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
   write_file_atomically(pipe, "through");
@@ -116,13 +116,13 @@ TEST_CASE("what is no regular file is written to in its place") {
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("checking leaves nothing behind") {
+TEST_CASE("checking whether a file is writable leaves nothing behind") {
   const TemporaryFolder folder;
   check_writable(folder.path() / "plan.json");
   CHECK(folder.files() == 0);
 }
 
-TEST_CASE("a file that cannot be replaced leaves the old one and nothing beside it") {
+TEST_CASE("a failed replacement leaves the old file and nothing else") {
   const TemporaryFolder folder;
   const std::string too_long = (folder.path() / std::string(300, 'n')).string();
   CHECK(error_message([&] { write_file_atomically(too_long, "x"); }) ==

@@ -1,4 +1,4 @@
-// The topologies that come with the program, against the measurements that they are made from.
+// Checks the shipped topologies against the measurements that they are made from.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -31,12 +31,13 @@ int first_device(const Topology& topology, const std::string& site) {
   return -1;
 }
 
-/// The link between the first devices of two sites.
+/// Returns the link between the first devices of two sites.
 Link link(const Topology& topology, const std::string& from, const std::string& to) {
   return topology.link(first_device(topology, from), first_device(topology, to));
 }
 
-/// Rows of a CSV file without its header; none, with a warning, where the measurements are not there.
+/// Returns the rows of a CSV file without its header, or, with a warning, nothing if the measurements are
+/// missing.
 std::vector<std::vector<std::string>> measurements(const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(DTFM_SHARED_DATA) / name;
   std::ifstream file(path);
@@ -59,7 +60,7 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-TEST_CASE("every topology that comes with the program reads") {
+TEST_CASE("every shipped topology can be read") {
   int count = 0;
   for (const auto& file :
        std::filesystem::directory_iterator(std::filesystem::path(DTFM_SOURCE_DIR) / "topologies")) {
@@ -73,7 +74,7 @@ TEST_CASE("every topology that comes with the program reads") {
   CHECK(count == 10);
 }
 
-TEST_CASE("the five cases have 64 V100 and the published links") {
+TEST_CASE("the five cases have 64 V100 GPUs and the published links") {
   for (const char* name : {"datacenter", "spot", "universities", "regional", "worldwide"}) {
     const Topology topology = shipped(name);
     CHECK(topology.size() == 64);
@@ -103,8 +104,8 @@ TEST_CASE("the five cases have 64 V100 and the published links") {
   CHECK(worldwide.link(0, 1).bandwidth.value() == 2e9);
 }
 
-// What one GPU's share of its host's network, and what one sender's class of the emulation carries.
-TEST_CASE("the five cases say what flows of one device share") {
+// The GPU's share of its host's network, and the rate of a sender's class in the emulation.
+TEST_CASE("the five cases define what flows of one device share") {
   for (const auto& [name, rate] : {std::pair("datacenter", 3.125e9), std::pair("spot", 1.25e9)})
     for (const Device& device : shipped(name).devices) {
       CHECK(device.uplink.value() == rate);
@@ -116,7 +117,7 @@ TEST_CASE("the five cases say what flows of one device share") {
   }
 }
 
-TEST_CASE("AWS regions have the measured delays and bandwidths") {
+TEST_CASE("AWS regions have the measured latencies and bandwidths") {
   for (const char* name : {"worldwide", "aws-ten-regions"}) {
     const Topology topology = shipped(name);
     int pairs = 0;
@@ -137,7 +138,7 @@ TEST_CASE("AWS regions have the measured delays and bandwidths") {
   }
 }
 
-TEST_CASE("continents and clouds have the measured round trips and flows") {
+TEST_CASE("continents and clouds have the measured round-trip times and flow rates") {
   const std::map<std::string, std::string> sites = {{"US", "us"},         {"EU", "eu"},     {"ASIA", "asia"},
                                                     {"AUS", "australia"}, {"GC", "google"}, {"AWS", "aws"},
                                                     {"Azure", "azure"}};
@@ -159,7 +160,7 @@ TEST_CASE("continents and clouds have the measured round trips and flows") {
   CHECK(link(shipped("three-clouds"), "aws", "azure").latency.value() == Approx(0.02561));
 }
 
-TEST_CASE("twenty regions have the measured round trips and capacities") {
+TEST_CASE("twenty regions have the measured round-trip times and capacities") {
   const Topology topology = shipped("multicloud-20");
   CHECK(topology.size() == 80);
   std::map<std::string, int> devices;
@@ -179,13 +180,13 @@ TEST_CASE("twenty regions have the measured round trips and capacities") {
     CHECK(found.latency.value() == Approx(std::stod(row[2]) / 2e3));
     CHECK(found.capacity.value() == Approx(std::stod(row[6]) * 1e9));
     CHECK(found.bandwidth.value() <= found.capacity.value());
-    // a flow has at most 21 Mbit on the way
+    // A flow has at most 21 Mbit in flight.
     CHECK(found.bandwidth.value() * 2 * found.latency.value() <= 21.01e6);
   }
   if (pairs > 0) CHECK(pairs == 20 * 19);
 }
 
-TEST_CASE("times can be estimated on every device of the shipped topologies, in fp16 and in fp32") {
+TEST_CASE("times can be estimated on every device of the shipped topologies in fp16 and in fp32") {
   int topologies = 0;
   for (const auto& file :
        std::filesystem::directory_iterator(std::filesystem::path(DTFM_SOURCE_DIR) / "topologies")) {

@@ -26,7 +26,7 @@ std::string error_in(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the constants are read from a file") {
+TEST_CASE("the constants of a calibration are read from a file") {
   const Calibration constants = parse_calibration(fine, "c.yaml").constants;
   CHECK(constants.compute_scale == 0.3);
   CHECK(constants.message_overhead_s == 0.002);
@@ -34,7 +34,7 @@ TEST_CASE("the constants are read from a file") {
   CHECK(constants.iteration_overhead_s == 0.5);
 }
 
-TEST_CASE("what newer files may say beside the constants changes nothing where it is missing") {
+TEST_CASE("missing keys of newer calibration files have neutral defaults") {
   const FittedCalibration old = parse_calibration(fine, "c.yaml");
   CHECK(old.constants.micro_batch_overhead_s == 0);
   CHECK(old.constants.sync_efficiency == 1);
@@ -44,7 +44,7 @@ TEST_CASE("what newer files may say beside the constants changes nothing where i
   CHECK(parse_calibration(more, "c.yaml").constants.sync_efficiency == 0.75);
 }
 
-TEST_CASE("fitted constants and how well they are known are read back as they were written") {
+TEST_CASE("fitted constants and their uncertainty read back as written") {
   FittedCalibration fitted{{1.1, 2.3456789e-3, 0.7, 0.1, 1e-5, 0.8}, CalibrationUncertainty{0.05, 12.5, {}}};
   for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i)
     for (std::size_t k = 0; k < CalibrationUncertainty::size; ++k)
@@ -57,7 +57,7 @@ TEST_CASE("fitted constants and how well they are known are read back as they we
   CHECK(!parse_calibration(format_json(calibration_json(fitted)), "written.json").spread);
 }
 
-TEST_CASE("a spread that no fit has is refused where it stands") {
+TEST_CASE("an impossible covariance is rejected with its position") {
   const std::string names[] = {"compute_scale",      "message_overhead",     "network_efficiency",
                                "iteration_overhead", "micro_batch_overhead", "sync_efficiency"};
   const auto with_rows = [&](const std::string& first, const std::string& second) {
@@ -80,13 +80,13 @@ TEST_CASE("a spread that no fit has is refused where it stands") {
         "c.yaml:11:23: `message_overhead`: has a covariance with `compute_scale` beyond their standard "
         "deviations");
   CHECK(error_with("-4, 0, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==
-        "c.yaml:10:20: `compute_scale`: has a variance below zero");
+        "c.yaml:10:20: `compute_scale`: has a negative variance");
   CHECK(error_with("4, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==
         "c.yaml:10:20: `compute_scale`: expected 6 numbers; found 5");
   CHECK(error_in("schema: dtfm-calibration/2\n") ==
         "c.yaml:1:9: `schema`: expected `dtfm-calibration/1`; found `dtfm-calibration/2`");
   CHECK(error_in("compute_scale: 1\n") ==
-        "c.yaml:1:1: missing `version: 1`, which the constants of the simulator begin with");
+        "c.yaml:1:1: missing `version: 1`, with which calibration constants begin");
 }
 
 TEST_CASE("the built-in constants can be read") {
@@ -95,8 +95,8 @@ TEST_CASE("the built-in constants can be read") {
   CHECK(constants.network_efficiency > 0.5);
 }
 
-TEST_CASE("constants that are wrong are told where and why") {
-  CHECK(error_in(with("0.9", "1.3")) == "c.yaml:4:21: `network_efficiency`: is a share: at most 1");
+TEST_CASE("wrong constants are reported with position and reason") {
+  CHECK(error_in(with("0.9", "1.3")) == "c.yaml:4:21: `network_efficiency`: is a fraction and must be at most 1");
   CHECK(error_in(with("0.9", "0")) == "c.yaml:4:21: `network_efficiency`: must be above zero; found `0`");
   CHECK_THAT(error_in(with("2 ms", "2")), contains("c.yaml:3:19: `message_overhead`: expected a time"));
   CHECK(error_in(with("iteration_overhead: 0.5 s\n", "")) == "c.yaml:1:1: missing key `iteration_overhead`");

@@ -7,7 +7,7 @@
 using namespace dtfm;
 using namespace dtfm::io;
 
-TEST_CASE("what a terminal would obey is made visible") {
+TEST_CASE("characters that control a terminal are escaped") {
   CHECK(escape_control_characters("a\033[1m") == "a\\x1b[1m");
   CHECK(escape_control_characters(std::string("\0\x7f", 2)) == "\\x00\\u007f");
   CHECK(escape_control_characters("\u0080\u009f") == "\\u0080\\u009f");
@@ -15,9 +15,9 @@ TEST_CASE("what a terminal would obey is made visible") {
   CHECK(escape_control_characters("a\tb\nc", "\n") == "a\\x09b\nc");
 }
 
-TEST_CASE("all else stays, at the edges too") {
-  // Neighbours of the ranges: U+00A0, U+2029 is no direction, U+202F, U+2065, U+206A; a character that is cut
-  // off.
+TEST_CASE("all other characters are kept including the neighbours of escaped ranges") {
+  // Neighbours of the escaped ranges: U+00A0, U+2029 (not a directional character), U+202F, U+2065, U+206A,
+  // and truncated characters.
   for (const std::string text :
        {" ~", "\u00a0é", "\u2029\u202f", "\u2065\u206a", "×→😀", "\xc2", "\xe2\x80"}) {
     CHECK(escape_control_characters(text) == text);

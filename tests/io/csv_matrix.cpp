@@ -28,7 +28,7 @@ std::string error_text(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("rows are senders and numbers have the caller's unit") {
+TEST_CASE("rows are senders and numbers are in the caller's unit") {
   const Eigen::MatrixXd matrix = read("0,67,49\n11,0,5\n1.5,2,0\n");
   CHECK(matrix(0, 1) == 0.067);
   CHECK(matrix(1, 0) == 0.011);
@@ -36,7 +36,7 @@ TEST_CASE("rows are senders and numbers have the caller's unit") {
   CHECK(matrix(1, 1) == 0);
 }
 
-TEST_CASE("notations of other programs are fine") {
+TEST_CASE("number formats of other programs are accepted") {
   const Eigen::MatrixXd plain = read("0,67,49\n11,0,5\n1.5,2,0\n");
   CHECK(read("\xEF\xBB\xBF-,67,49\r\n11,nan,5\r\n1.5, 2 ,\r\n\r\n") == plain);
   CHECK(read(" ,6.7e+01,49\n11,x,5\n1.5,2,-1") == plain);
@@ -45,7 +45,7 @@ TEST_CASE("notations of other programs are fine") {
   CHECK(read("0,0,0\n0,0,0\n0,0,0\n", true) == Eigen::MatrixXd::Zero(3, 3));
 }
 
-TEST_CASE("another shape is refused") {
+TEST_CASE("a matrix of the wrong shape is rejected") {
   CHECK(error_text("0,1,1\n1,0,1\n") == "m.csv:3:1: expected 3 rows, as the topology has 3 devices; found 2");
   CHECK(error_text("0,1,1\n1,0,1\n1,1,0\n1,1,1\n") ==
         "m.csv:4:1: expected 3 rows, as the topology has 3 devices; found 4");
@@ -58,7 +58,7 @@ TEST_CASE("another shape is refused") {
         "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 1");
 }
 
-TEST_CASE("a header in another order than the devices is refused") {
+TEST_CASE("a header whose order differs from the devices is rejected") {
   CHECK(error_text("oregon/0,ohio/1,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
         "m.csv:1:10: expected `ohio/0`, the id of device 2 of the topology; found `ohio/1`");
   CHECK(error_text(",oregon/0,ohio/0,ohio/1\noregon/0,0,1,1\nohio/1,1,0,1\nohio/0,1,1,0\n") ==
@@ -67,7 +67,7 @@ TEST_CASE("a header in another order than the devices is refused") {
         "m.csv:1:1: expected 3 cells, as the topology has 3 devices; found 2");
 }
 
-TEST_CASE("a cell that is no measurement is refused") {
+TEST_CASE("a cell that is not a measurement is rejected") {
   const auto cell = [](const std::string& text) { return error_text("0,1,1\n1,0, " + text + "\n1,1,0\n"); };
   CHECK(cell("fast") == "m.csv:2:6: expected a decimal number; found `fast`");
   CHECK(cell("1;2") == "m.csv:2:6: expected a decimal number; found `1;2`");
@@ -82,7 +82,7 @@ TEST_CASE("a cell that is no measurement is refused") {
   CHECK(cell("\x01") == "m.csv:2:6: control character in a text file: byte 0x01");
 }
 
-TEST_CASE("a bad cell in the first line is told as a cell, not as a header") {
+TEST_CASE("a bad cell in the first line is reported as a cell rather than a header") {
   const auto first = [](const std::string& line) { return error_text(line + "\n1,0,1\n1,1,0\n"); };
   CHECK(first("0,1x0,5") == "m.csv:1:3: expected a decimal number; found `1x0`");
   CHECK(first("1x0,fast,5") == "m.csv:1:5: expected a decimal number; found `fast`");

@@ -14,7 +14,8 @@ using namespace dtfm::io;
 
 namespace {
 
-/// Hosts ga with two GPUs, gb with one, gc with three: devices 0 … 5 are ga:0, ga:1, gb, gc:0, gc:1, gc:2.
+/// Returns hosts ga with two GPUs, gb with one and gc with three: devices 0 … 5 are ga:0, ga:1, gb, gc:0,
+/// gc:1, gc:2.
 Topology three_hosts() {
   Topology topology;
   topology.name = "hosts";
@@ -53,7 +54,7 @@ std::string error_in(const std::string& file, const std::string& text, const std
   return error_message([&] { read(file, text, ranks, job); });
 }
 
-/// "gc:1[0,3) ga:0[3,5) …" by pipeline, with its micro-batches.
+/// Formats a plan as micro-batches and stages of each pipeline: "8: gc:1[0,3) ga:0[3,5) …".
 std::string format_plan(const Plan& plan) {
   const Topology topology = three_hosts();
   std::string text;
@@ -70,8 +71,8 @@ std::string format_plan(const Plan& plan) {
   return text;
 }
 
-// Two pipelines of three stages on permuted devices, seven layers split 3/2/2; 32 sequences in micro-batches
-// of 2 are 16 micro-batches, 8 for each pipeline.
+// Two pipelines of three stages on permuted devices, with seven layers split 3/2/2. 32 sequences in
+// micro-batches of 2 are 16 micro-batches, 8 per pipeline.
 const std::string worked_example = "8: gc:1[0,3) ga:0[3,5) gc:0[5,7); 8: gb[0,3) gc:2[3,5) ga:1[5,7); ";
 
 const std::string flags =
@@ -89,7 +90,7 @@ const std::string table = header +
 
 }  // namespace
 
-TEST_CASE("both rank orders of Megatron, the table and the plan file give the same plan") {
+TEST_CASE("both rank orders of Megatron and the table and the plan file give the same plan") {
   CHECK(format_plan(read("train.sh", flags, stage_major_ranks).plan) == worked_example);
   CHECK(format_plan(read("train.sh", flags + "--use-tp-pp-dp-mapping\n", pipeline_major_ranks).plan) ==
         worked_example);
@@ -100,27 +101,27 @@ TEST_CASE("both rank orders of Megatron, the table and the plan file give the sa
     {"stages": [{"layers": [0, 3], "devices": ["gb"]}, {"layers": [3, 5], "devices": ["gc:2"]},
                 {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
   CHECK(format_plan(read("plan.json", json).plan) == worked_example);
-  // The other order makes another plan of the same ranks: pipelines 0 are ranks 0, 2, 4 or 0, 1, 2.
+  // The other order makes another plan of the same ranks: pipeline 0 has ranks 0, 2, 4 or 0, 1, 2.
   CHECK(format_plan(read("train.sh", flags, pipeline_major_ranks).plan) ==
         "8: gc:1[0,3) gc:0[3,5) gc:2[5,7); 8: ga:0[0,3) gb[3,5) ga:1[5,7); ");
 }
 
-TEST_CASE("a format is told by what is in the file, not by its name") {
+TEST_CASE("the format of a plan is recognized by its content rather than its name") {
   CHECK(format_plan(read("plan.json", table).plan) == worked_example);
   CHECK(format_plan(read("plan.csv", flags, stage_major_ranks).plan) == worked_example);
   CHECK(make_plan_source({"plan.txt", " \n{}"}, {}).format == PlanFormat::json);
   CHECK(make_plan_source({"plan.json", "nothing"}, {}).format ==
-        PlanFormat::json);  // whose reader says what is wrong
-  CHECK(error_in("net.yaml", "version: 1\n").starts_with("net.yaml: is no plan: expected JSON"));
+        PlanFormat::json);  // its reader reports the error
+  CHECK(error_in("net.yaml", "version: 1\n").starts_with("net.yaml: is not a plan: expected JSON"));
   CHECK(error_in("train.sh", flags) ==
-        "train.sh: has flags of Megatron: the devices of its ranks are needed too (--ranks FILE)");
+        "train.sh: contains Megatron flags, which require a rank file (--ranks FILE)");
   CHECK(error_in("plan.csv", table, "ga:0\n") ==
-        "ranks: ranks go with flags of Megatron, and plan.csv is a CSV");
+        "ranks: a rank file requires Megatron flags, but plan.csv is a CSV");
   CHECK(error_in("big.sh", "--num-layers 7" + std::string(1 << 20, ' ')) ==
         "big.sh: is larger than 1048576 bytes");
 }
 
-TEST_CASE("a table has its columns in any order, tensor-parallel stages and micro-batches") {
+TEST_CASE("a table may have columns in any order and tensor-parallel stages and micro-batches") {
   const Plan plan =
       read("plan.csv",
            "# of one pipeline that is deeper\n"
@@ -130,12 +131,12 @@ TEST_CASE("a table has its columns in any order, tensor-parallel stages and micr
   CHECK(format_plan(plan) == "12: gc:1 gc:0[0,7); 4: ga:1 ga:0[0,4) gb[4,7); ");
   CHECK(plan.tensor == 2);
   CHECK(plan.schedule == "1f1b");
-  // 16 micro-batches of three pipelines are 5, 5 and 6; a stage without layers ends before it begins.
+  // 16 micro-batches over three pipelines are 5, 5 and 6. A stage without layers ends before it begins.
   CHECK(format_plan(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
         "5: ga:0[0,7); 5: ga:1[0,7); 6: gb[0,7) gc:0[7,7); ");
 }
 
-TEST_CASE("all that is wrong with a table is told at once") {
+TEST_CASE("all errors in a table are reported at once") {
   CHECK(error_in("plan.csv",
                  "device,pipeline,stage,first_layer,last_layer,micro_batches\n"
                  "gd:1,0,0,0,2,8\nga:0,0,1,4,4,8\ngc:0,0,2,5,7,7\n"
@@ -145,43 +146,43 @@ TEST_CASE("all that is wrong with a table is told at once") {
         "plan.csv:6:1: device ga:0 is used twice, first at plan.csv:3:1\n"
         "plan.csv:3:10: layer 3 in no stage of pipeline 0\n"
         "plan.csv:4:12: job seven has no layer 7: it has 7, from 0 to 6\n"
-        "plan.csv:5:4: pipeline 2, but there is no pipeline 1: they are numbered from 0 on\n"
-        "plan.csv:6:10: layer 3 in an earlier stage of pipeline 2 already (last_layer is the last layer of a "
+        "plan.csv:5:4: pipeline 2, but there is no pipeline 1: pipelines are numbered consecutively from 0\n"
+        "plan.csv:6:10: layer 3 already in an earlier stage of pipeline 2 (last_layer is the last layer of a "
         "stage, "
         "not the one after it)\n"
-        "plan.csv:7:8: stage 3, but pipeline 2 has no stage 2: they are numbered from 0 on\n"
+        "plan.csv:7:8: stage 3, but pipeline 2 has no stage 2: stages are numbered consecutively from 0\n"
         "plan.csv:7:12: layer 6 of job seven in no stage of pipeline 2");
-  // What a line that cannot be read leaves out is not held against the others.
+  // Values missing because of an unreadable line cause no further errors.
   CHECK(error_in("plan.csv", header + "ga:0,0,0,0,2\ngb,0,one,3,4\ngc:0,0,2\n,0,3,5,6\n") ==
         "plan.csv:3:6: stage: expected a whole number from 0 to 1000000000; found `one`\n"
-        "plan.csv:4:1: expected 5 cells, as the header has; found 3\n"
+        "plan.csv:4:1: expected 5 cells, as in the header; found 3\n"
         "plan.csv:5:1: topology hosts has no device ``; known: `ga:0`, `ga:1`, `gb`, `gc:0`, `gc:1`, `gc:2`");
   CHECK(error_in("plan.csv", header + "ga:0,0,0,0,6\nga:1,0,0,0,5\n") ==
         "plan.csv:3:10: 0 to 5, but stage 0 of pipeline 0 has 0 to 6 at plan.csv:2:8");
   CHECK(error_in("plan.csv", header + "ga:0,0,0,0,6\nga:1,0,1,7,2\n")
             .starts_with("plan.csv:3:10: 7 to 2 ends before it begins"));
-  CHECK(error_in("plan.csv", header) == "plan.csv: there is no line below the header");
+  CHECK(error_in("plan.csv", header) == "plan.csv: there is no row below the header");
 }
 
-TEST_CASE("a header is held against the columns that there are") {
+TEST_CASE("a header is checked against the known columns") {
   CHECK(error_in("plan.csv", "devise,pipeline,stage,first_layer,last_layer\n") ==
         "plan.csv:1:1: unknown column `devise`; did you mean `device`?");
   CHECK(error_in("plan.csv", "device,pipeline,stage,first_layer\n") ==
         "plan.csv:1:1: column `last_layer` is missing; expected "
         "`device,pipeline,stage,first_layer,last_layer[,micro_batches]`");
-  CHECK(error_in("plan.csv", "device,device\n") == "plan.csv:1:8: there are two columns `device`");
+  CHECK(error_in("plan.csv", "device,device\n") == "plan.csv:1:8: duplicate column `device`");
   CHECK_FALSE(is_csv_plan("a,b,c\n"));
 }
 
-TEST_CASE("after twenty faults the others are counted") {
+TEST_CASE("errors after the first twenty are only counted") {
   std::string text = header;
   for (int i = 0; i < 30; ++i) text += "x,0,0,0,6\n";
   const std::string error = error_in("plan.csv", text);
-  CHECK(error.ends_with("\n… and 10 more faults"));
+  CHECK(error.ends_with("\n… and 10 more errors"));
   CHECK(std::count(error.begin(), error.end(), '\n') == 20);
 }
 
-TEST_CASE("what is odd and no mistake is noted") {
+TEST_CASE("unusual but valid input is noted") {
   using Notes = std::vector<std::string>;
   CHECK(read("plan.csv", table).notes.empty());
   CHECK(read("plan.csv", header + "gc:1,0,0,0,6\ngb,0,0,0,6\n").notes ==
@@ -190,12 +191,12 @@ TEST_CASE("what is odd and no mistake is noted") {
   Job gpipe = seven_layers();
   gpipe.parallelism.schedule = "gpipe";
   CHECK(read("train.sh", flags + "--pipeline-model-paralel-size 4 --lr 1", stage_major_ranks, gpipe).notes ==
-        Notes{"flags that say nothing of the plan are passed over: `--nnodes`, "
+        Notes{"ignored flags that do not affect the plan: `--nnodes`, "
               "`--pipeline-model-paralel-size` (did "
               "you mean `--pipeline-model-parallel-size`?), `--lr`",
-              "Megatron runs schedule 1f1b; the job says gpipe, which is what is taken"});
+              "Megatron runs schedule 1f1b, but the plan uses gpipe as the job says"});
   const auto csv = make_plan_source({"plan.csv", table}, {});
   CHECK(
       read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==
-      Notes{"plan.csv says no job: it is read as a plan for the built-in seven (--job FILE names another)"});
+      Notes{"plan.csv does not specify a job; assuming the built-in seven (use --job FILE for another)"});
 }

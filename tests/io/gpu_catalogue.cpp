@@ -27,7 +27,7 @@ double memory_of(const std::vector<Gpu>& gpus, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("the built-in catalogue has the usual GPUs") {
+TEST_CASE("the built-in catalogue has the common GPUs") {
   const auto gpus = built_in_gpus();
   CHECK(memory_of(gpus, "V100-16GB") == 16e9);
   CHECK(memory_of(gpus, "A100-80GB") == 80e9);
@@ -41,7 +41,7 @@ TEST_CASE("every GPU of the built-in catalogue has a peak") {
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     REQUIRE(gpu.peak);
-    // From a GPU of Kepler to Hopper without sparsity.
+    // The range from a Kepler GPU to Hopper without sparsity.
     CHECK(gpu.peak->value() > 1e12);
     CHECK(gpu.peak->value() < 1e15);
     if (gpu.name == "V100-16GB") CHECK(gpu.peak->value() == 125e12);
@@ -49,7 +49,7 @@ TEST_CASE("every GPU of the built-in catalogue has a peak") {
   CHECK_FALSE(parse_gpu_catalogue("version: 1\ngpus: [{name: A, memory: 1 GB}]\n", "g.yaml")[0].peak);
 }
 
-TEST_CASE("peaks do not fall with fewer bits, and bandwidths are of memory and slots that exist") {
+TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memory and slots") {
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     REQUIRE(gpu.peak_fp32);
@@ -58,13 +58,14 @@ TEST_CASE("peaks do not fall with fewer bits, and bandwidths are of memory and s
     if (gpu.peak_tf32) {
       CHECK(gpu.peak_fp32->value() <= gpu.peak_tf32->value());
       CHECK(gpu.peak_tf32->value() <= gpu.peak->value());
-      // Tensor cores do 16 bits at twice the rate of TF32, by NVIDIA's white papers from Ampere to Hopper.
+      // Tensor cores compute 16-bit formats at twice the rate of TF32, according to NVIDIA's white papers
+      // from Ampere to Hopper.
       CHECK(gpu.peak->value() / gpu.peak_tf32->value() == Approx(2).epsilon(0.02));
     }
-    REQUIRE(gpu.memory_bandwidth);  // half a K80's GDDR5 to an H200's HBM3e
+    REQUIRE(gpu.memory_bandwidth);  // from half a K80's GDDR5 to an H200's HBM3e
     CHECK(gpu.memory_bandwidth->value() / bits_per_byte >= 240e9);
     CHECK(gpu.memory_bandwidth->value() / bits_per_byte <= 4800e9);
-    REQUIRE(gpu.interconnect);  // 16 lanes of PCIe 3 to NVLink 4
+    REQUIRE(gpu.interconnect);  // from 16 lanes of PCIe 3 to NVLink 4
     CHECK(gpu.interconnect->value() / bits_per_byte >= 16e9);
     CHECK(gpu.interconnect->value() / bits_per_byte <= 450e9);
     CHECK(gpu.interconnect->value() < gpu.memory_bandwidth->value());
@@ -72,8 +73,8 @@ TEST_CASE("peaks do not fall with fewer bits, and bandwidths are of memory and s
   }
 }
 
-// Ampere and later have TF32; Kepler to Turing do not, and then bf16 neither.
-TEST_CASE("TF32 is where the architecture has it") {
+// Ampere and later have TF32; Kepler to Turing have neither TF32 nor bf16.
+TEST_CASE("GPUs have TF32 if their architecture does") {
   const std::set<std::string> before = {"K80", "P100-16GB",  "V100-16GB", "V100-32GB",
                                         "T4",  "RTX-2080Ti", "RTX-8000"};
   for (const Gpu& gpu : built_in_gpus()) {
@@ -91,7 +92,7 @@ TEST_CASE("a catalogue is extended and overridden by name") {
   CHECK(memory_of(gpus, "C") == 4);
 }
 
-TEST_CASE("a bad catalogue is refused") {
+TEST_CASE("an invalid catalogue is rejected") {
   CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB}, {name: A, memory: 2 GB}]\n") ==
         "g.yaml:2:40: GPU `A` is given twice, first at g.yaml:2:15");
   CHECK(error_text("version: 1\ngpus: [{name: A, memory: 0 GB}]\n") ==
@@ -99,7 +100,7 @@ TEST_CASE("a bad catalogue is refused") {
   CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 0 TFLOP/s}]\n") ==
         "g.yaml:2:38: `peak`: must be above zero; found `0 TFLOP/s`");
   CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 125}]\n") ==
-        "g.yaml:2:38: `peak`: expected a computing speed with its unit (FLOP/s, kFLOP/s, MFLOP/s, GFLOP/s, "
+        "g.yaml:2:38: `peak`: expected a compute rate with its unit (FLOP/s, kFLOP/s, MFLOP/s, GFLOP/s, "
         "TFLOP/s, PFLOP/s) such as `125 TFLOP/s`; found `125`");
   CHECK(error_text("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
   CHECK(error_text("version: 1\n") == "g.yaml:1:1: missing key `gpus`");

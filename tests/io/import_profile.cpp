@@ -16,7 +16,7 @@ using namespace dtfm::io;
 
 namespace {
 
-/// Three blocks: profilers list five layers.
+/// Returns settings for a model of three blocks, of which profilers list five layers.
 ImportSettings three_blocks() {
   ImportSettings settings;
   settings.gpu = "one";
@@ -75,7 +75,7 @@ LayerProfile from_kineto(const std::string& events) {
   return import_kineto(std::vector{ImportFile{"t.json", trace(events)}}, of_one_size());
 }
 
-/// A step of annotations of 10 us each that launch nothing.
+/// Returns a step of annotations that last 10 µs each and launch no kernels.
 std::string annotations(double begin) {
   std::string events;
   for (const char* name :
@@ -98,7 +98,7 @@ bool reads_back(const LayerProfile& profile) {
 
 }  // namespace
 
-TEST_CASE("Sailor: the first layer is the embedding, the last the head, the others are summed up") {
+TEST_CASE("Sailor: the first layer is the embedding and the last the head and the others are summarized") {
   const LayerProfile profile = from_sailor(R"({"10": {"1": {)" + layers + R"(}}, "2": {"4": {)" + layers +
                                            R"(}, "1": {)" + layers + "}}}");
   CHECK(profile.source == LayerProfile::Source::imported);
@@ -112,7 +112,8 @@ TEST_CASE("Sailor: the first layer is the embedding, the last the head, the othe
   CHECK(order[1] == std::tuple{"embedding", 1, 10});
   CHECK(order[2] == std::tuple{"embedding", 4, 2});
   const ProfileRow& block = row_of(profile, "block");
-  // Of 1, 2, 3: the median 2, percentiles 1.2 and 2.8; of 2, 4, 9: the median 4, percentiles 2.4 and 8.
+  // 1, 2, 3 have the median 2 and percentiles 1.2 and 2.8; 2, 4, 9 have the median 4 and percentiles 2.4 and
+  // 8.
   CHECK(block.forward.median_s == 2);
   CHECK(block.forward.spread_s == Approx(1.6));
   CHECK(block.backward.median_s == 4);
@@ -123,10 +124,10 @@ TEST_CASE("Sailor: the first layer is the embedding, the last the head, the othe
   CHECK(reads_back(profile));
 }
 
-TEST_CASE("Sailor: a file that is not of the model or not of the format") {
+TEST_CASE("Sailor: a file of another model or format is rejected") {
   const auto [text, message] = GENERATE(table<std::string, std::string>(
       {{R"({"1": {"1": {"0": [1, 1, 1]}}})",
-        "p.json: /1/1: expected 5 layers, as the model has with embedding and head; found 1"},
+        "p.json: /1/1: expected 5 layers, including embedding and head; found 1"},
        {R"({"x": {"1": {)" + layers + "}}}",
         "p.json: /x: expected a micro-batch from 1 to 1000000; found `x`"},
        {R"({"0": {"1": {)" + layers + "}}}",
@@ -135,7 +136,7 @@ TEST_CASE("Sailor: a file that is not of the model or not of the format") {
        {R"({"1": {"1": {"5": [1, 1, 1], )" + layers.substr(layers.find("\"1\"")) + "}}}",
         "p.json: /1/1/5: expected a layer from 0 to 4; found `5`"},
        {R"({"1": {"1": {"0": [1, 1], )" + layers.substr(layers.find("\"1\"")) + "}}}",
-        "p.json: /1/1/0: expected three times"},
+        "p.json: /1/1/0: expected the times of forward, backward and update"},
        {R"({"1": {"1": {"0": [-1, 1, 1], )" + layers.substr(layers.find("\"1\"")) + "}}}",
         "p.json: /1/1/0/0: expected a number from 0 to 1000000; found the number -1"},
        {R"({"1": {"1": {)" + layers + ", " + layers + "}}}", "p.json:1:"},
@@ -144,7 +145,7 @@ TEST_CASE("Sailor: a file that is not of the model or not of the format") {
   CHECK_THAT(error_message([&, faulty = text] { from_sailor(faulty); }), contains(message));
 }
 
-TEST_CASE("Sailor: a published profile", "[data]") {
+TEST_CASE("Sailor: a published profile can be imported", "[data]") {
   const std::filesystem::path file =
       DTFM_SHARED_DATA "/layer-profiles/sailor/GPT-Neo-2.7/V100-16/profile.json";
   if (!std::filesystem::exists(file)) {
@@ -154,16 +155,16 @@ TEST_CASE("Sailor: a published profile", "[data]") {
   ImportSettings settings = three_blocks();
   settings.job.model = Transformer{32, 2560, 20, 2048, 50257};
   const LayerProfile profile = import_profile(import_formats()[0], std::vector{file}, settings);
-  // 3 kinds at tensor degrees 1, 2, 4 and micro-batches 1, 2, 4, 8, but for 8 at degree 1.
+  // 3 kinds at tensor degrees 1, 2, 4 and micro-batches 1, 2, 4, 8, except 8 at degree 1.
   CHECK(profile.rows.size() == 3 * (3 + 4 + 4));
   CHECK(row_of(profile, "block").forward.median_s == Approx(0.027493));
   CHECK(row_of(profile, "block").backward.median_s == Approx(0.059348));
   CHECK(row_of(profile, "head").forward.median_s == Approx(0.000361));
-  // 0.010849 s of every layer, the lookup of an embedding too: not a time of a layer.
+  // 0.010849 s for every layer, even for the lookup of an embedding, is not the time of a layer.
   for (const ProfileRow& row : profile.rows) CHECK_FALSE(row.update);
 }
 
-TEST_CASE("Metis: times of a layer are split 1 : 2, the optimizer's by parameters") {
+TEST_CASE("Metis: layer times are split 1 : 2 and the optimizer's time by parameters") {
   const std::string text = R"({"model": {"parameters": {"parameters_per_layer_bytes": [10, 20, 20, 20, 30]}},
     "execution_time": {"optimizer_time_ms": 100, "layer_compute_total_ms": [3, 30, 60, 90, 6]}})";
   const LayerProfile profile = from_metis({metis(1, 2, text), metis(4, 1, text)});
@@ -184,19 +185,19 @@ TEST_CASE("Metis: times of a layer are split 1 : 2, the optimizer's by parameter
   const LayerProfile without =
       from_metis({metis(1, 1, R"({"execution_time": {"layer_compute_total_ms": [3, 1, 1, 1, 6]}})")});
   CHECK_FALSE(row_of(without, "block").update);
-  CHECK_THAT(without.derivation, contains("updates are not known"));
+  CHECK_THAT(without.derivation, contains("update times are unknown"));
 }
 
-TEST_CASE("Metis: files that are not of the model, the format or each other") {
+TEST_CASE("Metis: files that contradict the model or the format or each other are rejected") {
   const std::string good = R"({"execution_time": {"layer_compute_total_ms": [3, 1, 1, 1, 6]}})";
   const auto name = metis(1, 1, "").name;
   const auto [files, message] = GENERATE_COPY(table<std::vector<ImportFile>, std::string>(
-      {{{{"a100.json", good}}, "a100.json: expected a name like DeviceType.A100_tp2_bs4.json"},
-       {{metis(0, 1, good)}, "expected a name like"},
+      {{{{"a100.json", good}}, "a100.json: expected a file name such as DeviceType.A100_tp2_bs4.json"},
+       {{metis(0, 1, good)}, "expected a file name such as"},
        {{metis(1, 1, good), metis(1, 1, good)},
-        name + ": is the second file of tensor degree 1 and micro-batch 1"},
+        name + ": is the second file for tensor degree 1 and micro-batch 1"},
        {{metis(1, 1, good), {"DeviceType.T4_tp1_bs2.json", good}},
-        "is of GPU `T4`, the first file of `A100`"},
+        "is for GPU `T4`, but the first file is for `A100`"},
        {{metis(1, 1, "{}")}, name + ": /: missing key `execution_time`"},
        {{metis(1, 1, R"({"execution_time": {"layer_compute_total_ms": [3]}})")},
         name + ": /execution_time/layer_compute_total_ms: expected 5 layers"},
@@ -205,7 +206,7 @@ TEST_CASE("Metis: files that are not of the model, the format or each other") {
   CHECK_THAT(error_message([&, faulty = files] { from_metis(faulty); }), contains(message));
 }
 
-TEST_CASE("Kineto: the union of the kernels that an annotation launched on its thread") {
+TEST_CASE("Kineto: a time is the union of the kernels that an annotation launched on its thread") {
   std::string events;
   double begin = 0;
   int correlation = 1;
@@ -215,8 +216,8 @@ TEST_CASE("Kineto: the union of the kernels that an annotation launched on its t
     ++correlation;
     begin += 10;
   }
-  // 20 … 50 and 40 … 60 on two streams: 40 us; 80 … 90: 10 more. One launched outside and one of NCCL's do
-  // not count.
+  // 20 … 50 and 40 … 60 on two streams are 40 µs; 80 … 90 adds 10. A kernel launched outside the annotation
+  // and one of NCCL's do not count.
   events += event("user_annotation", "layer.2.fwd", 1000, 10);
   for (const int i : {20, 21, 22, 24}) events += launch(i, 1001 + i % 10);
   events += launch(23, 1011);
@@ -227,12 +228,12 @@ TEST_CASE("Kineto: the union of the kernels that an annotation launched on its t
   CHECK(row_of(profile, "block").backward.median_s == Approx(7e-6));
   CHECK(row_of(profile, "block").micro_batch == 4);
   CHECK(row_of(profile, "block").tensor == 2);
-  CHECK_THAT(profile.derivation, contains("NCCL's kernels are left out"));
+  CHECK_THAT(profile.derivation, contains("NCCL kernels are excluded"));
   CHECK(reads_back(profile));
 }
 
-TEST_CASE("Kineto: a forward within a backward is a sample of the forward") {
-  // 10 us of the forward, 30 of the backward with 12 of the forward in it.
+TEST_CASE("Kineto: a forward within a backward counts as a forward sample") {
+  // 10 µs forward, and 30 µs backward that include 12 µs of forward.
   const LayerProfile profile = from_kineto(
       event("user_annotation", "embedding.fwd", 0, 1) + event("user_annotation", "embedding.bwd", 2, 1) +
       event("user_annotation", "head.fwd", 4, 1) + event("user_annotation", "head.bwd", 6, 1) +
@@ -243,23 +244,24 @@ TEST_CASE("Kineto: a forward within a backward is a sample of the forward") {
   CHECK_THAT(profile.derivation, contains("there are no kernels"));
 }
 
-TEST_CASE("Kineto: the first step is warm-up when there are several") {
+TEST_CASE("Kineto: the first of several steps is warm-up") {
   const std::string slow = event("user_annotation", "layer.1.fwd", 60, 30);
   const std::string steps =
       event("user_annotation", "ProfilerStep#0", 0, 99) + event("user_annotation", "ProfilerStep#1", 100, 99);
-  // With steps, all of the first one is left out.
+  // With marked steps, the whole first step is skipped.
   CHECK(row_of(from_kineto(annotations(0) + slow + annotations(100) + steps), "block").forward ==
         Timing{1e-5, 0});
-  // Without, the first of each name: of layer.0.fwd one of two, of layer.1.fwd none.
+  // Without, the first event of each name is skipped: one of two for layer.0.fwd, the only one for
+  // layer.1.fwd.
   const LayerProfile unmarked = from_kineto(annotations(0) + slow + annotations(100));
   CHECK(row_of(unmarked, "block").forward.median_s == Approx(20e-6));
-  // One step alone counts.
+  // A single step counts.
   CHECK(
       row_of(from_kineto(annotations(0) + slow + event("user_annotation", "ProfilerStep#0", 0, 99)), "block")
           .forward.median_s == Approx(20e-6));
 }
 
-TEST_CASE("Kineto: layers of a chain go by their number") {
+TEST_CASE("Kineto: layers of a chain are matched by their number") {
   ImportSettings settings = of_one_size();
   LayerChain chain;
   for (const char* name : {"conv", "linear", "conv"}) {
@@ -276,11 +278,11 @@ TEST_CASE("Kineto: layers of a chain go by their number") {
                       100 * layer + (phase[0] == 'b' ? 50 : 0), 10 + layer * layer);
   const LayerProfile profile = import_kineto(std::vector{ImportFile{"t.json", trace(events)}}, settings);
   REQUIRE(profile.rows.size() == 2);
-  CHECK(row_of(profile, "conv").forward.median_s == Approx(12e-6));  // of 10 and 14
+  CHECK(row_of(profile, "conv").forward.median_s == Approx(12e-6));  // the median of 10 and 14
   CHECK(row_of(profile, "linear").forward.median_s == Approx(11e-6));
 }
 
-TEST_CASE("Kineto: a trace without what is needed") {
+TEST_CASE("Kineto: a trace without the required events is rejected") {
   const auto [text, message] = GENERATE(table<std::string, std::string>(
       {{"[]", "t.json: /: expected an object"},
        {"{\"events\": []}", "t.json: /: missing key `traceEvents`"},
@@ -289,8 +291,8 @@ TEST_CASE("Kineto: a trace without what is needed") {
        {"{\"traceEvents\": [\n{\"ph\": }]}", "t.json:2:8: "},
        {trace(""), "t.json: expected annotations like `layer.0.fwd`"},
        {trace(annotations(0) + event("user_annotation", "layer.3.fwd", 0, 1)),
-        "t.json: /traceEvents/6: the model has 3 layers, the first of them 0; found `layer.3`"},
-       {trace(event("user_annotation", "layer.0.fwd", 0, 1)), "t.json: no backward of layer `block`"},
+        "t.json: /traceEvents/6: the model has 3 layers, numbered from 0; found `layer.3`"},
+       {trace(event("user_annotation", "layer.0.fwd", 0, 1)), "t.json: no backward times of layer `block`"},
        {trace(event("user_annotation", "layer.0.fwd", 0, -1)),
         "t.json: /traceEvents/0/dur: expected a number from 0 to"},
        {trace(annotations(0) + launch(1, 11) + kernel(1, 11, 5)),
@@ -299,7 +301,7 @@ TEST_CASE("Kineto: a trace without what is needed") {
   CHECK_THAT(error_message([&] { import_kineto(std::vector{file}, of_one_size()); }), contains(message));
 }
 
-TEST_CASE("what the files say cannot be given, what they do not say must be") {
+TEST_CASE("importer settings must be given exactly if the files do not contain them") {
   const TemporaryFolder folder;
   folder.write("trace.json", "\x1f\x8b\x08");
   const std::filesystem::path path = folder.path() / "trace.json";
@@ -309,9 +311,9 @@ TEST_CASE("what the files say cannot be given, what they do not say must be") {
           import_profile(formats[0], std::vector{path, path}, three_blocks());
         }) == "--import: sailor reads one profile.json; found 2 files");
   CHECK(error_message([&] { import_profile(formats[0], one, of_one_size()); }) ==
-        "--micro-batch: is in the sailor files, and cannot be given");
+        "--micro-batch: cannot be set, because sailor files contain it");
   CHECK(error_message([&] { import_profile(formats[2], one, three_blocks()); }) ==
-        "--micro-batch: is missing: kineto files do not say it");
+        "--micro-batch: is required, because kineto files do not contain it");
   CHECK_THAT(error_message([&] { import_profile(formats[2], one, of_one_size()); }),
              contains("is compressed: unpack it first (gunzip)"));
   std::filesystem::remove(path);

@@ -29,7 +29,7 @@ std::string error_in(const std::string& text) {
   return error_message([&] { job_of(text); });
 }
 
-/// `small` with one thing written differently.
+/// Returns `small` with one part replaced.
 std::string with(const std::string& before, const std::string& after) {
   std::string text = small;
   const std::size_t at = text.find(before);
@@ -60,7 +60,7 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   CHECK(job.comm_cost->activation.value() == 0.47124922275543213e9);
 }
 
-TEST_CASE("what a job leaves out has the usual value") {
+TEST_CASE("keys that a job omits have the usual defaults") {
   const Job job = job_of(small);
   CHECK(job.training.micro_batch == 1);
   CHECK(job.training.precision == "fp16");
@@ -79,7 +79,7 @@ TEST_CASE("what a job leaves out has the usual value") {
   CHECK(job.automatic == Automatic{});
 }
 
-TEST_CASE("every key of the grammar arrives, and the job as JSON reads back as the same job") {
+TEST_CASE("every key is read and the job written as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
   overlap: true}
@@ -109,7 +109,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job_json(job_of(json)).dump() == json);
 }
 
-TEST_CASE("compression by name arrives as its ratio, and is written by its name") {
+TEST_CASE("compression by preset name is read as its ratio and written by its name") {
   const Job job = job_of(small + "compression: {activations: 8-bit, gradients: top-0.5%}\n");
   CHECK(job.compression.activations == Approx((8 + 1.0 / 64) / 16));
   CHECK(job.compression.gradients == Approx(0.005 * 3));
@@ -120,7 +120,7 @@ TEST_CASE("compression by name arrives as its ratio, and is written by its name"
   CHECK(job_json(job_of(json)).dump() == json);
 }
 
-TEST_CASE("what a job calls auto is open, holds the first choice, and reads back as open") {
+TEST_CASE("settings that are auto are undecided and hold the first choice and read back as undecided") {
   const std::string training = "global_batch: 6, ";
   struct Case {
     std::string text;
@@ -143,7 +143,7 @@ TEST_CASE("what a job calls auto is open, holds the first choice, and reads back
     CHECK(job.automatic == expected);
     const std::string json = job_json(job).dump();
     CHECK(job_of(json).automatic == expected);
-    // But for that it is the job without the key.
+    // Apart from that, it is the job without the key.
     job.automatic = {};
     CHECK(job_json(job).dump() == job_json(job_of(small)).dump());
   }
@@ -181,7 +181,7 @@ TEST_CASE("a model may be a chain of layers") {
   CHECK(layer_chain(job_of(json)) == layers);
 }
 
-TEST_CASE("a chain of layers that is wrong is told where and why") {
+TEST_CASE("an invalid chain of layers is reported with position and reason") {
   const auto wrong = [](const std::string& before, const std::string& after) {
     std::string text = chain;
     return error_in(text.replace(text.find(before), before.size(), after));
@@ -194,7 +194,7 @@ TEST_CASE("a chain of layers that is wrong is told where and why") {
         "`16 GB`; found `8`");
   CHECK(
       wrong("0.24 TFLOP", "1e20 TFLOP") ==
-      "job.yaml:8:40: `forward_flops`: `1e20 TFLOP` is out of range: a number of operations is from 0.001 to "
+      "job.yaml:8:40: `forward_flops`: `1e20 TFLOP` is out of range: a FLOP count must be from 0.001 to "
       "1e+24 FLOP");
   CHECK(wrong("parameters: 5e3", "parameters: -1") ==
         "job.yaml:8:20: `parameters`: expected a number from 0 to 1e+18; found `-1`");
@@ -202,7 +202,7 @@ TEST_CASE("a chain of layers that is wrong is told where and why") {
         "job.yaml:3:31: `layers`: must not be empty");
 }
 
-TEST_CASE("a job that is wrong is told where and why") {
+TEST_CASE("an invalid job is reported with position and reason") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {with("name: small\n", ""), "job.yaml:1:1: missing key `name`"},
       {with("layers: 4", "layers: 0"),
@@ -246,8 +246,9 @@ TEST_CASE("a job that is wrong is told where and why") {
   for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
 }
 
-// Attention is what selective recomputation does again, head what none does: parts of the forward, apart.
-TEST_CASE("layers of a chain may say what recomputation does") {
+// `attention` is what selective recomputation repeats, and `head` is never recomputed: separate parts of the
+// forward pass.
+TEST_CASE("layers of a chain may define what recomputation repeats") {
   const auto layer = [](const std::string& more) {
     return job_of(
         "version: 1\nname: n\nmodel: {kind: layers, layers: [{parameters: 1, forward_flops: 10 FLOP, output: "
@@ -263,12 +264,12 @@ TEST_CASE("layers of a chain may say what recomputation does") {
   CHECK(layer_chain(job_of(job_json(job).dump())).front() == only);
   CHECK(layer_chain(layer("")).front().head.value() == 0);
   CHECK_THAT(error_message([&] { layer(", attention_flops: 4 FLOP, head_flops: 7 FLOP"); }),
-             contains("`attention_flops`: is more than that of which it is a part"));
+             contains("`attention_flops`: exceeds the total of which it is a part"));
   CHECK_THAT(error_message([&] { layer(", attention_memory: 9 B"); }),
-             contains("`attention_memory`: is more than that of which it is a part"));
+             contains("`attention_memory`: exceeds the total of which it is a part"));
 }
 
-TEST_CASE("a model says what it is") {
+TEST_CASE("a model must state its kind") {
   CHECK(error_in("version: 1\nname: g\nmodel: {layers: 3}\ntraining: {global_batch: 1}\n") ==
         "job.yaml:3:8: `kind` (transformer, layers or graph) or `preset` is missing");
 }

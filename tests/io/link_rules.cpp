@@ -1,4 +1,4 @@
-// Which entry of `links` a pair of devices gets.
+// Tests which entry of `links` applies to a pair of devices.
 #include "planner/io/readers/link_rules.hpp"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ using namespace dtfm::io;
 
 namespace {
 
-/// a/0:0 a/0:1 a/1:0 a/1:1, b/0 b/1, lab (in b), then links, whose entries begin in line 7.
+/// Reads a topology with devices a/0:0 a/0:1 a/1:0 a/1:1, b/0 b/1, lab (in b), whose link entries begin in
+/// line 7.
 Topology read(const std::string& entries) {
   return parse_topology(
       "version: 1\ndevices:\n  - {site: a, hosts: 2, gpus_per_host: 2}\n"
@@ -31,7 +32,7 @@ std::string error_text(const std::string& entries) {
   return "no error";
 }
 
-/// An entry whose bandwidth in Gbps says which it was.
+/// Returns an entry that is identified by its bandwidth in Gbps.
 std::string entry(const std::string& ends, int gbps) {
   return "  - {" + ends + ", latency: 1 ms, bandwidth: " + std::to_string(gbps) + " Gbps}\n";
 }
@@ -51,8 +52,8 @@ const std::string any = entry("between: [\"*\", \"*\"]", 99);
 
 }  // namespace
 
-TEST_CASE("each entry is beaten by the next more specific one, whatever the order in the file") {
-  // Of one pair in one host; ascending as in link_rules.hpp.
+TEST_CASE("a more specific entry wins regardless of the order in the file") {
+  // All match one pair in one host; in ascending order of specificity as in link_rules.hpp.
   const std::vector<std::string> ascending = {"between: [\"*\", \"*\"]",
                                               "from: \"*\", to: \"*\"",
                                               "between: [a, \"*\"]",
@@ -88,7 +89,7 @@ TEST_CASE("each entry is beaten by the next more specific one, whatever the orde
   }
 }
 
-TEST_CASE("entries hold for the pairs that they name and no others") {
+TEST_CASE("entries apply only to the pairs that they name") {
   const Topology topology =
       read(entry("within: host", 1) + entry("within: \"*\"", 2) + entry("within: b", 3) +
            entry("between: [a, b]", 4) + entry("from: b/1, to: a/0", 5) + entry("between: [lab, \"*\"]", 6) +
@@ -107,7 +108,7 @@ TEST_CASE("entries hold for the pairs that they name and no others") {
   CHECK(gbps(topology, "lab", "a/1:1") == 6);
 }
 
-TEST_CASE("a link has what its entry says") {
+TEST_CASE("a link has the values of its entry") {
   const Topology topology = read(
       "  - {from: a, to: b, rtt: 98 ms, bandwidth: 0.8 Gbps, capacity: 5 Gbps, shared: sender, "
       "egress: 0.09 USD/GB}\n"
@@ -125,7 +126,7 @@ TEST_CASE("a link has what its entry says") {
   CHECK(back.egress.value() == 0);
 }
 
-TEST_CASE("two equally specific entries for a pair are refused, unless a better one decides") {
+TEST_CASE("two equally specific entries for a pair are rejected unless a more specific one decides") {
   const std::string two = entry("between: [a, b]", 1) + entry("between: [b, a]", 2);
   CHECK(error_text(two + any) ==
         "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for b/0 → a/0:0");
@@ -154,21 +155,21 @@ TEST_CASE("a pair of sites has one capacity in each direction") {
         "no error");
 }
 
-TEST_CASE("pairs without an entry are told") {
+TEST_CASE("pairs without an entry are reported") {
   CHECK(error_text(entry("within: \"*\"", 1) + entry("from: a, to: b", 2)) ==
-        "t.yaml:7:3: `links`: no entry is for b/0 → a/0:0, nor for 11 more pairs");
+        "t.yaml:7:3: `links`: no entry matches b/0 → a/0:0 and 11 more pairs");
   CHECK(error_text(entry("within: \"*\"", 1) + entry("from: a, to: b", 2) + entry("from: b/0, to: a", 2) +
                   entry("from: b/1, to: a", 2) + entry("from: lab, to: a/0", 2) +
                   entry("from: lab, to: \"a/1:0\"", 2)) ==
-        "t.yaml:7:3: `links`: no entry is for lab → a/1:1");
+        "t.yaml:7:3: `links`: no entry matches lab → a/1:1");
   CHECK(error_text(entry("between: [a/0, a/0]", 1)) ==
-        "t.yaml:7:3: `links`: no entry is for a/0:0 → a/1:0, nor for 39 more pairs");
+        "t.yaml:7:3: `links`: no entry matches a/0:0 → a/1:0 and 39 more pairs");
 }
 
-TEST_CASE("entries are checked") {
+TEST_CASE("entries of links are validated") {
   const auto bad = [](const std::string& text) { return error_text("  - {" + text + "}\n"); };
   CHECK(bad("within: *, latency: 1 ms, bandwidth: 1 Gbps") ==
-        "t.yaml:7:15: not YAML: alias not found after *; a star is written in quotes: \"*\"");
+        "t.yaml:7:15: not YAML: alias not found after *; write a literal star in quotes: \"*\"");
   CHECK(bad("latency: 1 ms, bandwidth: 1 Gbps") ==
         "t.yaml:7:5: expected one of `within`, `between` and `from` with `to`");
   CHECK(bad("within: a, between: [a, b], latency: 1 ms, bandwidth: 1 Gbps") ==

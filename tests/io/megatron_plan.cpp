@@ -15,7 +15,7 @@ using namespace dtfm::io;
 
 namespace {
 
-/// Hosts a … with as many devices each, at least two: a:0, a:1, …
+/// Returns hosts a … with `gpus` devices each, at least two: a:0, a:1, …
 Topology hosts(int count, int gpus) {
   Topology topology;
   topology.name = "hosts";
@@ -40,7 +40,7 @@ Job job_of(int layers) {
   return job;
 }
 
-/// The plan of flags and ranks on four hosts with two devices each.
+/// Returns the plan of these flags and ranks on four hosts with two devices each.
 Plan plan_of(const std::string& flags, const std::string& ranks, const Job& job) {
   InputErrors errors;
   const Topology topology = hosts(4, 2);
@@ -57,7 +57,7 @@ std::string error_in(const std::string& flags, const std::string& ranks = eight,
   return error_message([&] { plan_of(flags, ranks, job); });
 }
 
-/// Layers of the stages of the first pipeline.
+/// Returns the number of layers of each stage of the first pipeline.
 std::vector<int> split(const std::string& flags, int layers) {
   std::vector<int> counts;
   const Plan plan = plan_of(flags, eight, job_of(layers));
@@ -95,41 +95,41 @@ using Ranks = std::vector<std::optional<int>>;
 
 }  // namespace
 
-TEST_CASE("ranks go by tensor, then data, then pipeline, or by tensor, pipeline, data") {
+TEST_CASE("ranks are ordered by tensor then data then pipeline or by tensor then pipeline then data") {
   const auto devices = [&](const Plan& plan, int replica, int stage) {
     return plan.pipelines[at(replica)].stages[at(stage)].devices;
   };
   Job job = job_of(8);
   job.parallelism.tensor = 2;
   const std::string sizes = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 ";
-  // T = P = D = 2, rank = t + 2 (d + 2 p): stage 1 of pipeline 0 is ranks 4 and 5.
+  // T = P = D = 2, rank = t + 2 (d + 2 p): stage 1 of pipeline 0 has ranks 4 and 5.
   const Plan stages_first = plan_of(sizes, eight, job);
   CHECK(stages_first.tensor == 2);
   CHECK(devices(stages_first, 0, 0) == Counts{0, 1});
   CHECK(devices(stages_first, 0, 1) == Counts{4, 5});
   CHECK(devices(stages_first, 1, 0) == Counts{2, 3});
-  // rank = t + 2 (p + 2 d): it is ranks 2 and 3.
+  // rank = t + 2 (p + 2 d): stage 1 of pipeline 0 has ranks 2 and 3.
   const Plan pipelines_first = plan_of(sizes + "--use-tp-pp-dp-mapping", eight, job);
   CHECK(devices(pipelines_first, 0, 1) == Counts{2, 3});
   CHECK(devices(pipelines_first, 1, 0) == Counts{4, 5});
   CHECK(pipelines_first.pipelines[1].micro_batches == 12);  // half of 24
 }
 
-TEST_CASE("layers are split as the flags say") {
+TEST_CASE("layers are split as the flags define") {
   const std::string four = "--pipeline-model-parallel-size 4 ";
   CHECK(split(four, 8) == Counts{2, 2, 2, 2});
   CHECK(split(four + "--decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers=3", 8) ==
         Counts{1, 2, 2, 3});
   CHECK(split(four + "--decoder-first-pipeline-num-layers 5", 8) == Counts{5, 1, 1, 1});
-  // 10 layers, embedding and loss make 12, three a stage.
+  // 10 layers plus embedding and loss make 12, three per stage.
   CHECK(split(four + "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", 10) ==
         Counts{2, 3, 3, 2});
   CHECK(split(four + "--pipeline-model-parallel-layout Et\\|t*2\\|(t*2,)*2'|L'", 7) == Counts{1, 2, 4, 0});
   CHECK(split("--num-layers 8 # one stage\n", 8) == Counts{8});
 }
 
-TEST_CASE("flags are found where launch scripts keep them") {
-  // In a list, in variables over one line and over several, with backslashes at the ends of lines.
+TEST_CASE("flags are found in the forms that launch scripts use") {
+  // In a list, in variables on one line and on several, and with backslashes at the ends of lines.
   const std::vector<std::string> scripts = {
       "ARGS=(\n  --pipeline-model-parallel-size 2\n  --pipeline-model-parallel-layout 'Et*3|t*5L'\n)\n",
       "ARGS=\"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*5L\"\n",
@@ -144,7 +144,7 @@ TEST_CASE("flags are found where launch scripts keep them") {
         "expanded)");
 }
 
-TEST_CASE("virtual stages are the chunks of an interleaved schedule") {
+TEST_CASE("virtual stages become the chunks of an interleaved schedule") {
   Job job = job_of(10);
   job.parallelism.schedule = "interleaved";
   job.parallelism.chunks = 2;
@@ -154,7 +154,7 @@ TEST_CASE("virtual stages are the chunks of an interleaved schedule") {
     for (const Stage& stage : plan.pipelines.front().stages) layers.push_back(stage.layers.second);
     return layers;
   };
-  // Rank 0 has the layout's stages 0 and 2, rank 1 stages 1 and 3: 2 + 2 and 3 + 3 layers.
+  // Rank 0 has the layout's stages 0 and 2, rank 1 has stages 1 and 3: 2 + 2 and 3 + 3 layers.
   CHECK(ends("--pipeline-model-parallel-layout \"Ett|ttt|tt|tttL\"") == Counts{4, 10});
   job.model = Transformer{8, 8, 2, 16, 100};
   CHECK(ends("--num-virtual-stages-per-pipeline-rank 2") == Counts{4, 8});
@@ -162,16 +162,16 @@ TEST_CASE("virtual stages are the chunks of an interleaved schedule") {
   CHECK(error_message([&] { ends("--num-layers-per-virtual-pipeline-stage 3"); }) ==
         "flags:1:74: --num-layers-per-virtual-pipeline-stage 3: the 4 layers of a pipeline rank cannot be "
         "cut so\n"
-        "flags: virtual stages of a device: 1, but job small has schedule interleaved with 2");
+        "flags: virtual stages per device: 1, but job small has schedule interleaved with 2");
   CHECK(error_message([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
-        "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans cut "
+        "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans split "
         "the 4 of "
-        "a device evenly, which makes that 2");
+        "a device evenly, which makes it 2");
   CHECK(error_in("--num-virtual-stages-per-pipeline-rank 2") ==
-        "flags: virtual stages of a device: 2, but job small has schedule 1f1b with 1");
+        "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
 }
 
-TEST_CASE("flags that are wrong, that contradict the job or each other are told, all of them") {
+TEST_CASE("all wrong flags and contradictions to the job or each other are reported") {
   CHECK(error_in("--num-layers 9 --hidden-size=16 --num-attention-heads 4 --seq-length 32\n"
                  "--micro-batch-size 2 --global-batch-size 48 --tensor-model-parallel-size 2") ==
         "flags:1:14: --num-layers 9, but job small says layers 8\n"
@@ -184,33 +184,33 @@ TEST_CASE("flags that are wrong, that contradict the job or each other are told,
   CHECK(
       error_in("--pipeline-model-parallel-size 0 --num-layers --num-layers 8 --num-layers 8") ==
       "flags:1:32: --pipeline-model-parallel-size: expected a whole number from 1 to 1000000000; found `0`\n"
-      "flags:1:34: --num-layers needs a value\n"
-      "flags:1:75: --num-layers is there twice, first at flags:1:60");
+      "flags:1:34: --num-layers requires a value\n"
+      "flags:1:75: --num-layers is given twice, first at flags:1:60");
   CHECK(error_in("--pipeline-model-parallel-size 3") ==
-        "flags:1:32: the number of ranks in ranks is 8, no multiple of tensor size 1 × pipeline size 3\n"
+        "flags:1:32: the number of ranks in ranks is 8, which is not a multiple of tensor size 1 × pipeline size 3\n"
         "flags: 8 layers cannot be split evenly over 3 pipeline stages; give a layout "
         "(--pipeline-model-parallel-layout)");
   CHECK(
-      error_in("--context-parallel-size 2").starts_with("flags:1:25: --context-parallel-size 2: plans know"));
+      error_in("--context-parallel-size 2").starts_with("flags:1:25: --context-parallel-size 2: plans support only"));
   CHECK(error_in("--pipeline-model-parallel-size 1", "a\nb\nc\nd\na\n") ==
-        "flags: global batch 24 is no multiple of micro-batch 1 × 5 pipelines");
+        "flags: global batch 24 is not a multiple of micro-batch 1 × 5 pipelines");
   CHECK(error_in("--pipeline-model-parallel-layout E(t*8)L --decoder-last-pipeline-num-layers 3") ==
-        "flags:1:77: --pipeline-model-parallel-layout goes without --decoder-last-pipeline-num-layers");
+        "flags:1:77: --pipeline-model-parallel-layout cannot be combined with --decoder-last-pipeline-num-layers");
   CHECK(error_in("--pipeline-model-parallel-layout 'Ettt|ttttL'") ==
         "flags:1:34: the layout has 7 layers (t), the job has 8\n"
-        "flags: virtual stages of a device: 2, but job small has schedule 1f1b with 1");
+        "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
   CHECK(error_in("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ettt|tt|tttL'") ==
-        "flags:1:67: the layout has 3 stages, which is no multiple of --pipeline-model-parallel-size 2");
+        "flags:1:67: the layout has 3 stages, which is not a multiple of --pipeline-model-parallel-size 2");
 
   Job chain = job_of(1);
   chain.model = LayerChain{16, std::vector<Layer>(8)};
   CHECK(error_in("--hidden-size 8", eight, chain) ==
-        "flags:1:15: --hidden-size, but the model of job small is no transformer");
+        "flags:1:15: --hidden-size, but the model of job small is not a transformer");
 }
 
-TEST_CASE("first and last stages have no more layers than there are") {
+TEST_CASE("first and last stages cannot have more layers than the model") {
   const std::string two = "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers ";
-  CHECK(error_in(two + "9").find("flags:1:70: more than the 8 layers and 2 stages that there are") == 0);
+  CHECK(error_in(two + "9").find("flags:1:70: exceeds the 8 layers of the model or the 2 pipeline stages") == 0);
   CHECK(error_in(two + "5 --decoder-last-pipeline-num-layers 2") ==
         "flags:1:70: 1 layers cannot be split evenly over 0 stages between; give a layout "
         "(--pipeline-model-parallel-layout)");
@@ -221,50 +221,50 @@ TEST_CASE("first and last stages have no more layers than there are") {
             .find("flags:1:37: more") == 0);
 }
 
-TEST_CASE("a layout is read as Megatron reads it") {
+TEST_CASE("a layout is parsed as by Megatron") {
   CHECK(layout("Ettt|tt|ttL") == Counts{3, 2, 2});
   CHECK(layout("Et*3|(tt|)*4,L") == Counts{3, 2, 2, 2, 2, 0});
   CHECK(layout("E|((t|)*2t|)*2L") == Counts{0, 1, 1, 1, 1, 1, 1, 0});
   CHECK(layout("EL") == Counts{0});
-  CHECK(error_in_layout("") == "flags:1:1: expected one E, the embedding, at the begin of the layout");
-  CHECK(error_in_layout("tE|tL") == "flags:1:1: expected one E, the embedding, at the begin of the layout");
-  CHECK(error_in_layout("EEtL") == "flags:1:1: expected one E, the embedding, at the begin of the layout");
+  CHECK(error_in_layout("") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
+  CHECK(error_in_layout("tE|tL") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
+  CHECK(error_in_layout("EEtL") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
   CHECK(error_in_layout("Et|Lt") == "flags:1:1: expected one L, the loss, at the end of the layout");
   CHECK(error_in_layout("Et|mL") ==
-        "flags:1:1: the layout has `m`: multi-token prediction is not something that plans know");
-  CHECK(error_in_layout("Et x").find("flags:1:1: the layout has ` ` as character 3: expected E, t, L, |") ==
+        "flags:1:1: the layout has `m`, but plans do not support multi-token prediction");
+  CHECK(error_in_layout("Et x").find("flags:1:1: unexpected ` ` at character 3 of the layout: expected E, t, L, |") ==
         0);
-  CHECK(error_in_layout("Et)L") == "flags:1:1: the layout has `)` as character 3: no group is open here");
-  CHECK(error_in_layout("E(tL") == "flags:1:1: the layout lacks a `)`");
+  CHECK(error_in_layout("Et)L") == "flags:1:1: unexpected `)` at character 3 of the layout: no group is open here");
+  CHECK(error_in_layout("E(tL") == "flags:1:1: the layout has an unclosed `(`");
   CHECK(error_in_layout("E()*9L") ==
-        "flags:1:1: the layout has `)` as character 3: the group before it is empty");
+        "flags:1:1: unexpected `)` at character 3 of the layout: the group before it is empty");
   CHECK(error_in_layout("Et*0L") ==
-        "flags:1:1: the layout has `*` as character 3: expected a number from 1 to a million behind it");
+        "flags:1:1: unexpected `*` at character 3 of the layout: expected a number from 1 to 1,000,000 after it");
   CHECK(error_in_layout("E((t*999)*999)*999L") ==
         "flags:1:1: the layout has more than 1000000 layers and stages");
   CHECK(error_in_layout(std::string(100000, '(')) ==
-        "flags:1:1: the layout has more than 32 parentheses in each other");
+        "flags:1:1: the layout has more than 32 nested parentheses");
 }
 
-TEST_CASE("ranks come as Open MPI, Slurm and hostfiles write them") {
+TEST_CASE("ranks are read in the formats of Open MPI and Slurm and hostfiles") {
   CHECK(ranks_in("b:1\n\n# the next one is\na:0\n") == Ranks{3, 0});
   CHECK(ranks_in("rank 1=a:1 slot=0-15\nrank 0=b:0 slot=0:*\n") == Ranks{2, 1});
   CHECK(ranks_in("b slots=2\na slots=1\n") == Ranks{2, 3, 0});
-  // A host's ranks take its devices in order, whatever the order of the lines.
+  // The ranks of a host take its devices in order, whatever the order of the lines.
   CHECK(ranks_in("c\na\nc\n") == Ranks{4, 0, 5});
   CHECK(ranks_in("rank 2=c slot=0\nrank 0=c slot=1\nrank 1=a slot=0\n") == Ranks{4, 0, 5});
 }
 
-TEST_CASE("what is wrong with ranks is told, all of it") {
+TEST_CASE("all errors in ranks are reported") {
   CHECK(error_in_ranks("a:0\ne:0\na:0\nb slots=3\n") ==
         "ranks:2:1: topology hosts has no device or host `e:0`; did you mean `a:0`?\n"
         "ranks:3:1: device a:0 is used twice, first at ranks:1:1\n"
         "ranks:4:1: host b has 2 devices, and all of them have ranks already");
   CHECK(error_in_ranks("rank 1=a\nrank 3=b slot=0 x\nrank 3=c\n") ==
         "ranks:2:17: expected `slot=CORES`; found `x`\n"
-        "ranks:3:6: rank 3 is there twice, first at ranks:2:6\n"
-        "ranks:1:6: rank 1, but there is no rank 0: all are needed, from 0 on\n"
-        "ranks:2:6: rank 3, but there is no rank 2: all are needed, from 0 on");
+        "ranks:3:6: rank 3 is given twice, first at ranks:2:6\n"
+        "ranks:1:6: rank 1, but there is no rank 0: ranks are numbered consecutively from 0\n"
+        "ranks:2:6: rank 3, but there is no rank 2: ranks are numbered consecutively from 0");
   CHECK(error_in_ranks("rank 0=a\nb\nrank =c\nrank 5\n") ==
         "ranks:2:1: expected `rank N=DEVICE`, N from 0 to 8191; found `b`\n"
         "ranks:3:1: expected `rank N=DEVICE`, N from 0 to 8191; found `rank =c`\n"
@@ -273,5 +273,5 @@ TEST_CASE("what is wrong with ranks is told, all of it") {
         "ranks:1:3: expected `slots=N`, N from 1 to 8192, or the end of the line; found `slots=0`");
   CHECK(error_in_ranks("a slots=8000\nb slots=8000\n").find("ranks:2:1: more than 8192 ranks") !=
         std::string::npos);
-  CHECK(error_in_ranks("# nothing\n") == "ranks: there is no rank");
+  CHECK(error_in_ranks("# nothing\n") == "ranks: there are no ranks");
 }

@@ -38,7 +38,7 @@ double rounded_to_two_digits(double value) {
 }  // namespace
 
 TEST_CASE("presets have the published parameters within 0.5 %") {
-  // The numbers in the published weights, to the last one.
+  // The exact numbers of parameters of the published weights.
   const std::map<std::string, double> weights = {
       {"gpt2", 124439808},          {"gpt2-medium", 354823168}, {"gpt2-large", 774030080},
       {"gpt2-xl", 1557611200},      {"llama-2-7b", 6738415616}, {"llama-2-13b", 13015864320},
@@ -50,8 +50,8 @@ TEST_CASE("presets have the published parameters within 0.5 %") {
     INFO(name);
     CHECK(parameters(job_with("{preset: " + name + "}")) == count);
   }
-  // BERT's weights have another head too, for the next sentence (2 h + 2), and GPT-Neo's no biases of
-  // queries, keys and values (configs/models.yaml); of the others, the papers' round numbers.
+  // BERT's weights include a head for next-sentence prediction (2 h + 2), and GPT-Neo's have no biases of
+  // queries, keys and values (configs/models.yaml). The others are the round numbers of the papers.
   const std::map<std::string, double> published = {
       {"bert-base", 110106428}, {"bert-large", 336226108}, {"gpt-neo-2.7b", 2651307520}, {"gpt3-175b", 175e9},
       {"opt-30b", 30e9},        {"opt-66b", 66e9},         {"opt-175b", 175e9}};
@@ -59,15 +59,15 @@ TEST_CASE("presets have the published parameters within 0.5 %") {
     INFO(name);
     CHECK(parameters(job_with("{preset: " + name + "}")) == Approx(count).epsilon(0.005));
   }
-  // GPT-3's three smaller ones are published in billions alone, with two digits: 1.3, 6.7 and 13. What the
-  // sizes make of them (1.316, 6.658, 12.853) is equal when it is rounded so.
+  // GPT-3's three smaller models are published only in billions with two digits: 1.3, 6.7 and 13. The sizes
+  // give 1.316, 6.658 and 12.853, which are equal after rounding.
   const std::map<std::string, double> rounded = {
       {"gpt3-xl", 1.3e9}, {"gpt3-6.7b", 6.7e9}, {"gpt3-13b", 13e9}};
   for (const auto& [name, count] : rounded) {
     INFO(name);
     CHECK(rounded_to_two_digits(parameters(job_with("{preset: " + name + "}"))) == Approx(count));
   }
-  // Every transformer of the table is here.
+  // Every transformer of the table is covered.
   std::set<std::string> names;
   for (const auto& entry : preset_transformers()) names.insert(entry.first);
   CHECK(names.size() == preset_transformers().size());
@@ -75,9 +75,9 @@ TEST_CASE("presets have the published parameters within 0.5 %") {
     CHECK(weights.count(name) + published.count(name) + rounded.count(name) == 1);
 }
 
-// Narayanan et al., arXiv 2104.04473: 96 B s l h² (1 + s ÷ 6h) FLOPs of the blocks an iteration, of which the
-// forward is a quarter, its recomputation another, and the backward the rest.
-TEST_CASE("GPT-3 XL has the published operations an iteration with full recomputation") {
+// Narayanan et al., arXiv 2104.04473: the blocks take 96 B s l h² (1 + s ÷ 6h) FLOPs per iteration, of which
+// a quarter is the forward pass, another quarter its recomputation, and the rest the backward pass.
+TEST_CASE("GPT-3 XL has the published operations per iteration with full recomputation") {
   const std::map<int, double> published = {{24, 23.64e15}, {32, 31.52e15}, {40, 39.4e15}};
   for (const auto& [layers, flops] : published) {
     const Job job = job_with("{preset: gpt3-xl, layers: " + std::to_string(layers) + "}");
@@ -90,7 +90,7 @@ TEST_CASE("GPT-3 XL has the published operations an iteration with full recomput
   }
 }
 
-TEST_CASE("any key takes the place of a preset's") {
+TEST_CASE("any key overrides that of a preset") {
   const auto llama = std::get<Transformer>(job_with("{preset: llama-3-8b, sequence: 4096}").model);
   CHECK(llama.sequence == 4096);
   CHECK(llama.layers == 32);
@@ -112,7 +112,7 @@ TEST_CASE("any key takes the place of a preset's") {
       std::get<Transformer>(job_with("{preset: opt-125m, positions: rotary}").model).learned_positions);
 }
 
-TEST_CASE("chains of unlike layers take their own keys, and sizes in the job's precision") {
+TEST_CASE("presets of image models and MLPs take their own keys and sizes in the job's precision") {
   const Job half = job_with("{preset: resnet-50, image: 112, classes: 10}"),
             full =
                 job_with("{preset: resnet-50, image: 112, classes: 10}", "global_batch: 8, precision: fp32");
@@ -134,9 +134,9 @@ TEST_CASE("jobs with presets read back as the same job") {
   }
 }
 
-TEST_CASE("presets that are wrong are told where and why") {
+TEST_CASE("invalid presets are reported with position and reason") {
   const std::string all =
-      "There are gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-xl, gpt3-6.7b, gpt3-13b, gpt3-175b, "
+      "known presets: gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-xl, gpt3-6.7b, gpt3-13b, gpt3-175b, "
       "llama-2-7b, "
       "llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, mistral-7b, bert-base, bert-large, opt-125m, "
       "opt-1.3b, "
@@ -158,7 +158,7 @@ TEST_CASE("presets that are wrong are told where and why") {
   CHECK(error_in("{preset: vgg-16, image: 31}") ==
         "job.yaml:3:32: `image`: expected a whole number from 32 to 16384; found `31`");
   CHECK(error_in("{preset: mlp, widths: [10]}") ==
-        "job.yaml:3:30: `widths`: expected 2 to 100001 widths, of the input first; found 1");
+        "job.yaml:3:30: `widths`: expected 2 to 100001 widths, beginning with that of the input; found 1");
 }
 
 TEST_CASE("every job of configs/ can be read") {

@@ -13,8 +13,8 @@ using namespace dtfm::io;
 
 namespace {
 
-/// iperf3 -J of `flows` flows from 10.0.0.1 to 10.0.0.2 (`reverse`: back) with two seconds of 90 and 110 Mbps
-/// after one that was omitted; the least round trip is 40 ms.
+/// Returns iperf3 -J output of `flows` flows from 10.0.0.1 to 10.0.0.2 (`reverse`: in the other direction)
+/// with two seconds of 90 and 110 Mbps after an omitted one; the minimum round-trip time is 40 ms.
 std::string iperf3(double received, int flows = 1, int reverse = 0, const std::string& more = "") {
   return fmt::format(
       R"({{"start": {{"connected": [{{"local_host": "10.0.0.1", "remote_host": "10.0.0.2"}}],
@@ -75,7 +75,7 @@ NetworkMeasurements matrices(const std::string& latency, const std::string& band
   return import_matrices(std::vector<MeasurementFile>{{"l.csv", latency}, {"b.csv", bandwidth}}, settings);
 }
 
-/// Ranks on hosts h0, h1, … and times as the two models have them.
+/// Returns nccl-tests output of ranks on hosts h0, h1, …
 std::string nccl(int ranks, const std::string& rows, const std::string& collective = "") {
   std::string text = collective.empty() ? "" : "# Collective test starting: " + collective + "\n";
   for (int i = 0; i < ranks; ++i)
@@ -95,7 +95,7 @@ NetworkMeasurements from_nccl(const std::string& text, const MeasurementSettings
 
 }  // namespace
 
-TEST_CASE("iperf3: who sends to whom, at which rate, in a file or several") {
+TEST_CASE("iperf3: sender and receiver and rate are read from one file or several") {
   const NetworkMeasurements measurements =
       from_iperf3({{"there.json", iperf3(100e6)}, {"back.json", iperf3(50e6, 1, 1)}}, two_sites());
   const Topology topology = topology_of(measurements, two_sites());
@@ -107,13 +107,13 @@ TEST_CASE("iperf3: who sends to whom, at which rate, in a file or several") {
   CHECK(topology.link(0, 1).capacity == unlimited);              // not measured
 }
 
-TEST_CASE("iperf3: the deviation is of whole intervals that count") {
+TEST_CASE("iperf3: the deviation is that of complete intervals that are not omitted") {
   const NetworkMeasurements measurements = from_iperf3({{"r.json", iperf3(100e6)}}, two_sites());
-  // Of 90 and 110: √(2 · 10² ⁄ 1) = 14.14.
+  // √(2 · 10² ⁄ 1) = 14.14 for 90 and 110.
   CHECK(measurements.samples.at({0, 1}).front().spread->value() == Approx(14.1421e6));
 }
 
-TEST_CASE("iperf3: what the server saw counts for the deviation; iperf3 3.12 writes keys twice there") {
+TEST_CASE("iperf3: the deviation is the server's and keys that iperf3 3.12 writes twice are accepted") {
   const std::string server =
       R"(, "server_output_json": {"start": {"sock_bufsize": 0, "sock_bufsize": 0}, "intervals": [
  {"sum": {"seconds": 1, "bits_per_second": 99e6}}, {"sum": {"seconds": 1, "bits_per_second": 101e6}}]})";
@@ -121,7 +121,7 @@ TEST_CASE("iperf3: what the server saw counts for the deviation; iperf3 3.12 wri
   CHECK(measurements.samples.at({0, 1}).front().spread->value() == Approx(1.41421e6));  // √(2 · 1²)
 }
 
-TEST_CASE("iperf3: a median of repeated runs, and several flows are the capacity") {
+TEST_CASE("iperf3: repeated runs give their median and several flows give the capacity") {
   std::vector<MeasurementFile> files;
   for (const double rate : {80e6, 300e6, 100e6}) files.push_back({"r.json", iperf3(rate)});
   files.push_back({"four.json", iperf3(250e6, 4)});
@@ -130,16 +130,17 @@ TEST_CASE("iperf3: a median of repeated runs, and several flows are the capacity
   const Topology topology = topology_of(from_iperf3(files, two_sites()), two_sites());
   CHECK(topology.link(0, 1).bandwidth.value() == Approx(100e6));
   CHECK(topology.link(0, 1).capacity.value() == Approx(250e6));
-  // Four flows got 10 Mbps more than one, less than its deviation of 14: they share what one gets.
+  // Four flows got 10 Mbps more than one, which is less than its deviation of 14: they share what one gets.
   CHECK(topology.link(1, 0).capacity.value() == Approx(100e6));
-  // Of one machine at each end: where there are eight, nobody knows what their sites share.
+  // Each site was measured with one machine, which says nothing about what the eight machines of a site
+  // share.
   InventorySettings eight;
   eight.hosts_of["a"] = 8;
   eight.within_site = LinkSettings{Seconds(1e-3), BitsPerSecond(1e9)};
   CHECK(topology_of(from_iperf3(files, two_sites()), two_sites(), eight).link(0, 8).capacity == unlimited);
 }
 
-TEST_CASE("A direction without measurement is an error, or said to be like the other one") {
+TEST_CASE("a direction without measurement is an error unless it is declared symmetric") {
   MeasurementSettings settings = between_a_and_b();
   const NetworkMeasurements measurements = from_iperf3({{"r.json", iperf3(100e6)}}, settings);
   CHECK(topology_of(measurements, settings).link(1, 0).bandwidth.value() == Approx(100e6));
@@ -150,7 +151,7 @@ TEST_CASE("A direction without measurement is an error, or said to be like the o
              contains("no measurement from `b` to `a`; --symmetric"));
 }
 
-TEST_CASE("A latency that the user gives is the one that counts") {
+TEST_CASE("a latency given by the user overrides measurements") {
   MeasurementSettings settings = between_a_and_b();
   settings.latency = Seconds(0.007);
   CHECK(
@@ -158,7 +159,7 @@ TEST_CASE("A latency that the user gives is the one that counts") {
       Approx(0.007));
 }
 
-TEST_CASE("iperf3: what cannot be used says why") {
+TEST_CASE("iperf3: unusable files are rejected with a reason") {
   CHECK_THAT(iperf3_error(R"({"start": {}, "error": "unable to connect"})"),
              contains("iperf3 failed: `unable to connect`"));
   CHECK_THAT(iperf3_error("{"), contains("r.json:1:"));
@@ -177,7 +178,7 @@ TEST_CASE("iperf3: what cannot be used says why") {
              contains("no bandwidth of one flow from `a`"));
 }
 
-TEST_CASE("Measurements: half the median ping, one flow, several flows, and when") {
+TEST_CASE("measurements give half the median ping and one and several flows and the date") {
   const std::string both = R"("one_flow": )" + iperf3(100e6) + R"(, "several_flows": )" + iperf3(400e6, 4);
   const std::string one = R"("one_flow": )" + iperf3(60e6);
   const NetworkMeasurements measurements =
@@ -190,7 +191,7 @@ TEST_CASE("Measurements: half the median ping, one flow, several flows, and when
   CHECK(topology.link(1, 0).bandwidth.value() == Approx(60e6));
 }
 
-TEST_CASE("Machines of a site keep their names, and what they share is not the capacity of their sites") {
+TEST_CASE("machines of a site keep their names and what they share is not the capacity of the site") {
   std::vector<MeasurementFile> files;
   const std::vector<std::string> hosts{"lab/one", "lab/two", "far"};
   for (const auto& from : hosts)
@@ -207,7 +208,7 @@ TEST_CASE("Machines of a site keep their names, and what they share is not the c
   CHECK(topology.link(0, 2).capacity == unlimited);
 }
 
-TEST_CASE("Measurements: GPUs and their number are those of the files, unless the user says otherwise") {
+TEST_CASE("GPUs and their number come from the measurements unless the user overrides them") {
   const auto file = [](const std::string& from, const std::string& to) {
     std::string text = measurement(from, to, R"("one_flow": )" + iperf3(1e6));
     const std::string a = R"({"name": "a"})";
@@ -235,7 +236,7 @@ TEST_CASE("Measurements: GPUs and their number are those of the files, unless th
   CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }), contains("--within-site: is missing"));
 }
 
-TEST_CASE("Measurements: what cannot be used says why") {
+TEST_CASE("unusable measurements are rejected with a reason") {
   const std::string one = R"("one_flow": )" + iperf3(1e6);
   CHECK_THAT(measurement_error("{}"), contains("missing key `schema`"));
   CHECK_THAT(measurement_error(R"({"schema": "other/1"})"),
@@ -244,7 +245,7 @@ TEST_CASE("Measurements: what cannot be used says why") {
   const NetworkMeasurements mixed =
       from_measurements({{"1", measurement("lab", "lab/x", one)}, {"2", measurement("lab/x", "lab", one)}});
   CHECK_THAT(error_message([&] { topology_of(mixed, {}); }),
-             contains("site `lab` was measured by itself and by its machine `x`"));
+             contains("site `lab` was measured both as a whole and by its machine `x`"));
   CHECK_THAT(measurement_error(measurement("a/b/c", "d", one)), contains("`b/c` cannot be the name"));
   CHECK_THAT(measurement_error(measurement("*", "d", one)), contains("cannot be the name"));
   CHECK_THAT(measurement_error(measurement("a", "b", R"("one_flow": )" + iperf3(1e6, 3))),
@@ -257,7 +258,7 @@ TEST_CASE("Measurements: what cannot be used says why") {
              contains("/rtt_ms: expected a round trip"));
 }
 
-TEST_CASE("Names from strangers come back as they were") {
+TEST_CASE("names from untrusted files are preserved") {
   for (const std::string name :
        {"a\"b\\c", "# x", "é😀", "{y [z", "a, b", "yes", "1", "- a", "u\u2028\u2029v", "'", " x "}) {
     MeasurementSettings settings = between_a_and_b();
@@ -271,7 +272,7 @@ TEST_CASE("Names from strangers come back as they were") {
   }
 }
 
-TEST_CASE("Matrices have a line of names, and units from the user") {
+TEST_CASE("matrices have a line of names and take their units from the user") {
   const NetworkMeasurements measurements = matrices(",x,y\nx,0,10\ny,30,0\n", "x,y\n-,100\n200,-\n");
   const Topology topology = topology_of(measurements, {});
   CHECK(topology.sites[1].name == "y");
@@ -285,7 +286,7 @@ TEST_CASE("Matrices have a line of names, and units from the user") {
   CHECK_THAT(error_message([] { matrices("x,y\n0,\n1,0\n", "x,y\n0,1\n1,0\n"); }),
              contains("l.csv:2:3: x → y is not measured"));
   CHECK_THAT(error_message([] { matrices("x,x\n0,1\n1,0\n", "x,x\n0,1\n1,0\n"); }),
-             contains("two columns have one name"));
+             contains("two columns have the same name"));
   CHECK_THAT(error_message([] { matrices("", ""); }), contains("l.csv:1:1"));
   CHECK_THAT(error_message([] {
                import_matrices(std::vector<MeasurementFile>{{"l.csv", "x,y\n"}, {"b.csv", ""}}, {});
@@ -293,13 +294,13 @@ TEST_CASE("Matrices have a line of names, and units from the user") {
              contains("--latency-unit: is missing"));
 }
 
-TEST_CASE("nccl-tests: what the models say comes back from the fit") {
+TEST_CASE("nccl-tests: the fit recovers latency and bandwidth from times of the models") {
   // t = α + S / β with α = 40 ms, β = 100 MB/s: 1 MB takes 50 ms, 4 MB 80 ms.
   const std::string rows = nccl_row(1e6, 50e3) + nccl_row(2e6, 60e3) + nccl_row(4e6, 80e3);
   const Topology two = topology_of(from_nccl(nccl(2, rows, "sendrecv_perf")), {});
   CHECK(two.link(0, 1).latency.value() == Approx(0.040));
   CHECK(two.link(1, 0).bandwidth.value() == Approx(800e6));
-  // t = 2 · 3 (α + S / (4 β)): the same times give α = 40 / 6 ms and β = 1.5 · 100 MB/s, NCCL's bus
+  // t = 2 · 3 (α + S / (4 β)): the same times give α = 40 / 6 ms and β = 1.5 · 100 MB/s, which is NCCL's bus
   // bandwidth.
   const Topology four = topology_of(from_nccl(nccl(4, rows, "all_reduce_perf")), {});
   REQUIRE(four.size() == 4);
@@ -307,8 +308,8 @@ TEST_CASE("nccl-tests: what the models say comes back from the fit") {
   CHECK(four.link(0, 2).bandwidth.value() == Approx(1200e6));
 }
 
-TEST_CASE("nccl-tests: the header says where the time stands") {
-  // Versions before `root` was there have a column less.
+TEST_CASE("nccl-tests: the header determines the column of the time") {
+  // Versions before `root` was added have one column less.
   std::string text =
       nccl(2, "1000000 1 float sum 50000 0.1 0.1 0\n4000000 1 float sum 80000 0.1 0.1 0\n", "sendrecv_perf");
   text.replace(text.find("  root"), 6, "");
@@ -317,7 +318,7 @@ TEST_CASE("nccl-tests: the header says where the time stands") {
   CHECK_THAT(error_message([&] { from_nccl(text); }), contains("n.txt:5:1: a row before the header"));
 }
 
-TEST_CASE("nccl-tests: where the best line would begin before zero, the best one through zero") {
+TEST_CASE("nccl-tests: a fit with a negative latency is replaced by the best fit through zero") {
   // S ⁄ t of 1 MB in 900 µs, 10 MB in 11 ms, 100 MB in 130 ms: 1111.1, 909.1 and 769.2 B/µs. Least squares of
   // relative errors through 0: β' = Σ S ⁄ t ÷ Σ (S ⁄ t)² = 2789.4 ÷ 2652730 µs/B, 951.0 MB/s.
   const Topology topology = topology_of(
@@ -327,17 +328,18 @@ TEST_CASE("nccl-tests: where the best line would begin before zero, the best one
   CHECK(topology.link(0, 1).bandwidth.value() == Approx(8 * 951.0e6).epsilon(1e-3));
 }
 
-TEST_CASE("nccl-tests: a row far from the line is said") {
-  // Weights 1 ⁄ t² draw the line through (1, 2) and (3, 4) with little regard for (2, 6): it is the farthest.
+TEST_CASE("nccl-tests: a row far from the fitted line is reported") {
+  // The weights 1 ⁄ t² draw the line through (1, 2) and (3, 4) with little regard for (2, 6), which is
+  // therefore the farthest row.
   const NetworkMeasurements measurements =
       from_nccl(nccl(2, nccl_row(1e6, 2) + nccl_row(2e6, 6) + nccl_row(3e6, 4), "sendrecv_perf"));
-  // Normal equations of Σ (α ⁄ t + β' S ⁄ t − 1)², S in MB, t in µs; the sums are, ⁄ 144, of 1 ⁄ t² 49, of S
-  // ⁄ t² 71, of S² ⁄ t² 133, of 1 ⁄ t 132, of S ⁄ t 228. So β' = (49 · 228 − 71 · 132) ⁄ (49 · 133 − 71²)
-  // = 1.2195 and α = (132 − 71 β') ⁄ 49 = 0.9268; at S = 2 that is 3.3659, 44 % off 6.
-  CHECK_THAT(measurements.description, contains("the farthest row is 44 % off"));
+  // Normal equations of Σ (α ⁄ t + β' S ⁄ t − 1)² with S in MB and t in µs. The sums, times 144, are 49 for 1
+  // ⁄ t², 71 for S ⁄ t², 133 for S² ⁄ t², 132 for 1 ⁄ t, and 228 for S ⁄ t. So β' = (49 · 228 − 71 · 132) ⁄
+  // (49 · 133 − 71²) = 1.2195 and α = (132 − 71 β') ⁄ 49 = 0.9268. At S = 2 that is 3.3659, 44 % off 6.
+  CHECK_THAT(measurements.description, contains("the largest error of a row is 44 %"));
 }
 
-TEST_CASE("nccl-tests: what cannot be used says why") {
+TEST_CASE("nccl-tests: unusable output is rejected with a reason") {
   const std::string rows = nccl_row(1e6, 50e3) + nccl_row(2e6, 60e3);
   const auto refused = [](const std::string& text) { return error_message([&] { from_nccl(text); }); };
   CHECK_THAT(refused(nccl(2, rows)), contains("--collective"));

@@ -21,7 +21,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// a/0 … a/3, each 1 ms and 1 Gbps from the others.
+/// Returns devices a/0 … a/3 with links of 1 ms and 1 Gbps.
 Topology four_devices() {
   Topology topology;
   topology.name = "four";
@@ -44,7 +44,7 @@ Job small_job() {
   return job;
 }
 
-/// Stages {a/3, a/0} and {a/1, a/2}.
+/// Returns stages {a/3, a/0} and {a/1, a/2}.
 Placement two_by_two() {
   Placement placement(2, 2);
   placement.at(0, 0) = 3;
@@ -62,7 +62,7 @@ std::string error_in(const std::string& text) {
   return error_message([&] { parsed(text); });
 }
 
-/// A plan of pipelines; each stage is written as in the contract.
+/// Returns a plan file with these pipelines; each stage is written as in the specification.
 std::string plan_of(const std::string& pipelines) {
   return R"({"pipelines": [)" + pipelines + "]}";
 }
@@ -75,7 +75,7 @@ std::string stage_of(const std::string& layers, const std::string& devices) {
 
 }  // namespace
 
-TEST_CASE("the plan file holds what the contract says, in its order") {
+TEST_CASE("the plan file has the specified content in the specified order") {
   const Topology topology = four_devices();
   Job job = small_job();
   PlanRecord record;
@@ -108,9 +108,9 @@ TEST_CASE("the plan file holds what the contract says, in its order") {
   CHECK(text == plan_json(topology, job, plan_from_placement(two_by_two(), job), record));
 }
 
-// Pairs of devices and bytes, seconds and names arrive where the contract has them; a part of a byte that is
-// needed is a whole one; what JSON has no number for is null.
-TEST_CASE("the estimate of an iteration and the finalists arrive") {
+// Pairs of devices and bytes, seconds and names are written to the specified keys. A memory deficit is
+// rounded up to whole bytes, and numbers that JSON cannot represent are null.
+TEST_CASE("the estimate of an iteration and the finalists are written") {
   Job job = small_job();
   PlanRecord record;
   record.objective = "iteration-time";
@@ -140,7 +140,7 @@ TEST_CASE("the estimate of an iteration and the finalists arrive") {
   CHECK(json_of()["estimate"]["comm_cost"]["total_s"] == 3);
 }
 
-TEST_CASE("what is not known is left out, and devices without work are named") {
+TEST_CASE("unknown values are omitted and unused devices are listed") {
   Plan plan{1, "gpipe", "ring", {{7, {{{0, 5}, {2}}}}}};
   const auto written = json::parse(plan_json(four_devices(), small_job(), plan, PlanRecord{}));
   CHECK(written["unused"].dump() == R"(["a/0","a/1","a/3"])");
@@ -157,7 +157,7 @@ TEST_CASE("a written plan reads back as the same plan") {
   CHECK(balanced_placement(plan, topology, "plan.json") == two_by_two());
 }
 
-TEST_CASE("the job in a plan file is read where it is") {
+TEST_CASE("the job of a plan file is read from it") {
   const std::string text =
       plan_json(four_devices(), small_job(), plan_from_placement(two_by_two(), small_job()), PlanRecord{});
   const Job job = parse_plan_job(text, "plan.json").value();
@@ -184,13 +184,13 @@ TEST_CASE("the job in a plan file is read where it is") {
   CHECK_THAT(error("{\"job\": "), contains("plan.json:1:8: syntax error"));
 }
 
-TEST_CASE("numbers are the shortest that read back the same, and never infinite") {
+TEST_CASE("numbers are the shortest that read back the same and are never infinite") {
   CHECK(format_json({0.1, 2.0, 1e300, 5e-324, -0.0, 471249222.75543213, 7}) ==
         "[0.1, 2.0, 1e+300, 5e-324, -0.0, 471249222.7554321, 7]\n");
   CHECK_THROWS_AS(format_json(1 / 0.0), BrokenInvariant);
 }
 
-TEST_CASE("long lists fill lines, long objects are one key a line") {
+TEST_CASE("long lists fill lines and long objects have one key per line") {
   const std::string text = format_json({{"list", std::vector<int>(60, 12)}, {"name", std::string(95, 'n')}});
   CHECK(text.starts_with("{\n \"list\": [\n  12, 12,"));
   for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1)
@@ -198,7 +198,7 @@ TEST_CASE("long lists fill lines, long objects are one key a line") {
   CHECK(json::parse(text)["list"].size() == 60);
 }
 
-TEST_CASE("only pipelines are needed; micro-batches are dealt out evenly") {
+TEST_CASE("only pipelines are required and micro-batches are distributed evenly") {
   const Plan plan = parsed(plan_of(pipeline_of(stage_of("[0, 5]", R"(["a/0", "a/1"])")) + "," +
                                    pipeline_of(stage_of("[0, 5]", R"(["a/2", "a/3"])"))));
   CHECK(plan.tensor == 2);
@@ -206,7 +206,7 @@ TEST_CASE("only pipelines are needed; micro-batches are dealt out evenly") {
   CHECK(plan.pipelines[1].micro_batches == 4);
 }
 
-TEST_CASE("a plan is read without its topology, devices by name") {
+TEST_CASE("a plan can be read without its topology by device names") {
   const std::string stages =
       R"("stages": [{"layers": [0, 2], "devices": ["x", "b/1"]}, {"layers": [2, 5], "devices": )";
   const auto named = [&](const std::string& rest) {
@@ -227,7 +227,7 @@ TEST_CASE("a plan is read without its topology, devices by name") {
   CHECK(error_message([&] { named(R"(7}]}]})"); }) != "no error");
 }
 
-TEST_CASE("stages may differ in their devices; tensor is the most of them") {
+TEST_CASE("stages may differ in their number of devices and tensor is the maximum") {
   const Plan plan = parsed(
       plan_of(pipeline_of(stage_of("[0, 2]", R"(["a/3"])") + "," + stage_of("[2, 5]", R"(["a/1", "a/0"])")) +
               "," + pipeline_of(stage_of("[0, 5]", R"(["a/2"])"))));
@@ -240,20 +240,20 @@ TEST_CASE("stages may differ in their devices; tensor is the most of them") {
         R"({"pipeline_major":["a/3","a/1","a/0","a/2"],"stage_major":["a/3","a/2","a/1","a/0"]})");
 }
 
-TEST_CASE("what is not JSON is told with its line and column") {
+TEST_CASE("invalid JSON is reported with line and column") {
   CHECK(
       error_in("{\n \"a\": tru\n}") ==
       "plan.json:2:10: syntax error while parsing value - invalid literal; last read: '\"a\": tru<U+000A>'");
   CHECK(error_in("") ==
         "plan.json:1:1: syntax error while parsing value - unexpected end of input; expected '[', '{', "
         "or a literal");
-  CHECK(error_in("{\"a\": 1,\n  \"a\\\"\": 2,\n  \"a\": 3}") == "plan.json:3:3: key `a` a second time");
-  CHECK(error_in("{\"x\\\\\": 1, \"x\\\\\": 2}") == "plan.json:1:12: key `x\\` a second time");
+  CHECK(error_in("{\"a\": 1,\n  \"a\\\"\": 2,\n  \"a\": 3}") == "plan.json:3:3: duplicate key `a`");
+  CHECK(error_in("{\"x\\\\\": 1, \"x\\\\\": 2}") == "plan.json:1:12: duplicate key `x\\`");
   CHECK(error_in(std::string(100, '[')) == "plan.json:1:65: more than 64 levels deep");
   CHECK(error_in("[1e999]") == "plan.json:1:7: number overflow parsing '1e999'");
 }
 
-TEST_CASE("a plan that cannot be is told with the place in it") {
+TEST_CASE("an invalid plan is reported with the position in it") {
   const std::string whole = "[0, 5]", a0 = R"(["a/0"])";
   const auto one = [](const std::string& stages) { return plan_of(pipeline_of(stages)); };
   const std::string fine = one(stage_of(whole, a0));
@@ -265,8 +265,8 @@ TEST_CASE("a plan that cannot be is told with the place in it") {
       {one(""), "/pipelines/0/stages: there is no stage"},
       {one(stage_of(whole, "[]")), "/pipelines/0/stages/0/devices: there is no device"},
       {one(stage_of(whole, R"("a/0")")),
-       "/pipelines/0/stages/0/devices: expected an array of devices; found the text `a/0`"},
-      {one(stage_of(whole, "[7]")), "/pipelines/0/stages/0/devices/0: expected a text; found the number 7"},
+       "/pipelines/0/stages/0/devices: expected an array of devices; found the string `a/0`"},
+      {one(stage_of(whole, "[7]")), "/pipelines/0/stages/0/devices/0: expected a string; found the number 7"},
       {one(stage_of(whole, R"(["aa/0"])")),
        "/pipelines/0/stages/0/devices/0: topology four has no device `aa/0`; did you mean `a/0`?"},
       {one(stage_of("[0, 2]", a0) + "," + stage_of("[2, 5]", a0)),
@@ -301,7 +301,7 @@ TEST_CASE("a plan that cannot be is told with the place in it") {
   for (const auto& [text, message] : cases) CHECK(error_in(text) == "plan.json: " + message);
 }
 
-TEST_CASE("what follows from the pipelines must agree with them") {
+TEST_CASE("derived values must agree with the pipelines") {
   const auto given = [](const std::string& sections) {
     return plan_of(pipeline_of(stage_of("[0, 2]", R"(["a/3"])") + "," + stage_of("[2, 5]", R"(["a/1"])")) +
                    "," + pipeline_of(stage_of("[0, 5]", R"(["a/0"])")))
@@ -340,7 +340,7 @@ TEST_CASE("micro-batches are given for every pipeline or for none") {
         "plan.json: /pipelines/1: micro_batches must be given for every pipeline or for none");
 }
 
-TEST_CASE("comm-cost takes balanced plans only") {
+TEST_CASE("comm-cost accepts balanced plans only") {
   const auto error = [](const std::string& pipelines) {
     return error_message([&] { balanced_placement(parsed(plan_of(pipelines)), four_devices(), "plan.json"); });
   };

@@ -14,7 +14,7 @@ using namespace dtfm::io;
 
 namespace {
 
-/// What is between ```LANGUAGE and ``` in the description of the schema, the n-th of them.
+/// Returns the n-th block between ```LANGUAGE and ``` in the documentation of the schema.
 std::string block_of_readme(const std::string& language, int n = 0) {
   const std::string text = read_file(DTFM_SOURCE_DIR "/configs/profiles/README.md", 1 << 20);
   const std::string fence = "```" + language + "\n";
@@ -34,14 +34,14 @@ std::string with_layers(const std::string& rows) {
 
 const std::string row = R"({"kind": "block", "micro_batch": 1, "forward_s": 1, "backward_s": 2})";
 
-/// `good` with the first `old` in it replaced.
+/// Returns `good` with the first `old` in it replaced.
 std::string changed(std::string good, const std::string& old, const std::string& by) {
   return good.replace(good.find(old), old.size(), by);
 }
 
 }  // namespace
 
-TEST_CASE("the example of the schema's description is read, and reads back when it is written") {
+TEST_CASE("the example of the schema's documentation reads back after it is written") {
   const LayerProfile profile = parse_profile(block_of_readme("json"), "example.json");
   CHECK(profile.gpu == "A100-80GB");
   CHECK(profile.source == LayerProfile::Source::measured);
@@ -62,7 +62,7 @@ TEST_CASE("the example of the schema's description is read, and reads back when 
   CHECK(parse_profile(format_json(profile_json(profile)), "again.json") == profile);
 }
 
-TEST_CASE("the ways to name profiles that the description shows are those of a job") {
+TEST_CASE("a job accepts the documented ways to name profiles") {
   const std::string head =
       "version: 1\nname: j\nmodel: {kind: transformer, layers: 2, hidden: 8, heads: 2, sequence: 4, "
       "vocabulary: 9}\n"
@@ -79,9 +79,8 @@ TEST_CASE("the ways to name profiles that the description shows are those of a j
   CHECK(block_of_readme("yaml", 3).empty());
 }
 
-TEST_CASE(
-    "rows are sorted by kind as they come, tensor degree and micro-batch; missing fields are 1 and not "
-    "known") {
+TEST_CASE("rows are sorted by kind in file order then tensor degree then micro-batch and missing fields have "
+          "defaults") {
   const LayerProfile profile =
       parse_profile(with_layers(R"({"kind": "head", "micro_batch": 4, "forward_s": 4, "backward_s": 0},
 {"kind": "block", "micro_batch": 1, "tensor": 2, "forward_s": 2, "backward_s": 0},
@@ -95,7 +94,7 @@ TEST_CASE(
   CHECK_FALSE(profile.rows[0].update);
 }
 
-TEST_CASE("a faulty profile is refused with the place of the fault") {
+TEST_CASE("an invalid profile is rejected with the position of the error") {
   const std::string good = with_layers(row);
   REQUIRE(error_message([&] { parse_profile(good, "p.json"); }) == "no error");
   const auto [text, message] = GENERATE_COPY(table<std::string, std::string>(

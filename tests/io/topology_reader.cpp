@@ -30,7 +30,7 @@ std::string error_text(const std::string& text, const std::filesystem::path& fol
   return "no error";
 }
 
-/// The complaint about a topology with these entries of `devices`, which begin in line 3.
+/// Returns the error for a topology with these entries of `devices`, which begin in line 3.
 std::string devices_error(const std::string& entries) {
   return error_text("version: 1\ndevices:\n" + entries + links);
 }
@@ -67,7 +67,7 @@ TEST_CASE("devices are numbered in file order and hosts continue over the entrie
   CHECK(topology.fairness == Fairness::equal);
 }
 
-TEST_CASE("a device has what its entry says") {
+TEST_CASE("a device has the values of its entry") {
   const Topology topology = read(
       "version: 1\nfairness: rtt\n"
       "gpus: [{name: X1, memory: 10 GB}, {name: T4, memory: 15 GB}]\n"
@@ -77,7 +77,7 @@ TEST_CASE("a device has what its entry says") {
       "  - {site: b, gpu: T4}\n"
       "  - {site: b}\n" +
       links);
-  CHECK(topology.name == "t");  // of t.yaml
+  CHECK(topology.name == "t");  // from the file name t.yaml
   CHECK(topology.fairness == Fairness::rtt);
   CHECK(topology.sites[0].name == "b");
   CHECK(topology.sites[0].uplink.value() == 1e9);
@@ -97,7 +97,7 @@ TEST_CASE("a device has what its entry says") {
   CHECK(mapped.sites[0].uplink.value() == 1e9);
 }
 
-TEST_CASE("a host's network card is that of all its GPUs") {
+TEST_CASE("a host's network card is shared by all its GPUs") {
   const Topology topology = read(
       "version: 1\ndevices:\n"
       "  - {site: a, hosts: 2, gpus_per_host: 2, uplink: 3 Gbps, host_uplink: 1 Gbps, host_downlink: 2 "
@@ -117,13 +117,13 @@ TEST_CASE("a host's network card is that of all its GPUs") {
         "t.yaml:3:30: `host_downlink`: must be above zero; found `0 bps`");
 }
 
-TEST_CASE("a lone device needs no links") {
+TEST_CASE("a single device needs no links") {
   CHECK(read("version: 1\ndevices: [{site: a}]\n").size() == 1);
   CHECK(error_text("version: 1\ndevices: [{site: a, count: 2}]\n") ==
         "t.yaml:1:1: missing key `links` or `measured`");
 }
 
-TEST_CASE("entries of devices are checked") {
+TEST_CASE("entries of devices are validated") {
   CHECK(devices_error("  - {site: a, count: 0}\n") ==
         "t.yaml:3:22: `count`: expected a whole number from 1 to 8192; found `0`");
   CHECK(devices_error("  - {site: a, count: 999999999999}\n") ==
@@ -133,11 +133,11 @@ TEST_CASE("entries of devices are checked") {
   CHECK(devices_error("  - {site: a, hosts: 8192, gpus_per_host: 8192}\n") ==
         "t.yaml:3:5: more than 8192 devices in all");
   CHECK(devices_error("  - {site: a, count: 2, hosts: 2}\n") ==
-        "t.yaml:3:5: `count` is of hosts with one GPU: it goes without `hosts` and `gpus_per_host`");
+        "t.yaml:3:5: `count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
   CHECK(devices_error("  - {site: a, gpus_per_host: 2}\n") ==
-        "t.yaml:3:5: `gpus_per_host` goes with `hosts` or `name`");
+        "t.yaml:3:5: `gpus_per_host` requires `hosts` or `name`");
   CHECK(devices_error("  - {site: a, name: m, count: 2}\n") ==
-        "t.yaml:3:5: `name` is of one machine: it goes without `count` and `hosts`");
+        "t.yaml:3:5: `name` is for a single machine and cannot be combined with `count` or `hosts`");
   CHECK(devices_error("  - {count: 2}\n") == "t.yaml:3:5: missing key `site`");
   CHECK(devices_error("  - {sites: a}\n") == "t.yaml:3:6: unknown key `sites`; did you mean `site`?");
   CHECK(devices_error("  - {site: a, gpu: V100-16G}\n") ==
@@ -153,11 +153,11 @@ TEST_CASE("entries of devices are checked") {
   CHECK(devices_error("  - {site: a, name: b}\n  - {site: b}\n") ==
         "t.yaml:3:21: machine `b` has the name of a site");
   CHECK(devices_error("  - {site: a/b}\n") ==
-        "t.yaml:3:12: `site`: `a/b` has `/` or `:`, which ids put between site, host and GPU");
+        "t.yaml:3:12: `site`: `a/b` contains `/` or `:`, which separate site, host and GPU in ids");
   CHECK(devices_error("  - {site: host}\n") ==
-        "t.yaml:3:12: `site`: `host` is no name: links give it a meaning of its own");
+        "t.yaml:3:12: `site`: `host` is not allowed as a name: it has a special meaning in links");
   CHECK(devices_error("  - {site: a, name: \"*\"}\n") ==
-        "t.yaml:3:21: `name`: `*` is no name: links give it a meaning of its own");
+        "t.yaml:3:21: `name`: `*` is not allowed as a name: it has a special meaning in links");
   CHECK(devices_error("  - {site: \"\"}\n") == "t.yaml:3:12: `site`: must not be empty");
   CHECK(devices_error("  - a\n") == "t.yaml:3:5: expected a map; found `a`");
   CHECK(error_text("version: 1\ndevices: []\n" + links) == "t.yaml:2:10: `devices`: must not be empty");
@@ -166,7 +166,7 @@ TEST_CASE("entries of devices are checked") {
         "t.yaml:2:10: `devices`: expected a list; found `3`");
 }
 
-TEST_CASE("sites are checked") {
+TEST_CASE("sites are validated") {
   const auto sites = [](const std::string& text) {
     return error_text("version: 1\nsites: " + text + "\ndevices: [{site: oregn}]\n");
   };
@@ -177,7 +177,7 @@ TEST_CASE("sites are checked") {
   CHECK(sites("{a: 3}") == "t.yaml:2:12: `a`: expected a map; found `3`");
 }
 
-TEST_CASE("the whole file is checked") {
+TEST_CASE("the whole file is validated") {
   CHECK(error_text("devices: []") == "t.yaml:1:1: missing `version: 1`, which a topology begins with");
   CHECK(error_text("version: 1\ndevises: []\n") ==
         "t.yaml:2:1: unknown key `devises`; did you mean `devices`?");
@@ -185,12 +185,12 @@ TEST_CASE("the whole file is checked") {
         "t.yaml:2:11: `fairness`: unknown `equl`; did you mean `equal`?");
   CHECK(
       error_text("version: 1\ndevices: [{site: a}]\nlinks: [{within: *, latency: 1 ms, bandwidth: 1 Gbps}]\n")
-          .ends_with("a star is written in quotes: \"*\""));
+          .ends_with("write a literal star in quotes: \"*\""));
   CHECK_THROWS_WITH(read_topology("/nonexistent.yaml"),
                     "/nonexistent.yaml: cannot be opened: No such file or directory");
 }
 
-TEST_CASE("measured matrices are read from beside the topology") {
+TEST_CASE("measured matrices are read relative to the topology's folder") {
   const TemporaryFolder folder;
   folder.write("l.csv", "0,67,3\n60,0,3\n0,1,0\n");
   folder.write("b.csv", "0,0.79,1\n0.8,0,1\n1,1,0\n");
@@ -207,7 +207,7 @@ TEST_CASE("measured matrices are read from beside the topology") {
   CHECK(round_trip.link(1, 0).latency.value() == 0.03);
 }
 
-TEST_CASE("measured matrices are checked") {
+TEST_CASE("measured matrices are validated") {
   const TemporaryFolder folder;
   folder.write("one.csv", "0\n");
   folder.write("two.csv", "0,1\n-,0\n");
@@ -221,13 +221,13 @@ TEST_CASE("measured matrices are checked") {
         "t.yaml:3:11: give `latency` (one way) or `rtt` (round trip), not both");
   CHECK(latency("{file: l.csv}") == "t.yaml:3:21: missing key `unit`");
   CHECK(latency("{file: l.csv, unit: sm}") ==
-        "t.yaml:3:41: `unit`: `sm` is no unit of time; did you mean `ms`?");
+        "t.yaml:3:41: `unit`: `sm` is not a unit of time; did you mean `ms`?");
   CHECK(latency("{file: l.csv, unit: Gbps}") ==
-        "t.yaml:3:41: `unit`: `Gbps` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
+        "t.yaml:3:41: `unit`: `Gbps` is not a unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
   CHECK(latency("{file: /etc/passwd, unit: ms}") ==
-        "t.yaml:3:28: `file`: `/etc/passwd` is not below the folder of this file");
+        "t.yaml:3:28: `file`: `/etc/passwd` is outside the folder of this file");
   CHECK(latency("{file: a/../../x.csv, unit: ms}") ==
-        "t.yaml:3:28: `file`: `a/../../x.csv` is not below the folder of this file");
+        "t.yaml:3:28: `file`: `a/../../x.csv` is outside the folder of this file");
   CHECK(latency("{file: l.csv, unit: ms}") ==
         "t.yaml:3:28: `file`: " + place + "/l.csv: cannot be opened: No such file or directory");
   CHECK(latency("{file: one.csv, unit: ms}") ==

@@ -24,7 +24,7 @@ std::string error_text(const Parse& parse, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a quantity is the double nearest to what was written") {
+TEST_CASE("a quantity is the double nearest to the written number") {
   CHECK(parse_seconds("67 ms").value() == 0.067);
   CHECK(parse_seconds("67ms").value() == 0.067);
   CHECK(parse_seconds("  5\tus ").value() == 5e-6);
@@ -55,7 +55,7 @@ TEST_CASE("a quantity is the double nearest to what was written") {
   CHECK(parse_flop_rate("4.37TFLOP/s").value() == 4.37e12);
 }
 
-TEST_CASE("a number without a unit is refused with the units there are") {
+TEST_CASE("a number without a unit is rejected with the list of units") {
   CHECK(error_text(parse_seconds, "67") ==
         "expected a time with its unit (ns, us, ms, s, min, h) such as `67 ms`; found `67`");
   CHECK(error_text(parse_rate, "") ==
@@ -74,16 +74,16 @@ TEST_CASE("a number without a unit is refused with the units there are") {
               text + "`");
 }
 
-TEST_CASE("an unknown unit is refused with the nearest one") {
-  CHECK(error_text(parse_rate, "5 Gbbps") == "`Gbbps` is no unit of data rate; did you mean `Gbps`?");
+TEST_CASE("an unknown unit is rejected with the nearest known unit") {
+  CHECK(error_text(parse_rate, "5 Gbbps") == "`Gbbps` is not a unit of data rate; did you mean `Gbps`?");
   CHECK(error_text(parse_seconds, "5 fortnights") ==
-        "`fortnights` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
+        "`fortnights` is not a unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
   CHECK(error_text(parse_flop_rate, "125 TFLOPS") ==
-        "`TFLOPS` is no unit of computing speed; did you mean `TFLOP/s`?");
-  CHECK(error_text(parse_price, "5 USD/hour") == "`USD/hour` is no unit of price; known: `USD/h`");
+        "`TFLOPS` is not a unit of compute rate; did you mean `TFLOP/s`?");
+  CHECK(error_text(parse_price, "5 USD/hour") == "`USD/hour` is not a unit of price; known: `USD/h`");
 }
 
-TEST_CASE("only plain decimal numbers are numbers") {
+TEST_CASE("only plain decimal numbers are accepted") {
   for (const char* text :
        {"0x1F", "010", "1_000", "+5", ".5", "5.", "1e", "inf", "nan", ".nan", "-", "", "1 2", "१"})
     CHECK(error_text(parse_decimal, text).starts_with("expected a decimal number; found "));
@@ -97,36 +97,36 @@ TEST_CASE("only plain decimal numbers are numbers") {
   CHECK(error_text(parse_bytes, "1e308 TiB") == "`1e308 TiB` is out of the range of a number");
 }
 
-TEST_CASE("what no machine, network or model can be is refused, whatever its unit") {
-  CHECK(error_text(parse_seconds, "1e12 s") == "`1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
+TEST_CASE("values outside the physical range are rejected whatever their unit") {
+  CHECK(error_text(parse_seconds, "1e12 s") == "`1e12 s` is out of range: a time must be from 1e-12 to 1e+09 s");
   CHECK(error_text(parse_rate, "1e-300 Gbps") ==
-        "`1e-300 Gbps` is out of range: a data rate is from 0.001 to 1e+18 bps");
+        "`1e-300 Gbps` is out of range: a data rate must be from 0.001 to 1e+18 bps");
   CHECK(error_text(parse_bytes, "-1e10 GB").starts_with("`-1e10 GB` is out of range: a size"));
-  CHECK(error_text(parse_flop_rate, "1e300 FLOP/s").find("a computing speed") != std::string::npos);
+  CHECK(error_text(parse_flop_rate, "1e300 FLOP/s").find("a compute rate") != std::string::npos);
   CHECK(error_text(parse_price, "1e12 USD/h").find("a price") != std::string::npos);
   CHECK(error_text(parse_data_price, "1e12 USD/GB") ==
-        "`1e12 USD/GB` is out of range: a price of data is from 1e-18 to 1 USD/B");
+        "`1e12 USD/GB` is out of range: a data price must be from 1e-18 to 1 USD/B");
   CHECK(error_text(parse_data_price, "0.09 USD") ==
-        "`USD` is no unit of price of data; known: `USD/GB`, `USD/TB`, `USD/GiB`, `USD/TiB`");
+        "`USD` is not a unit of data price; known: `USD/GB`, `USD/TB`, `USD/GiB`, `USD/TiB`");
   const auto in_milliseconds = [](std::string_view text) { return parse_in_unit(text, time_unit("ms")); };
-  CHECK(error_text(in_milliseconds, "1e13") == "`1e13` is out of range: a time is from 1e-12 to 1e+09 s");
+  CHECK(error_text(in_milliseconds, "1e13") == "`1e13` is out of range: a time must be from 1e-12 to 1e+09 s");
   CHECK(parse_seconds("0 s").value() == 0);
   CHECK(parse_seconds("1e9 s").value() == 1e9);
   CHECK(parse_rate("1 bps").value() == 1);
 }
 
-TEST_CASE("a number of a known unit is rounded once as well") {
+TEST_CASE("a number in a known unit is rounded only once") {
   CHECK(parse_in_unit("67", time_unit("ms")) == 0.067);
   CHECK(parse_in_unit("0.79", rate_unit("Gbps")) == 0.79e9);
   CHECK(parse_in_unit("1.5", rate_unit("GB/s")) == 12e9);
   CHECK(parse_in_unit("6.700000000000000000e+01", time_unit("ms")) == 0.067);
   CHECK(parse_in_unit("1" + std::string(200, '0') + "e-200", time_unit("s")) == 1);
   CHECK(error_text(rate_unit, "ms") ==
-        "`ms` is no unit of data rate; known: `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps`, "
+        "`ms` is not a unit of data rate; known: `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps`, "
         "`B/s`, `kB/s`, `MB/s`, `GB/s`, `TB/s`");
 }
 
-TEST_CASE("quantities are shown in the unit that fits") {
+TEST_CASE("quantities are formatted in a suitable unit") {
   CHECK(format_seconds(Seconds(0.067)) == "67 ms");
   CHECK(format_seconds(Seconds(43.123)) == "43.12 s");
   CHECK(format_seconds(Seconds(5400)) == "1.5 h");
@@ -144,7 +144,7 @@ TEST_CASE("the nearest name is suggested") {
   CHECK(suggestion("v100-16gb", {"V100-32GB", "V100-16GB"}) == "did you mean `V100-16GB`?");
   CHECK(suggestion("ohoi", {"oregon", "ohio"}) == "did you mean `ohio`?");
   CHECK(suggestion("quux", {"oregon", "ohio"}) == "known: `oregon`, `ohio`");
-  CHECK(suggestion("x", {}) == "there is none");
+  CHECK(suggestion("x", {}) == "there are none");
   CHECK(suggestion("zzz",
                    {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0", "b1", "b2", "b3"}) ==
         "known: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, `a8`, `a9`, `b0`, `b1` and 2 more");
@@ -160,10 +160,10 @@ TEST_CASE("a row of a table is found by its name") {
   CHECK(error_message([&] { find_row(rows, "ohoi", "--site", "no site"); }) ==
         "--site: no site `ohoi`; did you mean `ohio`?");
   CHECK(error_message([&] { find_row(std::vector<Row>(), "x", "--site", "no site"); }) ==
-        "--site: no site `x`; there is none");
+        "--site: no site `x`; there are none");
 }
 
-TEST_CASE("quoted text fits a line and shows control characters") {
+TEST_CASE("quoted text fits a line and escapes control characters") {
   CHECK(quote("a\nb") == "`a\\x0ab`");
   CHECK(quote(std::string(100, 'x')) == "`" + std::string(60, 'x') + "…`");
   CHECK(quote(std::string(59, 'x') + "é and more") == "`" + std::string(59, 'x') + "…`");

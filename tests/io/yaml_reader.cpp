@@ -26,7 +26,7 @@ std::string error_text(const std::string& text) {
   return error_text(text, [](const YamlDocument&) {});
 }
 
-/// The complaint about `v: VALUE`.
+/// Returns the error for `v: VALUE`.
 template <class Read>
 std::string value_error(const std::string& value, const Read& read) {
   return error_text("v: " + value,
@@ -63,14 +63,14 @@ TEST_CASE("values are read with their types") {
   CHECK_FALSE(map.has("absent"));
 }
 
-TEST_CASE("a value of the wrong kind or size is refused where it stands") {
+TEST_CASE("a value of the wrong kind or size is rejected with its position") {
   const auto integer = [](const YamlValue& v) { v.integer(1, 8192); };
   CHECK(value_error("0", integer) ==
         "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found `0`");
   CHECK(value_error("8193", integer) ==
         "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found `8193`");
   CHECK(value_error("\"3\"", integer) ==
-        "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found the text `3`");
+        "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found the string `3`");
   for (const char* text : {"010", "0x1F", "1.0", "1e2", "+1", "99999999999999999999", "abc", "1 2", "true"})
     CHECK(value_error(text, integer) ==
           "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found `" + std::string(text) + "`");
@@ -87,7 +87,7 @@ TEST_CASE("a value of the wrong kind or size is refused where it stands") {
     CHECK(value_error(text, number) ==
           "x.yaml:1:4: `v`: expected a decimal number; found `" + std::string(text) + "`");
   CHECK(value_error("1e400", number) == "x.yaml:1:4: `v`: `1e400` is out of the range of a number");
-  CHECK(value_error("'1'", number) == "x.yaml:1:4: `v`: expected a number; found the text `1`");
+  CHECK(value_error("'1'", number) == "x.yaml:1:4: `v`: expected a number; found the string `1`");
   const auto ratio = [](const YamlValue& v) { v.ratio(); };
   CHECK(value_error("0", ratio) == "x.yaml:1:4: `v`: must be above zero; found `0`");
   for (const char* text : {"1e300", "1e-300"})
@@ -118,12 +118,12 @@ TEST_CASE("a value of the wrong kind or size is refused where it stands") {
 
   const auto text = [](const YamlValue& v) { v.text(); };
   CHECK(value_error("''", text) == "x.yaml:1:4: `v`: must not be empty");
-  CHECK(value_error("\"a\\nb\"", text) == "x.yaml:1:4: `v`: `a\\x0ab` has a control character");
+  CHECK(value_error("\"a\\nb\"", text) == "x.yaml:1:4: `v`: `a\\x0ab` contains a control character");
   CHECK(value_error(std::string(129, 'a'), text) ==
         "x.yaml:1:4: `v`: `" + std::string(60, 'a') + "…` is longer than 128 bytes");
 }
 
-TEST_CASE("keys are checked") {
+TEST_CASE("keys are validated") {
   const auto read = [](const YamlDocument& document) {
     document.root().map({"latency", "bandwidth"}).required("bandwidth");
   };
@@ -136,18 +136,18 @@ TEST_CASE("keys are checked") {
         "x.yaml:1:1: expected a key: a word followed by a colon; or the bracket here is never closed");
 }
 
-TEST_CASE("a file begins with its version") {
+TEST_CASE("a file must begin with its version") {
   const auto read = [](const YamlDocument& document) {
     versioned_map(document, "a topology", {"version", "name"});
   };
   CHECK(error_text("version: 1", read) == "no error");
   CHECK(error_text("name: x", read) == "x.yaml:1:1: missing `version: 1`, which a topology begins with");
-  CHECK(error_text("version: 2", read) == "x.yaml:1:10: `version`: expected 1, the only version there is");
+  CHECK(error_text("version: 2", read) == "x.yaml:1:10: `version`: expected 1, the only supported version");
   CHECK(error_text("", read) == "x.yaml:1:1: expected a topology: a map that begins with `version: 1`");
   CHECK(error_text("- a", read) == "x.yaml:1:1: expected a topology: a map that begins with `version: 1`");
 }
 
-TEST_CASE("what makes YAML dangerous is refused") {
+TEST_CASE("unsafe YAML features are rejected") {
   CHECK(error_text("a: &x [*x]") == "x.yaml:1:4: anchors (`&name`) are not supported");
   CHECK(error_text("a: *x").starts_with("x.yaml:1:4: "));
   CHECK(error_text("a: !!int 3") == "x.yaml:1:4: tags (`!name`) are not supported");
@@ -165,9 +165,9 @@ TEST_CASE("what makes YAML dangerous is refused") {
   CHECK(error_text(std::string(yaml_size_limit + 1, ' ')) == "x.yaml: is larger than 16777216 bytes");
 }
 
-TEST_CASE("ten megabytes of garbage are refused or read in proportion to their size") {
+TEST_CASE("ten megabytes of garbage are rejected or read in time proportional to their size") {
   for (const char* part : {"[", "[\n", "a: ", "&a ", "- {a: 1, b: 2}\n"})
-    CHECK(error_text(repeated(part, 10'000'000)) == "x.yaml: has more than 2000000 punctuation marks of YAML");
+    CHECK(error_text(repeated(part, 10'000'000)) == "x.yaml: has more than 2000000 YAML punctuation characters");
   CHECK(error_text(repeated("- - - - ", 10'000'000)) == "x.yaml:1:65: nested more than 32 levels deep");
   CHECK(error_text(repeated("a: b\n", 10'000'000)).ends_with("more than 1000000 values"));
   for (const char* part : {"[", "{a: ", "[a,", "&a ", "? ", "'a',", "a: b,\n"})
@@ -175,7 +175,7 @@ TEST_CASE("ten megabytes of garbage are refused or read in proportion to their s
   CHECK(error_text(repeated("x", 10'000'000)) == "no error");
 }
 
-TEST_CASE("files are read whole or refused by name") {
+TEST_CASE("files are read completely or rejected by name") {
   const std::string folder = std::filesystem::temp_directory_path().string();
   const auto read = [](const std::string& path) -> std::string {
     try {

@@ -1,4 +1,4 @@
-// Attention, forward and backward, against the reference; the reference's gradients against finite
+// Compares attention, forward and backward, with the reference, and the reference's gradients with finite
 // differences.
 #include "kernels/attention.hpp"
 
@@ -7,7 +7,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// Columns first … first + width − 1 of a matrix.
+/// Returns columns first … first + width − 1 of a matrix.
 Numbers columns_of(const Numbers& matrix, int columns, int first, int width) {
   Numbers part;
   for (std::size_t i = 0; i < matrix.size(); ++i) {
@@ -23,7 +23,8 @@ std::string text(const AttentionShape& a) {
          (a.causal ? ", causal" : "");
 }
 
-/// q, k and v side by side in one matrix, as a layer has them. shared_bytes picks the backward pass's tiles.
+/// q, k and v are adjacent in one matrix, as in a layer. shared_bytes selects the tile sizes of the backward
+/// pass.
 template <class T>
 void check_attention(Checks& checks, const AttentionShape& a, std::size_t shared_bytes = 0) {
   const int rows = a.batch * a.sequence, q_width = a.heads * a.head_size, kv_width = a.kv_heads * a.head_size,
@@ -100,7 +101,7 @@ int main() {
     for (const bool causal : {true, false}) check_reference(checks, causal);
     constexpr std::size_t on_sm75 = 64 * 1024, on_sm86 = 99 * 1024;
     for_each_format([&]<class T>(T) {
-      check_attention<T>(checks, {1, 150, 2, 1, 64, true});  // several tiles, the last not full
+      check_attention<T>(checks, {1, 150, 2, 1, 64, true});  // several tiles, the last one partial
       check_attention<T>(checks, {2, 37, 1, 1, 128, false});
       if (sizeof(T) == 2) {
         check_attention<T>(checks, {1, 70, 1, 1, 128, true}, on_sm86);

@@ -1,5 +1,5 @@
-// What the kernel tests share: random numbers, arrays to and from the device, and the error that is looked
-// at, ‖got − expected‖ / ‖expected‖. No test framework: they must build on a bare GPU machine.
+// Shared code of the kernel tests: random numbers, arrays to and from the device, and the relative error ‖got
+// − expected‖ / ‖expected‖. It uses no test framework, because it must build on a bare GPU machine.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ inline std::size_t count(int rows, int columns) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
 }
 
-/// splitmix64 (Steele, Lea, Flood 2014).
+/// Generates random bits by splitmix64 (Steele, Lea, Flood 2014).
 inline std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = state += 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -37,7 +37,7 @@ inline std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-/// Uniform, of mean `mean` and standard deviation `deviation`.
+/// Returns uniform random numbers with the given mean and standard deviation.
 inline Numbers random_numbers(std::size_t size, std::uint64_t seed, double deviation = 1, double mean = 0) {
   std::uint64_t state = seed * 0x100000001b3u;
   Numbers values(size);
@@ -75,7 +75,7 @@ Numbers numbers_of(const DeviceArray<T>& array) {
   return values;
 }
 
-/// NaN where anything is NaN or the sizes differ.
+/// Returns NaN if any value is NaN or the sizes differ.
 inline double relative_error(const Numbers& got, const Numbers& expected) {
   if (got.size() != expected.size()) return std::nan("");
   double difference = 0, norm = 0;
@@ -86,7 +86,7 @@ inline double relative_error(const Numbers& got, const Numbers& expected) {
   return std::sqrt(difference / norm);
 }
 
-/// What a kernel's results may be off by.
+/// Tolerated relative error of a kernel's results.
 template <class T>
 constexpr double tolerance() {
   return sizeof(T) == 4 ? 1e-5 : 1e-2;
@@ -107,7 +107,7 @@ inline const char* name_of<Bfloat16>() {
   return "bf16";
 }
 
-/// Counts and prints what was checked. Used as: Checks checks; …; return checks.exit_code();
+/// Counts and prints checks. Usage: Checks checks; …; return checks.exit_code();
 class Checks {
  public:
   void near(const std::string& what, const Numbers& got, const Numbers& expected, double allowed) {
@@ -144,8 +144,8 @@ class Checks {
   int checks_ = 0, failed_ = 0;
 };
 
-/// Runs the checks, or says why not: exit code 77 tells ctest that a test was skipped. In the emulation,
-/// under both of its schedules, unless one is enough.
+/// Runs the checks, or prints why not: exit code 77 tells ctest that a test was skipped. In the emulation,
+/// checks run under both of its schedules, unless one is enough.
 template <class F>
 int run_checks(F body, [[maybe_unused]] bool both_schedules = true) {
   if (!device_available()) {
@@ -169,7 +169,7 @@ template <class F>
 void for_each_format(F body) {
   body(float{});
   body(Half{});
-  // Tensor cores and cuBLAS know bfloat16 from sm_80 on.
+  // Tensor cores and cuBLAS support bfloat16 from sm_80 on.
   if (emulated || device_identity().compute_capability >= 80) body(Bfloat16{});
 }
 

@@ -20,7 +20,7 @@ int main() {
     std::printf("%s: %.1f GB\n", name.data(), static_cast<double>(memory[i]) / 1e9);
     good = good && !name.empty() && memory[i] > 1'000'000'000;
   }
-  // Spans with room for fewer devices are filled as far as they reach.
+  // Spans with room for fewer devices are filled up to their length.
   good = good && dtfm::kernels::cuda_device_info({}, memory) == 0;
   return good ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// The emulation itself: rounding, exchanges within a warp, barriers, and that mistakes of kernels show.
+// Tests the emulation itself: rounding, warp shuffles, barriers, and the detection of errors in kernels.
 #include "kernels/norm.hpp"
 #include "kernels/platform/reduce.cuh"
 #include "tests/kernels/check.hpp"
@@ -6,15 +6,15 @@
 namespace dtfm::kernels {
 namespace {
 
-/// Every half and bfloat16 survives the way to float and back, and what lies between two neighbours goes to
-/// the nearer one, halfway to the even one.
+/// Checks that every half and bfloat16 survives conversion to float and back, and that a number between two
+/// neighbours is rounded to the nearer one, ties to even.
 template <class T>
 void check_rounding(Checks& checks, std::uint16_t infinity) {
   int wrong = 0;
   for (std::uint16_t bits = 0; bits < infinity; ++bits) {
     const float low = to_float(T{bits});
     const auto next = static_cast<std::uint16_t>(bits + 1);
-    // Past the largest number, rounding goes on as if the exponent did not end there.
+    // Beyond the largest number, rounding behaves as if the range of exponents continued.
     const double high = next < infinity
                             ? static_cast<double>(to_float(T{next}))
                             : 2.0 * static_cast<double>(low) -
@@ -56,7 +56,8 @@ void check_shuffles(Checks& checks) {
   checks.that("sums and shuffles", good);
 }
 
-/// A product of two fragments, laid out by hand from the tables of the PTX manual.
+/// Computes a product of two fragments whose layout is written independently from the tables of the PTX
+/// manual.
 template <class T>
 void product_kernel(const float* a, const float* b, float* c) {
   const int lane = thread_index(), g = lane / 4, t = lane % 4;
@@ -145,7 +146,7 @@ void check_mistakes(Checks& checks) {
               std::isnan(to_float(two.data()[0])) && to_float(two.data()[1]) == 2);
 }
 
-/// A kernel whose barriers are in place gives the same bits in whatever order threads take their turns.
+/// Checks that a kernel with correct barriers gives the same bits for any order of its threads.
 void check_order(Checks& checks) {
   const auto run = [](emulation::Schedule schedule) {
     emulation::set_schedule(schedule);

@@ -1,4 +1,4 @@
-// Whole layers, forward, backward and update, against the reference, and the reference against finite
+// Compares whole layers (forward, backward and update) with the reference, and the reference with finite
 // differences.
 #include "kernels/layers.hpp"
 
@@ -40,7 +40,7 @@ Named read(const L& layer, bool gradients) {
   return values;
 }
 
-/// The weights after the first Adam step, from zero moments: m / (1 − β₁) = g and v / (1 − β₂) = g².
+/// Returns the weights after the first Adam step from zero moments: m / (1 − β₁) = g and v / (1 − β₂) = g².
 Numbers after_step(const Numbers& weight, const Numbers& gradient, const AdamStep& step) {
   Numbers result = weight;
   for (std::size_t i = 0; i < weight.size(); ++i)
@@ -49,7 +49,7 @@ Numbers after_step(const Numbers& weight, const Numbers& gradient, const AdamSte
   return result;
 }
 
-/// y and dx, all gradients, the same once more accumulated, and the update.
+/// Checks y and dx, all gradients, the gradients accumulated a second time, and the update.
 template <class T, class L>
 void check_layer(Checks& checks, const std::string& name, L& layer, const reference::LayerResult& expected,
                  const Numbers& y, const Numbers& dx) {
@@ -122,8 +122,7 @@ void check_embedding(Checks& checks, const TransformerShape& shape) {
               reference::sum(gradient, gradient), 1e-5);
 }
 
-/// Σ dy·y of a block, by central differences in x and in every parameter, is what the reference's gradients
-/// say.
+/// Checks the reference's gradients of Σ dy·y of a block in x and in every parameter by central differences.
 void check_reference(Checks& checks, const TransformerShape& shape) {
   const RankWidths w = rank_widths(shape);
   Numbers x = random_numbers(count(w.rows, shape.hidden), 1);
@@ -203,7 +202,7 @@ int main() {
     check_reference(checks, llama(1, 3, 8, 2, 1, 6, 11));
     for_each_format([&](auto format) { check_format(checks, format); });
     TransformerShape split =
-        llama(1, 20, 256, 4, 2, 176, 301);  // one of two ranks has half the heads and half the MLP
+        llama(1, 20, 256, 4, 2, 176, 301);  // one of two ranks has half of the heads and of the MLP
     split.tensor_parallel = 2;
     check_block<Half>(checks, "rank of two", split);
     split.causal = false;

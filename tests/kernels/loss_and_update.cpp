@@ -1,4 +1,4 @@
-// Cross-entropy and the optimizer's step against the reference.
+// Compares cross-entropy and the optimizer step with the reference.
 #include "kernels/adam.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "tests/kernels/reference.hpp"
@@ -11,7 +11,7 @@ void check_loss(Checks& checks, int rows, int classes, int stride) {
   const std::string name = "cross-entropy of " + std::to_string(classes) + " classes";
   const Numbers logits = rounded<T>(random_numbers(count(rows, stride), 1, 3, 5));
   std::vector<int> labels = random_integers(count(rows, 1), classes, 2);
-  labels.back() = classes + 3;  // in another rank's share
+  labels.back() = classes + 3;  // belongs to another rank's shard
   const auto logits_device = on_device<T>(logits);
   const DeviceArray<int> labels_device(labels);
   const DeviceArray<float> loss(count(rows, 1));
@@ -77,9 +77,9 @@ int main() {
       check_loss<T>(checks, 3, 101, 104);    // a small block
       check_loss<T>(checks, 2, 5003, 5120);  // the row stays in shared memory
       check_loss<T>(checks, 2, 20011, 20096);
-      check_loss<T>(checks, 2, 66001, 66048);  // as floats too long for that: a part is read again
+      check_loss<T>(checks, 2, 66001, 66048);  // in fp32 the row is too long for that: a part is read again
       check_loss<T>(checks, 2, 90001, 90112);
-      check_loss<T>(checks, 2, 82001, 90112);  // as 16-bit numbers all classes lie in the part that stays
+      check_loss<T>(checks, 2, 82001, 90112);  // in 16 bits all classes are in the part that stays
       if (!emulated) check_loss<T>(checks, 512, 50257, 50304);
       check_adam<T, T>(checks, 2056);
       check_adam<T, float>(checks, emulated ? 1024 : 5'000'000);

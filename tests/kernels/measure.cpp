@@ -1,4 +1,4 @@
-// The measuring of layers: what it counts, and that errors are values.
+// Tests the measurement of layers: what it counts, and that errors are returned as values.
 #include "kernels/measure.hpp"
 
 #include "kernels/timing.hpp"
@@ -29,11 +29,11 @@ void check_rows(Checks& checks) {
     checks.that("peak holds the activations", row.peak_bytes > row.activation_bytes);
   }
   // 32 tokens of 128: x, h1, attention's output, sum, h2 (5 h), qkv (3 h), two of the MLP (8 h), 2 bytes
-  // each; four numbers of the norms and two heads' sums a token, 4 bytes each.
+  // each; four numbers of the norms and two sums of the heads per token, 4 bytes each.
   checks.that("activations of a block", got.rows[1].activation_bytes == 32 * (16 * 128 * 2 + 6 * 4));
   // x and h, logits of 101 padded to 128, mean, rstd and label.
   checks.that("activations of a head", got.rows[2].activation_bytes == 32 * (2 * 128 * 2 + 128 * 2 + 3 * 4));
-  // Two per multiply-add: 12 h² a token in the matrices, s/2 · 2 h in causal attention.
+  // Two FLOPs per multiply-add: 12 h² per token in the matrices, s/2 · 2 h in causal attention.
   const double flops = 32 * (2 * 12 * 128.0 * 128 + 2 * 16 * 128.0);
   checks.near("FLOPs of a block", {got.rows[1].forward_tflops * 1e12 * got.rows[1].forward_s}, {flops},
               1e-12);
@@ -63,17 +63,17 @@ void check_errors(Checks& checks) {
     return text.find(part) != std::string::npos;
   };
   TransformerShape shape = tiny(false);
-  checks.that("no runs", has(error_message(shape, 0), "at least one run"));
+  checks.that("no runs", has(error_message(shape, 0), "runs must be at least 1"));
   shape.heads = 3;
   checks.that("heads that do not divide", has(error_message(shape, 3), "128 ÷ 3"));
   shape = tiny(false);
   shape.tensor_parallel = 3;
   checks.that("ranks that do not divide", has(error_message(shape, 3), "3 ranks"));
   shape.tensor_parallel = -1;
-  checks.that("negative degree", has(error_message(shape, 3), "above zero"));
+  checks.that("negative degree", has(error_message(shape, 3), "must be positive"));
   shape = tiny(false);
   shape.sequence = 1;
-  shape.batch = 65536;  // the z of a grid goes to 65,535
+  shape.batch = 65536;  // the z dimension of a grid is limited to 65,535
   checks.that("too many sequences", has(error_message(shape, 3), "at most 65535 sequences, not 65536"));
   shape = tiny(false);
   shape.hidden = 16384 + 128;
@@ -84,7 +84,7 @@ void check_errors(Checks& checks) {
   shape.heads = shape.kv_heads = 65;
   checks.that("too wide in fp32", has(error_message(shape, 3), "at most 8192 in 32 bits, not 8320"));
 #ifdef DTFM_EMULATED
-  // Two embeddings of 128 + 16 rows of 128 numbers need 0.5 MB and blocks more: it ends in the middle.
+  // Two embeddings of 128 + 16 rows of 128 numbers need 0.5 MB and blocks more: memory is exhausted halfway.
   emulation::set_memory_limit(700'000);
   const Measurement got = measure(tiny(false), all_kinds, 1);
   checks.that("memory runs out in the middle",
@@ -117,11 +117,11 @@ void check_state_text(Checks& checks) {
   checks.that(
       "ranges, and all that held clocks back",
       text_of(std::vector{warm, hot}) ==
-          "1695 to 1755 MHz of 1980, 61 °C, 700 W at most, held back by the power limit and heat (hardware)",
+          "1695 to 1755 MHz of 1980, 61 °C, 700 W at most, limited by the power cap and temperature (hardware)",
       text_of(std::vector{warm, hot}));
 }
 
-/// The device's state is read behind the last run that was asked for, once.
+/// Checks that the device's state is read once, after the last run has been queued.
 void check_concurrent_load(Checks& checks) {
   std::string order;
   time_steps(
@@ -129,7 +129,7 @@ void check_concurrent_load(Checks& checks) {
   checks.that("read once, after all runs", order.size() > 8 && order.find('m') == order.size() - 1, order);
 }
 
-/// Half a gigabyte is left for libraries.
+/// Checks that half a gigabyte is left for libraries.
 void check_memory_limit([[maybe_unused]] Checks& checks) {
 #ifdef DTFM_EMULATED
   emulation::set_memory_limit(emulation::memory_held() + (std::size_t{512} << 20) + 100);
@@ -140,7 +140,7 @@ void check_memory_limit([[maybe_unused]] Checks& checks) {
 #endif
 }
 
-/// All layers have had a forward before the first run.
+/// Checks the order of layers; all layers have had a forward pass before the first run.
 void check_interleaving(Checks& checks, int layers) {
   bool one_each = true, apart = true;
   std::vector<int> waiting(static_cast<std::size_t>(layers), 1);
@@ -185,5 +185,5 @@ int main() {
     check_rows(checks);
     check_errors(checks);
   };
-  return run_checks(body, false);  // of times and counts
+  return run_checks(body, false);  // one schedule is enough for times and counts
 }

@@ -1,4 +1,4 @@
-// Layer norm and RMS norm against the reference, and the gradients of the reference against finite
+// Compares layer norm and RMS norm with the reference, and the gradients of the reference with finite
 // differences.
 #include "kernels/norm.hpp"
 
@@ -49,7 +49,7 @@ void check_norm(Checks& checks, int rows, int columns, bool rms) {
   backward.workspace = workspace.data();
   norm_backward(backward);
   backward.accumulate = true;
-  norm_backward(backward);  // twice as much then
+  norm_backward(backward);  // accumulates twice the gradient
   const auto gradient = reference::norm_gradient(rows, columns, rms, x, weight, dy);
   const auto twice = [](const Numbers& v) { return reference::sum(v, v); };
   checks.near(name + " dx", dx, reference::sum(gradient.dx, residual));
@@ -78,7 +78,7 @@ void check_column_sum(Checks& checks, int rows, int columns, int stride) {
   checks.near("column sum", sums, reference::sum(expected, before));
 }
 
-/// d/dx Σ dy·norm(x), by central differences, is what norm_gradient says.
+/// Checks norm_gradient by central differences of Σ dy·norm(x).
 void check_reference(Checks& checks, bool rms) {
   const int rows = 3, columns = 5;
   const Numbers x = random_numbers(15, 1), weight = random_numbers(5, 2, 1, 1), bias = random_numbers(5, 3),
@@ -118,10 +118,10 @@ int main() {
       check_reference(checks, rms);
       for_each_format([&]<class T>(T) {
         check_norm<T>(checks, 5, 40, rms);         // less than a warp
-        check_norm<T>(checks, 14, 776, rms);       // more rows than blocks; a warp that is not full
-        if (!rms && !std::is_same_v<T, Bfloat16>)  // more packs than 1024: four a thread
+        check_norm<T>(checks, 14, 776, rms);       // more rows than blocks; a partial warp
+        if (!rms && !std::is_same_v<T, Bfloat16>)  // more than 1024 packs: four per thread
           check_norm<T>(checks, 2, sizeof(T) == 4 ? 4104 : 8208, rms);
-        check_norm<T>(checks, 2, 1096, rms);  // two
+        check_norm<T>(checks, 2, 1096, rms);  // two per thread
         if (!emulated) check_norm<T>(checks, 2000, 8192, rms);
       });
     }

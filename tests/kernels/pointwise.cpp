@@ -1,4 +1,4 @@
-// Activations, rotary embedding, biases, residuals and embeddings against the reference.
+// Compares activations, rotary embedding, biases, residuals and embeddings with the reference.
 #include "kernels/pointwise.hpp"
 
 #include "kernels/embedding.hpp"
@@ -7,7 +7,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// slope ≈ (f(x + h) − f(x − h)) / 2h at random places.
+/// Checks slope ≈ (f(x + h) − f(x − h)) / 2h at random points.
 template <class F, class G>
 void check_slope(Checks& checks, const std::string& what, F f, G slope) {
   Numbers got, expected;
@@ -81,7 +81,8 @@ void check_embedding(Checks& checks, int batch, int sequence, int columns, int t
   const Numbers table = rounded<T>(random_numbers(count(tokens, columns), 7)),
                 positions = rounded<T>(random_numbers(count(sequence, columns), 8)),
                 dy = rounded<T>(random_numbers(count(rows, columns), 9));
-  const std::vector<int> ids = random_integers(count(rows, 1), tokens, 10);  // tokens recur: fewer than rows
+  // fewer tokens than rows, so that some are repeated
+  const std::vector<int> ids = random_integers(count(rows, 1), tokens, 10);
   const DeviceArray<int> ids_device(ids);
   const auto table_device = on_device<T>(table), positions_device = on_device<T>(positions),
              dy_device = on_device<T>(dy);
@@ -120,10 +121,9 @@ int main() {
       check_activations<T>(checks, 7, 40);
       check_activations<T>(checks, emulated ? 5 : 1000, emulated ? 1032 : 11008);
       check_rotary<T>(checks, 5, 7, 5, 64);
-      // An angle in floats is off by half its last bit: a thousandth of a per mille at position 100, more
-      // beyond.
+      // The error of an angle in float is half its last bit: 1e-6 at position 100, more beyond.
       check_rotary<T>(checks, emulated || sizeof(T) == 4 ? 70 : 2048, 6, 6, 128);
-      check_rotary<T>(checks, 3, 6, 0, 64);  // biases alone
+      check_rotary<T>(checks, 3, 6, 0, 64);  // biases only
       check_embedding<T>(checks, 3, 5, 24, 7);
       check_embedding<T>(checks, 2, emulated ? 30 : 2048, emulated ? 72 : 4096, emulated ? 50 : 5000);
     });

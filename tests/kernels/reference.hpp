@@ -1,4 +1,4 @@
-// The mathematics of every kernel in double precision, written to be read. Matrices are row by row.
+// The mathematics of every kernel in double precision, written for readability. Matrices are row-major.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,7 @@ inline double silu_slope(double x) {
   return s * (1 + x * (1 - s));
 }
 
-/// y[r][c] = Σ_r … + bias[c]: adds a bias to each row.
+/// Adds a bias to each row: y[r][c] = x[r][c] + bias[c].
 inline Numbers with_bias(Numbers x, const Numbers& bias) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += bias[i % bias.size()];
   return x;
@@ -92,7 +92,7 @@ inline Numbers sum_of_rows(const Numbers& x, std::size_t columns) {
   return sums;
 }
 
-/// Turns the first `heads` heads of each row; sign −1 turns back.
+/// Applies the rotary embedding to the first `heads` heads of each row; sign −1 inverts it.
 inline Numbers rotated(Numbers x, int columns, int sequence, int head_size, int heads, int sign = 1) {
   const auto width = count(columns, 1), size = count(head_size, 1);
   for (std::size_t r = 0; r < x.size() / width; ++r)
@@ -129,7 +129,7 @@ inline LossResult cross_entropy(int rows, int classes, int stride, const Numbers
   return out;
 }
 
-/// op(a) · op(b): m × n, from a (m × k, or k × m where transposed) and b (k × n, or n × k).
+/// Returns op(a) · op(b), m × n, of a (m × k, or k × m if transposed) and b (k × n, or n × k).
 inline Numbers product(bool transpose_a, bool transpose_b, int m, int n, int k, const Numbers& a,
                        const Numbers& b) {
   Numbers c(count(m, n));
@@ -147,7 +147,8 @@ struct AttentionResult {
   Numbers out, log_sum_exp, dq, dk, dv;
 };
 
-/// q is batch·sequence × heads·head_size, k and v × kv_heads·head_size; gradients of Σ dout · out.
+/// q is batch·sequence × heads·head_size, k and v are batch·sequence × kv_heads·head_size. The gradients are
+/// those of Σ dout · out.
 inline AttentionResult attention(const AttentionShape& a, const Numbers& q, const Numbers& k,
                                  const Numbers& v, const Numbers& dout) {
   AttentionResult r{Numbers(q.size()), Numbers(count(a.batch * a.heads, a.sequence)), Numbers(q.size()),

@@ -1,4 +1,4 @@
-// A block and a head of a transformer in double precision, put together from reference.hpp.
+// A block and a head of a transformer in double precision, composed from reference.hpp.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 namespace dtfm::kernels::reference {
 
 using Named =
-    std::map<std::string, Numbers>;  // parameters, or their gradients; no biases where RMS norm is used
+    std::map<std::string, Numbers>;  // parameters or their gradients; without biases if RMS norm is used
 
 struct LayerResult {
   Numbers y, dx;
@@ -36,8 +36,7 @@ inline Numbers side_by_side(const std::vector<Numbers>& parts, int rows) {
   return whole;
 }
 
-/// Of one layer: y = x · weightᵀ + bias, and in the other direction the gradients, entered under the
-/// parameters' names.
+/// A linear layer: y = x · weightᵀ + bias, and its gradients, which are stored under the parameters' names.
 struct Linear {
   int rows, in, out;
   std::string weight, bias;
@@ -65,7 +64,7 @@ inline Numbers norm_back(const TransformerShape& s, int rows, const Numbers& x, 
   return g.dx;
 }
 
-/// The MLP's activation, and its gradient where dy is given.
+/// Returns the MLP's activation, or its gradient if dy is given.
 inline Numbers activation(const TransformerShape& s, int ffn, const Numbers& up, const Numbers* dy) {
   const auto width = count(ffn, 1);
   Numbers result(dy != nullptr ? up.size() : up.size() / (s.gated ? 2 : 1));
@@ -122,7 +121,7 @@ inline LayerResult block(const TransformerShape& s, const Numbers& x, const Name
   return r;
 }
 
-/// y is the loss of each token; gradients are of their sum.
+/// y is the loss of each token; gradients are those of the sum of losses.
 inline LayerResult head(const TransformerShape& s, const Numbers& x, const Named& parameters,
                         const std::vector<int>& labels) {
   const RankWidths w = rank_widths(s);

@@ -1,8 +1,8 @@
 // Times all-reduces over MPI: the simulator's ring and tree (simulator/sync), message by message, and
 // MPI_Allreduce.
-//   usage: all_reduce BYTES REPETITIONS    (prints `ring|tree|mpi SECONDS` of each repetition after one that
-//   does not count)
-// A time is from a barrier to when the last rank has the sum. The sum itself is checked.
+//   usage: all_reduce BYTES REPETITIONS    (prints `ring|tree|mpi SECONDS` of each repetition after a
+//   warm-up)
+// A time is from a barrier until the last rank has the sum. The sum itself is checked.
 #include <mpi.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ void add(float* sum, const std::vector<float>& received) {
   for (std::size_t i = 0; i < received.size(); ++i) sum[i] += received[i];
 }
 
-/// Reduce-scatter, then all-gather: 2 (n − 1) steps of a part each, to the next rank and from the one before.
+/// Reduce-scatter, then all-gather: 2 (n − 1) steps of one part each, to the next rank and from the previous
+/// one.
 void ring(std::vector<float>& values) {
   const int count = static_cast<int>(values.size()) / ranks;
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
@@ -39,7 +40,7 @@ void ring(std::vector<float>& values) {
                  MPI_FLOAT, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/// A binomial tree to rank 0, and back; the root of the largest part first.
+/// Binomial tree to rank 0 and back; the root of the largest subtree first.
 void tree(std::vector<float>& values) {
   const int count = static_cast<int>(values.size());
   std::vector<float> received(values.size());

@@ -1,4 +1,5 @@
-"""scripts/measure.sh on an emulated network finds what it was shaped to, and MPI on it takes as long as the simulator says.
+"""On an emulated network, scripts/measure.sh measures the configured values, and MPI takes as long as
+simulated.
 
 usage: emulated.py DTFM-TOPOLOGY DTFM-PLAN DTFM-SIM
 """
@@ -18,15 +19,16 @@ from pathlib import Path
 from emulation import ROOT, TOOLS, Emulation, need
 
 SITES = ["oregon", "ohio", "tokyo", "berlin"]
-# One way in ms, Mbit/s. Half a round trip is all that ping can see, so both directions have one delay.
+# One-way latency in ms, rate in Mbit/s. ping measures only round trips, so both directions have the same
+# latency.
 LINKS = {pair: (20, 60) for pair in [(a, b) for a in SITES for b in SITES if a != b]}
 LINKS.update({("oregon", "tokyo"): (40, 50), ("tokyo", "oregon"): (40, 80), ("oregon", "berlin"): (10, 40),
               ("berlin", "oregon"): (10, 50)})
 MEASURING = ["--seconds", "2", "--omit", "2", "--pings", "5", "--flows", "3"]
-TOLERANCE = 0.10  # TCP's own headers take 0.035 of it
+TOLERANCE = 0.10  # of which TCP headers take 0.035
 BAR = 0.15
-# Large enough that a part, a quarter, takes half a second and more: twenty round trips. What TCP needs to start, and the
-# handshake that MPI has before large messages, are small beside that.
+# Large enough that a part, which is a quarter, takes at least half a second, or twenty round trips. TCP's
+# slow start and MPI's handshake for large messages are small in comparison.
 BYTES = 16_000_000
 
 NEUTRAL = """version: 1
@@ -38,7 +40,7 @@ micro_batch_overhead: 0 s
 sync_efficiency: 1
 """
 
-# ssh for the two hosts that are not named as namespaces: `ssh OPTION... -- me@NAMESPACE COMMAND`.
+# Replaces ssh for the two hosts that are not named as namespaces: `ssh OPTION... -- me@NAMESPACE COMMAND`.
 SSH = """#!/bin/bash
 while [ "$1" != -- ]; do [ "$1" != -O ] || exit 0; shift; done
 printf '%s\\n' "$3" >>"$SSH_LOG"
@@ -81,7 +83,7 @@ def raw_files():
 
 
 def measured():
-    """(a, b) → latency in ms, bandwidth and capacity in Mbps."""
+    """Returns (a, b) → latency in ms, bandwidth and capacity in Mbps."""
     text = (folder / "topology.yaml").read_text(encoding="utf-8")
     rate = r"([0-9.]+) Mbps"
     found = re.findall(rf'from: "(\w+)", to: "(\w+)", latency: ([0-9.]+) ms, bandwidth: {rate}, capacity: {rate}', text)
@@ -89,7 +91,7 @@ def measured():
 
 
 def off_by(found):
-    """Of each pair, the largest share by which a value misses what it was shaped to."""
+    """Returns for each pair the largest relative deviation from the configured values."""
     shares = {}
     for pair, (latency, bandwidth, capacity) in found.items():
         delay, rate = LINKS[pair]
@@ -98,7 +100,7 @@ def off_by(found):
 
 
 class Measured(unittest.TestCase):
-    """In the order of the names: the later ones use what the first has measured."""
+    """Tests run in the order of their names: later ones use measurements of the first."""
 
     def test_1_broken_off_and_taken_up_again(self):
         process = measure()
@@ -132,7 +134,7 @@ class Measured(unittest.TestCase):
         found = measured()
         self.assertEqual(set(found), set(LINKS))
         wrong = [pair for pair, share in off_by(found).items() if share > TOLERANCE]
-        if wrong:  # this machine may have been busy: those once more, and those only
+        if wrong:  # the machine may have been busy: repeat these pairs only
             print("measured again:", wrong, [found[pair] for pair in wrong])
             for a, b in wrong:
                 (folder / "raw" / f"{a},{b}.json").unlink()
@@ -176,10 +178,11 @@ class Measured(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("mpirun") and shutil.which("mpicxx"), "MPI is not installed")
 class SimulatorAgainstMpi(unittest.TestCase):
-    """MPI over the measured network against dtfm-sim on the measured topology: same bytes, same messages in the same order.
+    """Compares MPI on the measured network with dtfm-sim on the measured topology: same bytes, same
+    messages in the same order.
 
-    Constants of the simulator: none (overhead 0, efficiency 1). The shipped ones are of a trainer on V100s, and the measured
-    bandwidth is already that of payload.
+    The simulator uses neutral constants (overhead 0, efficiency 1). The shipped constants are for a
+    trainer on V100s, and the measured bandwidth is already that of the payload.
     """
 
     def test_ring_and_tree_take_as_long_as_simulated(self):
@@ -196,7 +199,7 @@ class SimulatorAgainstMpi(unittest.TestCase):
             self.assertLessEqual(abs(seconds / statistics.mean(timed[sync]) - 1), BAR, sync)
 
     def simulated(self, sync):
-        """From the first message's start to the last one's end."""
+        """Returns the seconds from the first message's start to the last one's end."""
         (base / "neutral.yaml").write_text(NEUTRAL, encoding="ascii")
         job, plan, tasks = base / f"{sync}.yaml", base / f"{sync}.json", base / f"{sync}.csv"
         job.write_text(
@@ -211,8 +214,8 @@ class SimulatorAgainstMpi(unittest.TestCase):
                                "--iterations", "1", "--tasks", tasks, "--quiet", "-o", base / "simulated.json"],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        # The messages are those of all_reduce.cpp: 2 (n - 1) parts of a quarter along each link of the ring; all of it along
-        # the three links of the tree, up and down.
+        # The messages are those of all_reduce.cpp: 2 (n - 1) parts of a quarter along each link of the ring;
+        # everything along the three links of the tree, up and down.
         sent = {(link["from"], link["to"]): link["bytes"] for link in json.loads((base / "simulated.json").read_text())["links"]}
         a, b, c, d = SITES
         expected = {"ring": {pair: 6 * BYTES / 4 for pair in [(a, b), (b, c), (c, d), (d, a)]},

@@ -1,4 +1,5 @@
-"""A wide-area network between network namespaces of this machine, by the emulator in ../shared/tools/wan."""
+"""A wide-area network between network namespaces of this machine, using the emulator in
+../shared/tools/wan."""
 import os
 import shutil
 import subprocess
@@ -30,7 +31,7 @@ def need(programs):
 
 
 class Emulation:
-    """`sites`: names. `links`: (a, b) → (one-way delay in ms, Mbit/s), of which every ordered pair has one."""
+    """`sites`: names. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair."""
 
     def __init__(self, sites, links, folder):
         self.addresses = {site: f"10.79.0.{i}" for i, site in enumerate(sites, 1)}

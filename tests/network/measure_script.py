@@ -1,4 +1,5 @@
-"""scripts/measure.sh on machines that stand-ins for ssh, ping and iperf3 pretend to be: pairs, resuming, what is refused.
+"""scripts/measure.sh on machines simulated by stand-ins for ssh, ping and iperf3: pairs, resuming,
+rejected input.
 
 usage: measure_script.py DTFM-TOPOLOGY
 """
@@ -13,7 +14,8 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "measure.sh"
 
-# `ssh OPTION... -- HOST COMMAND`: a machine of its own, whose log says when a test begins and ends there.
+# `ssh OPTION... -- HOST COMMAND` on a simulated machine, whose log records the beginning and end of each
+# test.
 SSH = """#!/bin/bash
 while [ "$1" != -- ]; do [ "$1" != -O ] || exit 0; shift; done
 case $2 in
@@ -27,7 +29,7 @@ PING = """#!/bin/bash
 echo "64 bytes from x: icmp_seq=1 ttl=64 time=40.2 ms"
 echo "64 bytes from x: icmp_seq=2 ttl=64 time=40.0 ms"
 """
-# A server waits for nobody. A client says what the real one says.
+# A server exits immediately. A client prints what the real one prints.
 IPERF3 = """#!/bin/bash
 [ "$1" != -s ] || exit 0
 to=$2
@@ -88,7 +90,7 @@ class MeasureScript(unittest.TestCase):
                 else:
                     busy -= set(pair)
             self.assertEqual(sorted(seen), sorted((a, b) for a in hosts for b in hosts if a != b))
-            # A round is over before the next one begins; as many pairs as there can be are in it, in both directions.
+            # A round ends before the next one begins and has as many pairs as possible, in both directions.
             pairs = count // 2
             for begin in range(0, len(seen), 2 * pairs):
                 together = {frozenset(pair) for pair in seen[begin:begin + 2 * pairs]}
@@ -188,7 +190,7 @@ class MeasureScript(unittest.TestCase):
 
     def test_what_the_import_would_refuse_is_refused_before_anything_is_measured(self):
         for hosts, options, message in (
-                ("a\nb - - T4 8\n", [], "--within-host: is missing: it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)"),
+                ("a\nb - - T4 8\n", [], "--within-host: is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)"),
                 ("a\nb - - T5\n", [], "--gpu: unknown GPU `T5`; did you mean `T4`?"),
                 ("a\nb\n", ["--gpu", "c=T4"], "--gpu: no site `c` was measured; known: `a`, `b`")):
             result = self.run_it("-o", "out", "--", *options, hosts=hosts)

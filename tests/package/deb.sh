@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The packages install on a clean Debian, work there, and leave nothing: deb.sh BUILD_FOLDER. Skipped (77) where a clean
-# Debian cannot be made: that takes root, debootstrap and a mirror.
+# The packages install on a clean Debian, work there, and leave nothing behind: deb.sh BUILD_FOLDER. Skipped
+# (77) if a clean Debian cannot be set up, which requires root, debootstrap and a mirror.
 set -euo pipefail
 
 build=$(realpath "$1")
@@ -19,7 +19,8 @@ for program in debootstrap dpkg-deb dpkg-shlibdeps file; do
 done
 # shellcheck disable=SC2016 # apt's own variables
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
-  awk -v release="$VERSION_CODENAME" '$2 == release && $3 == "main" && !seen++ {print $1}') # reads on: no broken pipe
+  # reads to the end to avoid a broken pipe
+  awk -v release="$VERSION_CODENAME" '$2 == release && $3 == "main" && !seen++ {print $1}')
 [[ -n $mirror ]] || skip "apt knows no mirror of $VERSION_CODENAME"
 
 scratch=$(mktemp -d)
@@ -34,7 +35,7 @@ fail() {
   exit 1
 }
 
-# What the package needs is installed with the system, as apt would: of each alternative the first.
+# The package's dependencies are installed with the system, as by apt: the first of each alternative.
 needs() { dpkg-deb -f "$1" Depends | tr ',' '\n' | sed 's/^ *//; s/[ (|].*//' | paste -sd,; }
 dpkg-deb -f "$package" Depends | grep -q libyaml-cpp || fail "does not depend on the libraries it is linked with"
 dpkg-deb -f "$development" Depends | grep -q libeigen3-dev || fail "libdtfm-dev does not depend on the headers it includes"

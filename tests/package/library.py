@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An installed tree is complete, works from any folder, and is something that others can build on.
+"""An installed tree is complete, works from any folder, and can be used by other projects.
 
 usage: library.py BUILD_FOLDER SOURCE_FOLDER
 """
@@ -65,7 +65,7 @@ class Installed(unittest.TestCase):
         self.assertIn("T4", self.program("dtfm-profile", "--list-gpus"))
 
     def test_a_job_finds_its_profile_beside_it(self):
-        configs = self.prefix / "share/dtfm/configs"  # gpt3-xl.yaml says profiles/v100.json
+        configs = self.prefix / "share/dtfm/configs"  # gpt3-xl.yaml refers to profiles/v100.json
         default = self.program("dtfm-plan", self.topology, "--evaluations", "100", "--quiet", "--format", "json")
         named = self.program("dtfm-plan", self.topology, "--job", configs / "gpt3-xl.yaml", "--evaluations", "100", "--quiet", "--format", "json")
         self.assertEqual(named, default)

@@ -1,4 +1,4 @@
-// Opens the pages that browser.sh has made in a real browser without a network, and looks at what is on them.
+// Opens the pages of browser.sh in a real browser without a network, and checks their content.
 //
 // usage: browser.mjs PACKAGES CHROMIUM FOLDER
 import assert from "node:assert/strict";
@@ -25,7 +25,8 @@ async function opened(name, { width = 1240, colorScheme = "light" } = {}) {
   const page = await context.newPage();
   const url = pathToFileURL(join(folder, name)).href;
   const faults = [];
-  const isOurs = (text) => text.startsWith("Canvas2D: Multiple readback"); // this test reads the canvas, the page does not
+  // this test reads the canvas, the page does not
+  const isOurs = (text) => text.startsWith("Canvas2D: Multiple readback");
   page.on("console", (message) => { if (!isOurs(message.text())) faults.push(`console: ${message.text()}`); });
   page.on("pageerror", (error) => faults.push(`error: ${error.stack}`));
   page.on("request", (request) => { if (request.url() !== url) faults.push(`request: ${request.url()}`); });
@@ -193,7 +194,7 @@ const tests = {
     await page.locator("#layers td.cell").first().hover();
     assert.ok((await textOf(page, "#tooltip")).includes(first), await textOf(page, "#tooltip"));
     await page.locator("#memory .device-row").first().hover();
-    assert.match(await textOf(page, "#tooltip"), /needed.*GB.*has16 GB/);
+    assert.match(await textOf(page, "#tooltip"), /needed.*GB.*capacity16 GB/);
     await close();
   },
 
@@ -279,7 +280,7 @@ const tests = {
     assert.equal(await moreOf(page, "Iteration, simulated"), "no iteration is completed");
     await close();
     const own = await altered("own.html", "plan.html", ({ plan, simulation }) => {
-      plan.finalists = []; // as by --objective comm-cost, where nothing is simulated but for the page
+      plan.finalists = []; // as with --objective comm-cost, where only the page requires a simulation
       simulation.iteration_time_s.mean = 7;
     });
     assert.equal(await tile(own.page, "Iteration, simulated"), "7 s");

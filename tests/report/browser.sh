@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes reports of every kind and opens them in a browser (browser.mjs, comparison.mjs).
+# Writes reports of every kind and opens them in a browser (browser.mjs, comparison.mjs).
 #
-# usage: browser.sh DTFM-PLAN DTFM-SIM DTFM-COMPARE PACKAGES    (exit 77 where the page, node, npm or chromium is not there)
+# usage: browser.sh DTFM-PLAN DTFM-SIM DTFM-COMPARE PACKAGES    (exit 77 without the page, node, npm or
+# chromium)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -10,7 +11,7 @@ chromium=$(command -v chromium) || skip 'there is no chromium'
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
-said=$("$sim" a b --report r.html 2>&1) || true # there are no such files
+said=$("$sim" a b --report r.html 2>&1) || true # these files do not exist
 [[ $said != *'built without the page'* ]] || skip 'built without the page, which takes npm'
 need_packages "$packages"
 
@@ -47,10 +48,10 @@ scenario() { # NAME EVENTS
 network three-sites oregon >net.yaml
 job small 24 >job.yaml
 scenario jitter '' >jitter.yaml
-# Short searches, for the program may be a slow one that checks itself.
+# Searches are short, because the program may be a slow sanitizer build.
 "$plan" net.yaml --job job.yaml --scenario jitter.yaml --pipeline 3 --explain --evaluations 3000 --quiet -o plan.json --report plan.html >log
 
-# A pipeline of two stages, the first on both GPUs of a host, and one of one stage.
+# A pipeline of two stages, the first on both GPUs of a host, and one of a single stage.
 fingerprint=$(sed -n 's/.*"fingerprint": "\([0-9a-f]*\)".*/\1/p' plan.json)
 cat >uneven-plan.json <<END
 {"schema": "dtfm-plan/1", "topology": {"name": "three-sites", "fingerprint": "$fingerprint"}, "objective": "iteration-time",
@@ -79,7 +80,7 @@ scenario '<svg onload=window.hacked=1>' '' >odd-scenario.yaml
 
 schemes=(--scheme megatron --scheme zero3 --scheme data-parallel --scheme swarm)
 printf 'version: 1\nname: leaves\nevents: [{at: 0.5 s, device: ohio/0, leave: true}]\nhorizon: 20 s\n' >leaves.yaml
-little() { sed 's/memory: 16 GB/memory: 400 MB/'; } # not enough for a replica on a device
+little() { sed 's/memory: 16 GB/memory: 400 MB/'; } # too little for a replica on one device
 network three-sites oregon | little >little.yaml
 "$compare" little.yaml --job job.yaml --scenario events.yaml --scenario leaves.yaml "${schemes[@]}" --quiet \
   -o table.json --report table.html >log

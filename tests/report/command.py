@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""--report of dtfm-plan, dtfm-sim and dtfm-compare from outside: what the page holds, for every way to get a plan, and what is refused.
+"""--report of dtfm-plan, dtfm-sim and dtfm-compare: the content of the page for every source of a
+plan, and rejected input.
 
-usage: command.py DTFM-PLAN DTFM-SIM DTFM-COMPARE    (exit 77 where they were built without the page)
+usage: command.py DTFM-PLAN DTFM-SIM DTFM-COMPARE    (exit 77 if they were built without the page)
 """
 import json
 import os
@@ -14,16 +15,16 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/cli"))  # what the tests of the programs share
+sys.path.append(str(ROOT / "tests/cli"))  # shared code of the program tests
 
 from iteration import FREE, read, write
 from simulate import JITTER, PLAN, SIM, TOPOLOGY as UNPRICED
 
 TOPOLOGY = UNPRICED.replace("gpu: card", "gpu: card, price: 1 USD/h")
 COMPARE = Path(sys.argv[3]).resolve()
-FEW = ("--scheme", "megatron", "--scheme", "zero2")  # that take no search
+FEW = ("--scheme", "megatron", "--scheme", "zero2")  # schemes that need no search
 MACHINES = ("net.yaml", "--job", "job.yaml", "--quiet")
-SHORT = ("--evaluations", "3000")  # for the program may be a slow one that checks itself
+SHORT = ("--evaluations", "3000")  # the program may be a slow sanitizer build
 
 
 def run(program, *arguments, status=0):
@@ -33,7 +34,7 @@ def run(program, *arguments, status=0):
 
 
 def document(page):
-    """What a page is about; fails for a page that is not one."""
+    """Returns the data of a page; fails for a file that is not a report page."""
     text = Path(page).read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>"), page
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S).group(1))
@@ -126,13 +127,13 @@ class Reports(unittest.TestCase):
         self.assertEqual(document("chain.html")["plan"]["job"]["model"], {"kind": "layers", "sequence": 1})
 
     def test_interrupted_it_shows_the_best_so_far(self):
-        """No two links are alike, so that no proof ends the search before the signal does."""
+        """All links differ, so that no proof ends the search before the signal."""
         generator = ROOT / "scripts/generate-topology.py"
         subprocess.run([sys.executable, generator, "--devices", "64", "--sites", "8", "--noise", "0.3", "-o", "big.yaml"],
                        check=True, capture_output=True)
         search = subprocess.Popen([PLAN, "big.yaml", "--time-limit", "100", "--evaluations", "1000000000", "-o", "cut.json",
                                    "--report", "cut.html"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        search.stderr.readline()  # of progress: the search is on
+        search.stderr.readline()  # a line of progress: the search has begun
         search.send_signal(signal.SIGINT)
         search.communicate(timeout=100)
         self.assertEqual(search.returncode, 130)
@@ -159,7 +160,7 @@ class Reports(unittest.TestCase):
             self.assertEqual(Path("table.html").read_bytes(), page, threads)
 
     def failing_report(self, output, program, *arguments):
-        """Files may be of 100 KiB, which the result is not and the page alone is beyond."""
+        """Files are limited to 100 KiB, which the page exceeds and the result does not."""
         limited = f"ulimit -f 100; exec '{program}' \"$@\""
         done = subprocess.run(["bash", "-c", limited, "limited", *arguments, "-o", output, "--report", "beyond.html"],
                               capture_output=True, text=True, timeout=240, check=False)

@@ -1,4 +1,4 @@
-// What browser.mjs looks for on pages of dtfm-compare.
+// Checks for browser.mjs on pages of dtfm-compare.
 import assert from "node:assert/strict";
 
 /** By name; with what browser.mjs opens and reads pages with. */
@@ -8,7 +8,7 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     const { schemes } = json("table.json");
     assert.deepEqual(await sections(page), ["summary", "speed", "cost", "schemes", "assumptions", "sites"]);
     assert.deepEqual(await page.$$eval("#speed caption", (nodes) => nodes.map((node) => node.textContent)),
-      ["nothing happens", "scenario departure", "scenario leaves"]);
+      ["nominal", "scenario departure", "scenario leaves"]);
     assert.equal(await countOf(page, "#speed tbody tr"), 3 * schemes.length);
     const running = schemes.flatMap(({ runs }) => runs).filter(({ tokens_per_s }) => tokens_per_s !== null);
     assert.equal(await countOf(page, "#speed .share"), running.length);

@@ -1,4 +1,4 @@
-// The document of a report page and the page around it: what is in them, and that names stay names.
+// Tests the document of a report page and the page around it: their content, and that names are escaped.
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
 #include "planner/core/error.hpp"
@@ -17,7 +17,7 @@ namespace {
 const std::string hostile = "</script><script>window.hacked=1</script>{{data}}\u2028'\"&\\u003c";
 
 std::string text(const ordered_json& value) {
-  return value.dump();  // Catch cannot print JSON
+  return value.dump();  // needed because Catch cannot print JSON
 }
 
 Plan plan_of_two() {
@@ -47,7 +47,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// The page, or nothing where this build has none.
+/// Returns the page, or nothing if this build has none.
 std::optional<std::string> page_of(std::string_view title, const ordered_json& document) {
   try {
     check_report("no-such-file.html");
@@ -76,7 +76,7 @@ TEST_CASE("a document names the layers of each virtual stage") {
   CHECK(text(stages[1]["computes"]) == "[[2,3],[5,7]]");
 }
 
-TEST_CASE("a document has the plan, the simulation, the topology and the timeline") {
+TEST_CASE("a document has the plan and the simulation and the topology and the timeline") {
   const ordered_json document = document_of(TwoStages().topology);
   CHECK(document["schema"] == "dtfm-report/1");
   CHECK(document["program"] == "dtfm-test 1");
@@ -88,9 +88,9 @@ TEST_CASE("a document has the plan, the simulation, the topology and the timelin
   CHECK(document["timeline"]["title"] == "iteration 0");
 }
 
-TEST_CASE("dates of the timeline are steps in ticks, and columns that say nothing are not there") {
+TEST_CASE("times of the timeline are differences in ticks and empty columns are omitted") {
   const ordered_json timeline = document_of(TwoStages().topology)["timeline"];
-  // 12.5 s in at most 10^8 powers of ten: microseconds.
+  // 12.5 s are at most 10^8 ticks of a power of ten: microseconds.
   CHECK(timeline["tick_s"] == 1e-6);
   // a/0 computes from 0 to 1, 1 to 2, 8.5 to 10 and 10.5 to 12.
   const ordered_json& row = timeline["rows"][0];
@@ -103,7 +103,7 @@ TEST_CASE("dates of the timeline are steps in ticks, and columns that say nothin
   CHECK(text(timeline["rows"][1]["peer"]) == "[1,1]");
 }
 
-TEST_CASE("links of site pairs have the range over their devices, without those inside a host") {
+TEST_CASE("links of site pairs have the range over their devices except those inside a host") {
   Topology topology = TwoStages().topology;
   Device second = topology.devices[1];
   second.id = "b/1";
@@ -120,7 +120,7 @@ TEST_CASE("links of site pairs have the range over their devices, without those 
         R"({"from":1,"to":1,"latency_s":[0.001,0.002],"bandwidth_bps":[8000000000.0,8000000000.0]}])");
 }
 
-TEST_CASE("a comparison is in the document as it is, beside the topology alone") {
+TEST_CASE("a comparison is included unchanged with only the topology") {
   const ordered_json comparison = {{"schema", "dtfm-compare/1"}, {"schemes", {{{"scheme", hostile}}}}};
   const ordered_json document =
       report_document({TwoStages().topology, "dtfm-test 1", {}, {}, {}, comparison});
@@ -129,7 +129,7 @@ TEST_CASE("a comparison is in the document as it is, beside the topology alone")
   CHECK_FALSE(document.contains("plan"));
 }
 
-TEST_CASE("what there is not is left out") {
+TEST_CASE("missing parts are omitted") {
   const Topology topology = TwoStages().topology;
   const ordered_json document = report_document({topology, "dtfm-test 1", {}, {}, Timeline{}});
   CHECK_FALSE(document.contains("comparison"));
@@ -138,7 +138,7 @@ TEST_CASE("what there is not is left out") {
   CHECK_FALSE(document.contains("timeline"));
 }
 
-TEST_CASE("long lists are cut, and the document says by how much") {
+TEST_CASE("long lists are truncated and the document reports how many entries were dropped") {
   const Topology topology = TwoStages().topology;
   SimReport report;
   report.iterations.resize(2500);
@@ -160,10 +160,10 @@ TEST_CASE("long lists are cut, and the document says by how much") {
   CHECK(times[1999] == 3999.0);
 }
 
-TEST_CASE("the critical path is summed before it is cut") {
+TEST_CASE("the critical path is summed before it is truncated") {
   const Topology topology = TwoStages().topology;
   SimReport report;
-  // 3000 steps from 10 s on, each 2 s after the one before: 2999 of 1 s and 2 tasks that compute, the last,
+  // 3000 steps from 10 s on, each 2 s after the previous one: 2999 of 1 s with 2 tasks compute, and the last,
   // of 4 s, sends.
   for (int i = 0; i < 2999; ++i) report.critical_path.push_back({"compute", 2, 10.0 + 2 * i, 11.0 + 2 * i});
   report.critical_path.push_back({"send", 1, 6008, 6012});
@@ -177,7 +177,7 @@ TEST_CASE("the critical path is summed before it is cut") {
   CHECK(text(path["kinds"][0]["text"]) == R"("compute")");
   CHECK(path["kinds"][0]["tasks"] == 5998);
   CHECK(path["kinds"][0]["seconds"] == 2999.0);
-  CHECK(path["kinds"][0]["share"] == 2999.0 / 6002);  // most of the rest are gaps, which are nobody's
+  CHECK(path["kinds"][0]["share"] == 2999.0 / 6002);  // most of the rest are gaps between steps
   CHECK(path["kinds"][1]["seconds"] == 4.0);
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("JSON for a script element can neither end it nor open another") {
   CHECK(script_json("</script>") == R"("\u003c/script\u003e")");
   CHECK(script_json("a&b<!--\u2028\u2029") == R"("a\u0026b\u003c!--\u2028\u2029")");
   CHECK(ordered_json::parse(script_json(hostile)) == hostile);
-  CHECK(script_json("\xff") == "\"\xef\xbf\xbd\"");  // not UTF-8: the replacement character
+  CHECK(script_json("\xff") == "\"\xef\xbf\xbd\"");  // not UTF-8: replaced by the replacement character
 }
 
 TEST_CASE("text for HTML can neither open a tag nor end an attribute") {

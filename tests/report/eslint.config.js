@@ -1,4 +1,4 @@
-// The scripts of the page are linted as the one script that they are.
+// The scripts of the page are linted together as a single script.
 const browser = Object.fromEntries(["window", "document", "getComputedStyle", "ResizeObserver"].map((name) => [name, "readonly"]));
 
 export default [{

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the tests that need npm packages: gets them into the folder that CMake names, or skips the test.
+# Sourced by the tests that need npm packages: installs them in the folder that CMake names, or skips the
+# test.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -9,8 +10,9 @@ skip() {
   exit 77
 }
 
-# The packages of package-lock.json beside this, in FOLDER/node_modules; one at a time. Who waits long for another, and
-# then may have to wait for npm himself, would not be done before ctest ends him: he skips.
+# Installs the packages of package-lock.json next to this file in FOLDER/node_modules, one process at a time.
+# A test that waits long for another one, and then for npm, would exceed its time limit in ctest, so it is
+# skipped.
 need_packages() { # FOLDER
   local folder=$1 stamp
   command -v node >/dev/null || skip 'there is no node'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The page's script has no fault that eslint finds, and puts no text into the page as markup.
+# eslint finds no errors in the page's script, and the script inserts no text as markup.
 #
-# usage: lint.sh PAGE PACKAGES    (exit 77 where node or npm is not there, or the page was not built)
+# usage: lint.sh PAGE PACKAGES    (exit 77 without node, npm or the built page)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -10,7 +10,7 @@ page=$(realpath "$1")
 need_packages "$2"
 cd "$2"
 cp "$here/eslint.config.js" .
-# Ours is the last script of the page.
+# Our script is the last one of the page.
 awk 'sub(/^<script>/, "") { text = ""; is_in = 1 } /^<\/script>/ { is_in = 0 } is_in { text = text $0 "\n" } END { printf "%s", text }' \
   "$page" >page.js
 [[ $(wc -l <page.js) -gt 500 ]] || { echo "page.js has $(wc -l <page.js) lines"; exit 1; }

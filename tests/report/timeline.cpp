@@ -1,4 +1,4 @@
-// What the timeline of a report keeps of an iteration worked out by hand, and what merging leaves of it.
+// Tests the timeline of a report for an iteration derived by hand, and its merging.
 #include <map>
 
 #include "cli/report/timeline_recorder.hpp"
@@ -32,7 +32,8 @@ Timeline recorded() {
   return recorder.timeline();
 }
 
-/// One device that computes `count` times `kinds`, each for 1 s with a gap of 1 s after it.
+/// Returns one device with `count` computations that alternate between `kinds`, each of 1 s followed by a gap
+/// of 1 s.
 Timeline alternating(int count, const std::string& kinds) {
   Timeline timeline{"iteration 0", 0, 0, 0, 0, false, {{0, Track::compute, {}}}};
   for (int i = 0; i < count; ++i) {
@@ -54,11 +55,11 @@ long long spans_of(const Timeline& timeline) {
 
 }  // namespace
 
-TEST_CASE("a device has a row for what it computes, one for what it sends and one for what it receives") {
+TEST_CASE("a device has separate rows for computing and sending and receiving") {
   const Timeline timeline = recorded();
   CHECK(timeline.title == "iteration 0");
   CHECK(timeline.end_s == 12.5);
-  // 8 computations on one row each, 4 messages on two each; the delay at the end is no device's.
+  // 8 computations on one row each, 4 messages on two each; the delay at the end belongs to no device.
   CHECK(timeline.tasks == 16);
   REQUIRE(timeline.rows.size() == 6);
   CHECK(kinds_of(row_of(timeline, 0, Track::compute)) == "FFBB");
@@ -69,7 +70,7 @@ TEST_CASE("a device has a row for what it computes, one for what it sends and on
   CHECK(kinds_of(row_of(timeline, 0, Track::receive)) == "GG");
 }
 
-TEST_CASE("a span says when, which micro-batch and who is at the other end") {
+TEST_CASE("a span has its time and micro-batch and the other end of a message") {
   const Timeline timeline = recorded();
   const TimelineSpan& sent = row_of(timeline, 0, Track::send).spans.at(1);  // A1 in the drawing: 2.5 to 4
   CHECK(sent.start == 2.5);
@@ -80,7 +81,7 @@ TEST_CASE("a span says when, which micro-batch and who is at the other end") {
   CHECK(row_of(timeline, 1, Track::compute).spans.at(0).peer == no_index);
 }
 
-TEST_CASE("the last whole iteration is kept, whatever follows it") {
+TEST_CASE("the last complete iteration is kept whatever follows it") {
   const TwoStages whole;
   TwoStages lost;
   lost.abort_at(3);
@@ -94,7 +95,7 @@ TEST_CASE("the last whole iteration is kept, whatever follows it") {
   CHECK(recorder.timeline().title == "iteration 4");
 }
 
-TEST_CASE("of one iteration nothing is left in the picture of the next") {
+TEST_CASE("the timeline of an iteration contains nothing of the previous one") {
   const TwoStages whole;
   TwoStages started;
   started.abort_at(1);
@@ -110,13 +111,13 @@ TEST_CASE("of one iteration nothing is left in the picture of the next") {
   CHECK(kinds_of(timeline.rows[0]) == "F");
 }
 
-TEST_CASE("what is few enough is not merged") {
+TEST_CASE("few spans are not merged") {
   const Timeline timeline = merged(alternating(4, "FB"), 8);
   CHECK(timeline.merged_below_s == 0);
   CHECK(spans_of(timeline) == 8);
 }
 
-TEST_CASE("neighbours alike are merged first, and their tasks are counted") {
+TEST_CASE("neighbours of equal kind are merged first and their tasks are counted") {
   Timeline timeline = alternating(5000, "F");
   const Timeline backwards = alternating(5000, "B");
   for (TimelineSpan span : backwards.rows[0].spans) {
@@ -136,7 +137,7 @@ TEST_CASE("neighbours alike are merged first, and their tasks are counted") {
   CHECK(few.rows[0].spans.front().micro_batch == no_index);
 }
 
-TEST_CASE("where neighbours are never alike, unlike ones are merged") {
+TEST_CASE("neighbours of different kinds are merged if none are equal") {
   const Timeline few = merged(alternating(5000, "FB"), 100);
   CHECK(few.merges_kinds);
   CHECK(spans_of(few) <= 100);
@@ -146,7 +147,7 @@ TEST_CASE("where neighbours are never alike, unlike ones are merged") {
   CHECK(few.rows[0].spans.front().kind == SpanKind::mixed);
 }
 
-TEST_CASE("a row that holds something keeps a span, however few are allowed") {
+TEST_CASE("a row with content keeps at least one span") {
   Timeline timeline = recorded();
   const Timeline few = merged(timeline, 1);
   for (const TimelineRow& row : few.rows) CHECK(row.spans.size() == 1);

@@ -1,4 +1,4 @@
-"""Every rule of scripts/check-layers.py fails on a tree that breaks it, and only then."""
+"""Every rule of scripts/check-layers.py fails on exactly the trees that violate it."""
 import subprocess
 import sys
 import tempfile
@@ -31,7 +31,7 @@ GOOD = {
     "build/generated/odd.cpp": "#pragma omp parallel\n",
     "README.md": "x\n" * 500,
 }
-# (file, its text, the line of the fault, words of the fault)
+# (file, its text, line of the error, part of the error message)
 BAD = [
     ("planner/core/a.hpp", '#include "planner/cost/cost.hpp"\n', 1, "planner/core must not include planner/cost"),
     ("planner/core/a.hpp", '#include "cli/args.hpp"\n', 1, "planner/core must not include cli"),

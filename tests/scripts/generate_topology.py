@@ -39,7 +39,7 @@ class GenerateTopology(unittest.TestCase):
         self.assertNotEqual(first["latency.csv"], self.files(*arguments, "--seed", 4)["latency.csv"])
 
     def test_bytes_are_those_of_every_python(self):
-        # Written by Python 3.11; CPython 3.9 to 3.13 gave the same.
+        # Written by Python 3.11; CPython 3.9 to 3.13 gave the same bytes.
         files = self.files("--devices", 3, "--sites", 2, "--seed", 3, "--noise", 0.2, "--directed", "--uneven")
         self.assertEqual(files["latency.csv"], GOLDEN_LATENCY)
         self.assertEqual(files["bandwidth.csv"], GOLDEN_BANDWIDTH)
@@ -54,7 +54,7 @@ class GenerateTopology(unittest.TestCase):
         base = ["--devices", 24, "--sites", 6, "--seed", 5]
         for plain, noisy in zip(self.matrices(*base), self.matrices(*base, "--noise", 0.2)):
             factors = [noisy[i][j] / plain[i][j] for i, j in self.pairs(plain)]
-            self.assertGreaterEqual(min(factors), 0.8 - 1e-3)  # digits of the files
+            self.assertGreaterEqual(min(factors), 0.8 - 1e-3)  # rounding in the files
             self.assertLessEqual(max(factors), 1.2 + 1e-3)
             self.assertLess(min(factors), 0.82)
             self.assertGreater(max(factors), 1.18)
@@ -69,9 +69,10 @@ class GenerateTopology(unittest.TestCase):
     def test_bandwidth_falls_with_the_round_trip(self):
         latency, bandwidth = self.matrices("--devices", 8, "--sites", 8, "--window", 2.6)
         for i, j in self.pairs(latency):
-            # 2.6 MB · 8 bit / (2 · latency), at most 5 Gbps
+            # 2.6 MB · 8 bit / (2 · latency), at most 5 Gbps.
             self.assertAlmostEqual(bandwidth[i][j], min(2.6 * 8 / (2 * latency[i][j]), 5), delta=1e-3)
-            self.assertLess(latency[i][j], 0.3 + 2 * 20016 / 199.86)  # half way round the world, by the longest route
+            # half way round the world on the longest route
+            self.assertLess(latency[i][j], 0.3 + 2 * 20016 / 199.86)
 
     def test_within_a_site(self):
         latency, bandwidth = self.matrices("--devices", 4, "--sites", 1, "--intra-bandwidth", "3..4")

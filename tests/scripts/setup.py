@@ -1,4 +1,5 @@
-"""scripts/quickstart.sh and its set-up on machines of many kinds, told by stand-ins for dpkg, apt, sudo and cmake."""
+"""scripts/quickstart.sh and its set-up on various machines, simulated by stand-ins for dpkg, apt, sudo
+and cmake."""
 import os
 import shutil
 import subprocess

@@ -17,8 +17,8 @@ bool never() {
   return false;
 }
 
-/// `of[d]` is the cluster of device d: hops cost `within` or `between`, exchanges the distance of the
-/// clusters.
+/// `class_of[d]` is the cluster of device d. Hops cost `within` or `between`; synchronization costs the
+/// distance of the clusters.
 CommCostModel clustered_model(int stages, int replicas, const std::vector<int>& class_of, double within,
                               double between) {
   CommCostModel model = empty_model(stages, replicas);
@@ -37,11 +37,11 @@ DeviceClasses make_classes(const std::vector<int>& class_of) {
 
 }  // namespace
 
-// Four stages of two pipelines over clusters of 4, 2 and 2 devices, and exchanges that cost the distance of
-// the clusters. Not all hops can be within clusters. If one is between, the two pipelines go from cluster 0
-// to 1 and 2 there (1 + 10 + 1, exchanges of 0 and 1: 13), or one stays in cluster 0 (the same, but exchanges
-// of 2: 14).
-TEST_CASE("pipelines stay in their clusters as long as they can") {
+// Four stages of two pipelines over clusters of 4, 2 and 2 devices, where synchronization costs the distance
+// of the clusters. Not all hops can be within clusters. If one is between clusters, either both pipelines go
+// from cluster 0 to 1 and 2 there (1 + 10 + 1, synchronization of 0 and 1: 13), or one stays in cluster 0
+// (the same, but synchronization of 2: 14).
+TEST_CASE("pipelines stay in their clusters as long as possible") {
   const std::vector<int> class_of{0, 0, 0, 0, 1, 1, 2, 2};
   const CommCostModel model = clustered_model(4, 2, class_of, 1, 10);
   const auto starts = block_initial_placements(model, make_classes(class_of), 4, 1, never);
@@ -51,9 +51,9 @@ TEST_CASE("pipelines stay in their clusters as long as they can") {
   CHECK(best->cost == 13);
 }
 
-// With two clusters and two stages every partition is made of blocks, and what leaves a cluster has but one
-// to go to: the estimate is exact, and so is the best of all cuts.
-TEST_CASE("of two clusters the best blocks are the optimum of an exhaustive search") {
+// With two clusters and two stages, every partition consists of blocks, and a pipeline that leaves a cluster
+// has only one other to go to. The estimate is therefore exact, and so is the best of all cuts.
+TEST_CASE("with two clusters the best blocks are the optimum of an exhaustive search") {
   for (int first = 1; first <= 9; ++first) {
     CAPTURE(first);
     std::vector<int> class_of(10, 1);
@@ -67,7 +67,7 @@ TEST_CASE("of two clusters the best blocks are the optimum of an exhaustive sear
   }
 }
 
-TEST_CASE("block starts are deployed partitions, for any size and any clusters") {
+TEST_CASE("block placements are deployed partitions for any size and any clusters") {
   for (const auto& [stages, replicas] : {std::pair{1, 1}, std::pair{1, 7}, std::pair{7, 1}, std::pair{5, 7},
                                          std::pair{12, 3}, std::pair{40, 2}}) {
     for (const Network network : all_networks) {
@@ -86,8 +86,8 @@ TEST_CASE("block starts are deployed partitions, for any size and any clusters")
   }
 }
 
-// Three pairs, hops of 1 within and of 10 and more between: three clusters stand out.
-TEST_CASE("the clusters that stand out most") {
+// Three pairs with hops of 1 within and of at least 10 between: there are three natural clusters.
+TEST_CASE("the number of natural clusters is detected") {
   const CommCostModel pairs = clustered_model(3, 2, {0, 0, 1, 1, 2, 2}, 1, 10);
   CHECK(cluster_devices(pairs).natural_count() == 3);
   CommCostModel two = clustered_model(4, 2, {0, 0, 0, 0, 1, 1, 1, 1}, 1, 10);

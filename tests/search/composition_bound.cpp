@@ -15,7 +15,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr long long unlimited_evaluations = 1'000'000'000;
 
-/// Every bound that can be asked for is one; those of interchangeable devices are exact.
+/// Checks that every value is a lower bound, and that those of interchangeable devices are exact.
 void check_bounds(const CommCostModel& model) {
   const double optimum = exhaustive_optimum(model);
   CAPTURE(optimum);
@@ -41,7 +41,7 @@ void check_bounds(const CommCostModel& model) {
 
 }  // namespace
 
-TEST_CASE("the bound is never above the true optimum, and equals it where devices are interchangeable") {
+TEST_CASE("the bound never exceeds the optimum and equals it for interchangeable devices") {
   const auto network = GENERATE(from_range(all_networks));
   const auto shape =
       GENERATE(table<int, int>({{1, 1}, {1, 3}, {3, 1}, {2, 2}, {2, 3}, {3, 2}, {4, 2}, {2, 4}, {3, 3}}));
@@ -54,8 +54,8 @@ TEST_CASE("the bound is never above the true optimum, and equals it where device
   }
 }
 
-// Few random networks have mixed groups that are part of longer runs than others: seed 99 here.
-TEST_CASE("the bound is never above the true optimum where some groups mix regions") {
+// Few random networks have mixed groups that are part of longer segments than others; seed 99 is one of them.
+TEST_CASE("the bound never exceeds the optimum if some groups mix regions") {
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 77);
@@ -63,13 +63,13 @@ TEST_CASE("the bound is never above the true optimum where some groups mix regio
   }
 }
 
-// Two sites {0 … 3} and {4 … 7}: a hop within a site takes 1, between the gates 0, 1 and 4, 5 of the sites
-// 10, else 20. Everybody exchanges in 1, but the inner devices 2, 3, 6, 7 take 100 with anybody of the
-// other site. The best are the stages 23, 01, 45, 67 with 1 + (1 + 10 + 1): the only cheap crossing is
-// between pairs of gates, and mixed groups are cheap to make of gates alone, which then have slow hops to
-// the inner devices. A gate may be part of a longer run of alike groups (one gate of each site) than an
-// inner device.
-TEST_CASE("a run of alike groups may go on with devices that are in shorter runs only") {
+// Two sites {0 … 3} and {4 … 7}. A hop within a site takes 1, one between the gates 0, 1 and 4, 5 of the
+// sites 10, any other 20. Every pair synchronizes in 1, except that the inner devices 2, 3, 6, 7 take 100
+// with any device of the other site. The optimum is the stages 23, 01, 45, 67 with 1 + (1 + 10 + 1): the only
+// cheap crossing is between pairs of gates, and only mixed groups of gates are cheap, which then have slow
+// hops to the inner devices. A gate may be part of a longer segment of equal groups (one gate of each site)
+// than an inner device.
+TEST_CASE("a segment of equal groups may continue with devices that are only in shorter segments") {
   CommCostModel model = empty_model(4, 2);
   for (int a = 0; a < 8; ++a) {
     for (int b = 0; b < 8; ++b) {
@@ -91,7 +91,7 @@ TEST_CASE("more effort never gives a lower bound") {
       Rng rng = Rng::for_task(seed, 31);
       const CommCostModel model = random_model(rng, network, 4, 2);
       const DeviceClasses classes = cluster_devices(model).cut(4);
-      // From 200 units on, the bound looks at all ranges of exchange.
+      // From 200 units of effort on, the bound considers all ranges of synchronization cost.
       double last = 0;
       for (long long effort = 200; effort < 400; ++effort) {
         const double value = composition_bound(model, classes, infinity, effort, {}).value;
@@ -102,7 +102,7 @@ TEST_CASE("more effort never gives a lower bound") {
   }
 }
 
-TEST_CASE("a search that is short of memory gives the bound reached by then") {
+TEST_CASE("a bound that runs out of memory returns the value reached by then") {
   Rng rng = Rng::for_task(2, 0);
   const CommCostModel model = random_model(rng, Network::smooth, 4, 2);
   const double optimum = exhaustive_optimum(model);
@@ -119,7 +119,7 @@ TEST_CASE("a search that is short of memory gives the bound reached by then") {
   CHECK(last == Approx(optimum).epsilon(1e-9));
 }
 
-TEST_CASE("stopped anywhere, set-up included, the bound is still one") {
+TEST_CASE("a bound that is stopped at any point is still a lower bound") {
   Rng rng = Rng::for_task(4, 0);
   const CommCostModel model = random_model(rng, Network::directed, 3, 3);
   const double optimum = exhaustive_optimum(model);
@@ -127,7 +127,7 @@ TEST_CASE("stopped anywhere, set-up included, the bound is still one") {
   double last = 0;
   for (int calls = 0; calls < 2'000; ++calls) {
     int left = calls;
-    // Once and not for ever: what was told to stop stays so.
+    // Stops only once: a search that was told to stop must not resume.
     const auto stop = [&] { return left-- == 0; };
     const double value = composition_bound(model, exact, infinity, unlimited_evaluations, stop).value;
     REQUIRE(value <= optimum * (1 + 1e-12));

@@ -1,4 +1,4 @@
-// The same seed gives the same bits for any number of threads.
+// Checks that the same seed gives bitwise equal results for any number of threads.
 #include <bit>
 #include <string>
 
@@ -32,7 +32,7 @@ void check_same(const SearchResult& a, const SearchResult& b) {
   }
 }
 
-/// An irregular network: every direction of every pair has a link of its own.
+/// Returns an irregular network in which both directions of every pair have links of their own.
 CommCostModel irregular_model(int stages, int replicas) {
   Rng rng = Rng::for_task(11, 0);
   return random_model(rng, Network::directed, stages, replicas);
@@ -63,7 +63,7 @@ TEST_CASE("every strategy gives the same result for any number of threads") {
   }
 }
 
-TEST_CASE("a search that works on for a proof gives the same result for any number of threads") {
+TEST_CASE("a search with a proof phase gives the same result for any number of threads") {
   const CommCostModel model = irregular_model(3, 3);
   SearchOptions options;
   options.prove = true;
@@ -77,7 +77,7 @@ TEST_CASE("a search that works on for a proof gives the same result for any numb
   }
 }
 
-TEST_CASE("other seeds try other placements") {
+TEST_CASE("different seeds try different placements") {
   const CommCostModel model = irregular_model(5, 2);
   for (const char* name : {"random", "genetic", "kernighan-lin"}) {
     CAPTURE(name);

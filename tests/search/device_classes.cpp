@@ -17,7 +17,7 @@ using namespace dtfm::search;
 
 namespace {
 
-/// Swapping the two leaves both tables as they are.
+/// Whether swapping the two devices leaves both tables unchanged.
 bool are_interchangeable(const CommCostModel& model, int a, int b) {
   auto permuted = [&](const Eigen::MatrixXd& matrix) {
     Eigen::MatrixXd result = matrix;
@@ -28,7 +28,8 @@ bool are_interchangeable(const CommCostModel& model, int a, int b) {
   return permuted(model.sync) == model.sync && permuted(model.hop) == model.hop;
 }
 
-/// `of` numbers the classes from 0 in the order of their first members, and `members` says the same.
+/// Checks that `class_of` numbers the classes from 0 in the order of their first members, consistently with
+/// `members`.
 void check_numbering(const DeviceClasses& classes, int devices) {
   REQUIRE(static_cast<int>(classes.class_of.size()) == devices);
   int next = 0;
@@ -48,7 +49,7 @@ void check_numbering(const DeviceClasses& classes, int devices) {
   REQUIRE(static_cast<int>(sum) == devices);
 }
 
-/// Devices in tight clusters: hops within a cluster take 1 to 2, between clusters 10 to 20.
+/// Returns devices in tight clusters: hops take 1 to 2 within a cluster and 10 to 20 between clusters.
 CommCostModel clustered_model(Rng& rng, const std::vector<int>& cluster) {
   const int n = static_cast<int>(cluster.size());
   CommCostModel model = empty_model(1, n);
@@ -58,7 +59,7 @@ CommCostModel clustered_model(Rng& rng, const std::vector<int>& cluster) {
   return model;
 }
 
-/// Each cut refines the one before it.
+/// Checks that each cut refines the one before it.
 void check_cuts(const Dendrogram& tree, int devices) {
   DeviceClasses coarser;
   for (int count = 1; count <= devices; ++count) {
@@ -85,7 +86,7 @@ void check_leaf_order(const Dendrogram& tree, int devices) {
   REQUIRE(order == all);
 }
 
-/// Every cluster of every cut is a contiguous part of the order.
+/// Checks that every cluster of every cut is contiguous in the leaf order.
 void check_contiguous(const Dendrogram& tree, int devices) {
   const auto order = tree.leaf_order();
   for (int count = 1; count <= devices; ++count) {
@@ -117,8 +118,8 @@ void check_tree(const CommCostModel& model) {
 
 }  // namespace
 
-// A host of eight is a class in the data centre; so is each host of four of the spot case, and its 32 others
-// together; else a class is a region.
+// In the data centre, each host of eight is a class. In the spot case, so is each host of four, and the 32
+// other devices together are one. In the other cases, a class is a region.
 TEST_CASE("the five cases have classes of interchangeable devices") {
   const std::vector<std::pair<std::string, std::vector<std::size_t>>> cases = {
       {"datacenter", {8, 8, 8, 8, 8, 8, 8, 8}},
@@ -134,11 +135,12 @@ TEST_CASE("the five cases have classes of interchangeable devices") {
     std::vector<std::size_t> found;
     for (const auto& members : classes.members()) found.push_back(members.size());
     CHECK(found == sizes);
-    CHECK(std::is_sorted(classes.class_of.begin(), classes.class_of.end()));  // the devices of a class are consecutive
+    // the devices of a class are consecutive
+    CHECK(std::is_sorted(classes.class_of.begin(), classes.class_of.end()));
   }
 }
 
-TEST_CASE("devices are in one class exactly when swapping them changes nothing") {
+TEST_CASE("devices are in one class exactly if swapping them changes nothing") {
   for (const Network network : all_networks) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(static_cast<int>(network), seed);
@@ -164,9 +166,8 @@ TEST_CASE("with noise on every pair all devices differ") {
   CHECK(interchangeable_devices(model).count == 64);
 }
 
-// Equal hops, but 0 and 1 exchange with 2 at different rates; swapping 0 and 1 changes that, nothing else
-// does.
-TEST_CASE("exchanges tell devices apart as hops do") {
+// Hops are equal, but 0 and 1 synchronize with 2 at different rates. Swapping 0 and 1 changes only that.
+TEST_CASE("devices can differ by synchronization cost as well as by hops") {
   CommCostModel model = empty_model(1, 3);
   model.hop << 0, 1, 1, 1, 0, 1, 1, 1, 0;
   model.sync << 0, 3, 1, 3, 0, 2, 1, 2, 0;
@@ -175,8 +176,8 @@ TEST_CASE("exchanges tell devices apart as hops do") {
   CHECK(interchangeable_devices(model).class_of == std::vector<int>{0, 0, 1});
 }
 
-// 0–1 take 1, 2–3 take 2, others 9 but 1–2, which take 5: the averages of {0, 1} to {2, 3} are (9 + 9 + 5 +
-// 9) / 4 = 8.
+// 0–1 takes 1, 2–3 takes 2, 1–2 takes 5 and all others 9: the average between {0, 1} and {2, 3} is (9 + 9 + 5
+// + 9) / 4 = 8.
 TEST_CASE("four devices are clustered by average hops") {
   CommCostModel model = empty_model(1, 4);
   model.hop << 0, 1, 9, 9, 1, 0, 5, 9, 9, 5, 0, 2, 9, 9, 2, 0;
@@ -186,11 +187,11 @@ TEST_CASE("four devices are clustered by average hops") {
   CHECK(tree.cut(2).class_of == std::vector<int>{0, 0, 1, 1});
   CHECK(tree.cut(3).class_of == std::vector<int>{0, 0, 1, 2});
   CHECK(tree.cut(4).class_of == std::vector<int>{0, 1, 2, 3});
-  const auto order = tree.leaf_order();  // the tighter pair first
+  const auto order = tree.leaf_order();  // the tighter pair comes first
   CHECK(std::set<int>(order.begin(), order.begin() + 2) == std::set<int>{0, 1});
 }
 
-TEST_CASE("trees of random networks: cuts of every size, one inside the other, and contiguous in the order") {
+TEST_CASE("trees of random networks have nested cuts of every size that are contiguous in the leaf order") {
   for (const Network network : all_networks) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(static_cast<int>(network), seed);
@@ -201,7 +202,7 @@ TEST_CASE("trees of random networks: cuts of every size, one inside the other, a
   }
 }
 
-TEST_CASE("trees where many distances are equal but for rounding") {
+TEST_CASE("trees with many distances that are equal up to rounding are valid") {
   for (const char* name : {"datacenter", "spot", "universities", "regional", "worldwide"}) {
     CAPTURE(name);
     check_tree(shipped_model(name));
@@ -235,7 +236,7 @@ TEST_CASE("tight clusters are found and are contiguous") {
   }
 }
 
-TEST_CASE("one device is a tree and a class") {
+TEST_CASE("a single device is a tree and a class") {
   const CommCostModel model = empty_model(1, 1);
   const Dendrogram tree = cluster_devices(model);
   CHECK(tree.merges.empty());
@@ -244,7 +245,7 @@ TEST_CASE("one device is a tree and a class") {
   CHECK(interchangeable_devices(model).class_of == std::vector<int>{0});
 }
 
-TEST_CASE("stopped half-way, classes and clusters are still partitions") {
+TEST_CASE("classes and clusters that are stopped early are still partitions") {
   Rng rng = Rng::for_task(8, 0);
   const CommCostModel model = random_model(rng, Network::sites, 4, 5);
   const auto whole = interchangeable_devices(model);

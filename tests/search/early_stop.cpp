@@ -1,4 +1,4 @@
-// A search that is cut short has a result all the same.
+// Checks that a search that is stopped early still has a result.
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -21,8 +21,8 @@ CommCostModel irregular_model(int stages, int replicas) {
   return random_model(rng, Network::smooth, stages, replicas);
 }
 
-/// Too large to be searched through in no time, but for `exhaustive` not too large: 15! / (3!⁵ 5!) =
-/// 1,401,400 partitions.
+/// Returns a model that is too large to be searched instantly, but still feasible for `exhaustive`: 15! /
+/// (3!⁵ 5!) = 1,401,400 partitions.
 CommCostModel long_search(std::string_view strategy) {
   return strategy == "exhaustive" ? irregular_model(5, 3) : irregular_model(6, 6);
 }
@@ -31,7 +31,7 @@ bool places_directly(std::string_view strategy) {
   return strategy == "identity" || strategy == "megatron";
 }
 
-/// A strategy that goes on is stopped, one that places at once is complete.
+/// Checks that an iterative strategy is stopped and that a one-shot strategy completes.
 void check_early_stop(std::string_view strategy, const SearchOptions& options, Stopped stopped) {
   const CommCostModel model = long_search(strategy);
   const SearchResult result = search_comm_cost(model, strategy, options);
@@ -41,7 +41,7 @@ void check_early_stop(std::string_view strategy, const SearchOptions& options, S
 
 }  // namespace
 
-TEST_CASE("interrupted before it begins, every strategy still returns a placement") {
+TEST_CASE("every strategy interrupted before it begins still returns a placement") {
   const std::atomic<bool> interrupted = true;
   SearchOptions options;
   options.interrupted = &interrupted;
@@ -54,7 +54,7 @@ TEST_CASE("interrupted before it begins, every strategy still returns a placemen
   }
 }
 
-TEST_CASE("interrupted on the way, a search stops soon and keeps its best") {
+TEST_CASE("an interrupted search stops soon and keeps its best placement") {
   for (const char* name : {"evolutionary", "genetic", "kernighan-lin", "random", "exhaustive"}) {
     CAPTURE(name);
     const CommCostModel model = long_search(name);
@@ -75,11 +75,11 @@ TEST_CASE("interrupted on the way, a search stops soon and keeps its best") {
   }
 }
 
-TEST_CASE("what is proven stays proven when interrupted") {
+TEST_CASE("a proven optimum stays proven after an interrupt") {
   const std::atomic<bool> interrupted = true;
   SearchOptions options;
   options.interrupted = &interrupted;
-  const CommCostModel model = irregular_model(1, 6);  // one stage: there is one partition
+  const CommCostModel model = irregular_model(1, 6);  // with one stage there is only one partition
   for (const Strategy& strategy : strategies()) {
     INFO(strategy.name);
     const SearchResult result = search_comm_cost(model, strategy.name, options);
@@ -88,7 +88,7 @@ TEST_CASE("what is proven stays proven when interrupted") {
   }
 }
 
-TEST_CASE("a time limit ends every strategy that goes on") {
+TEST_CASE("a time limit ends every iterative strategy") {
   SearchOptions options;
   options.time_limit = 0.05;
   for (const Strategy& strategy : strategies()) {
@@ -100,7 +100,7 @@ TEST_CASE("a time limit ends every strategy that goes on") {
   }
 }
 
-TEST_CASE("progress is told with values that make sense") {
+TEST_CASE("progress is reported with plausible values") {
   for (const char* name : {"evolutionary", "genetic", "kernighan-lin", "random", "exhaustive"}) {
     for (const bool prove : {false, true}) {
       CAPTURE(name, prove);
@@ -129,7 +129,7 @@ TEST_CASE("progress is told with values that make sense") {
   }
 }
 
-TEST_CASE("under a time limit alone the budget is told as open-ended") {
+TEST_CASE("with only a time limit the budget is reported as unlimited") {
   const CommCostModel model = irregular_model(6, 6);
   SearchOptions options;
   options.time_limit = 0.05;
@@ -142,7 +142,7 @@ TEST_CASE("under a time limit alone the budget is told as open-ended") {
   CHECK(reports > 0);
 }
 
-TEST_CASE("half of a time limit is for the proof, and time before the search counts") {
+TEST_CASE("half of a time limit is reserved for the proof and time before the search counts") {
   const CommCostModel model = irregular_model(6, 6);
   SearchOptions options;
   options.time_limit = 100'000;
@@ -155,7 +155,7 @@ TEST_CASE("half of a time limit is for the proof, and time before the search cou
   CHECK_FALSE(run.must_stop());
 }
 
-TEST_CASE("an interrupt that comes while the bound is worked on is told") {
+TEST_CASE("an interrupt while the bound is computed is reported") {
   const CommCostModel model = irregular_model(6, 6);
   std::atomic<bool> interrupted = false;
   SearchOptions options;

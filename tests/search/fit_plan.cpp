@@ -1,4 +1,4 @@
-// Layers and micro-batches fitted to the devices of a plan.
+// Tests fitting layers and micro-batches to the devices of a plan.
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 #include "planner/search/iteration_time/decisions.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int layers = 8;
 
-/// Two pipelines of two stages; the devices of the second stages have memory and speed of their own.
+/// Returns two pipelines of two stages; the devices of the second stages have the given memory and speed.
 Problem problem_with(double first_memory, double second_memory, double second_speed) {
   Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
   problem.job.training.global_batch = 64;
@@ -35,7 +35,7 @@ Plan cut_at(const Job& job, int layer) {
 
 }  // namespace
 
-TEST_CASE("where no drains make a plan fit, it drains after every micro-batch, and lacks least") {
+TEST_CASE("a plan that exceeds memory in any case flushes after every micro-batch to minimize the deficit") {
   const Problem problem = problem_with(800, 800, 1);
   const auto job = Decisions(problem).first();
   const PlanScore score(Objective::iteration_time, problem.topology);
@@ -46,7 +46,7 @@ TEST_CASE("where no drains make a plan fit, it drains after every micro-batch, a
   for (const int flush : {0, 2, 4}) CHECK(found.deficit_bytes < evaluate_plan(job, plan, flush, score).deficit_bytes);
 }
 
-TEST_CASE("cutting again makes no plan of three stages worse, and prices no more than it may") {
+TEST_CASE("splitting again makes no plan of three stages worse and keeps its evaluation budget") {
   for (const double memory : {1500.0, 2000.0, 3000.0}) {
     CAPTURE(memory);
     Problem problem{flat_topology({3}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
@@ -65,7 +65,7 @@ TEST_CASE("cutting again makes no plan of three stages worse, and prices no more
   }
 }
 
-TEST_CASE("where memory asks for drains, a boundary comes to the layer that is best of all") {
+TEST_CASE("if memory requires flushes a stage boundary is placed at the best layer") {
   int drained = 0, improved = 0;
   for (const double first_memory : {2000.0, 3000.0, 6000.0})
     for (const double second_memory : {1500.0, 2000.0, 3000.0, 6000.0})

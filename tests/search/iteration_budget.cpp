@@ -1,4 +1,4 @@
-// What a search prices, what ends it, and that more of it finds nothing worse.
+// Tests what a search evaluates, what ends it, and that a larger budget finds nothing worse.
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -14,7 +14,7 @@ using namespace dtfm::search;
 
 namespace {
 
-/// Unlike devices, with prices; everything is open that these layers allow.
+/// Returns heterogeneous devices with prices; all decisions that these layers permit are automatic.
 Problem undecided_problem() {
   Problem problem{flat_topology({3, 3, 2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(6, 10, 100), {}};
   problem.job.training.global_batch = 12;
@@ -35,7 +35,7 @@ Problem tiny_problem(int devices) {
 
 }  // namespace
 
-TEST_CASE("a longer search of the same seed finds nothing worse, and prices no more than it may") {
+TEST_CASE("a longer search with the same seed finds nothing worse and keeps its evaluation budget") {
   const Problem problem = undecided_problem();
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     double best = std::numeric_limits<double>::infinity();
@@ -63,22 +63,22 @@ TEST_CASE("a longer search of the same seed finds nothing worse, and prices no m
   }
 }
 
-TEST_CASE("every plan that is priced is counted") {
-  // One device: one shape, one layout. Coarse and near the best it is priced as it is, begun to be fitted,
-  // with its layers split and with its micro-batches dealt; then annealing prices its start and can move
-  // nothing.
+TEST_CASE("every evaluated plan is counted") {
+  // One device has one shape and one layout. In coarse screening and again near the best, it is evaluated as
+  // it is, before fitting, with its layers split, and with its micro-batches distributed. Annealing then
+  // evaluates its initial solution and has no possible move.
   const Problem problem = tiny_problem(1);
   IterationSearchOptions options;
   CHECK(search_iteration(problem, options).evaluations == 2 * 4 + 1);
-  options.common.evaluations = 1'000'000'000;  // there is nothing to go on with
+  options.common.evaluations = 1'000'000'000;  // the search has nothing left to evaluate
   CHECK(search_iteration(problem, options).evaluations == 2 * 4 + 1);
   options.common.evaluations = 5;
   CHECK(search_iteration(problem, options).evaluations == 4);
 }
 
-TEST_CASE("the least budget goes on until a plan fits") {
-  // Of 2,000 B, a layer's state takes 160 B and what a micro-batch keeps of it 100 B: all 16 layers fit no
-  // device, but three stages of a pipeline.
+TEST_CASE("the smallest budget is extended until a plan fits in memory") {
+  // Of 2,000 B, the state of a layer takes 160 B and its activations 100 B per micro-batch: no device fits
+  // all 16 layers, but a pipeline of three stages does.
   Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(16, 10, 100), {}};
   problem.topology.gpus[0].memory = Bytes(2000);
   IterationSearchOptions options;
@@ -88,12 +88,12 @@ TEST_CASE("the least budget goes on until a plan fits") {
   CHECK(found.finalists.front().shape().stages >= 3);
 }
 
-TEST_CASE("with a time limit a search goes on after what it does without one, and finds nothing worse") {
+TEST_CASE("with a time limit a search continues after its normal end and finds nothing worse") {
   const Problem problem = undecided_problem();
   const IterationSearchResult alone = search_iteration(problem, {});
   std::atomic<bool> interrupted = false;
   IterationSearchOptions options;
-  options.common.time_limit = 1e6;  // s: the interrupt comes first
+  options.common.time_limit = 1e6;  // in seconds; the interrupt comes first
   options.common.interrupted = &interrupted;
   options.common.on_progress = [&](const Progress& progress) {
     CHECK(progress.budget == 0);
@@ -104,7 +104,7 @@ TEST_CASE("with a time limit a search goes on after what it does without one, an
   CHECK(longer.finalists.front().score <= alone.finalists.front().score);
 }
 
-TEST_CASE("with a time limit a front goes on, and every point has one that is as good in everything") {
+TEST_CASE("with a time limit a Pareto search continues and no point gets worse in any objective") {
   const Problem problem = tiny_problem(3);
   const ParetoSearch alone = search_pareto(problem, {});
   std::atomic<bool> interrupted = false;
@@ -125,7 +125,7 @@ TEST_CASE("with a time limit a front goes on, and every point has one that is as
   }
 }
 
-TEST_CASE("a search that has nothing to go on with has not been stopped by its budget") {
+TEST_CASE("a search with nothing left to try has converged rather than exhausted its budget") {
   IterationSearchOptions options;
   options.common.evaluations = 1'000'000'000;
   CHECK(search_iteration(tiny_problem(1), options).stopped == Stopped::converged);
@@ -133,8 +133,8 @@ TEST_CASE("a search that has nothing to go on with has not been stopped by its b
   CHECK(search_iteration(undecided_problem(), options).stopped == Stopped::evaluations);
 }
 
-TEST_CASE("the least time goes on until a plan fits") {
-  // As above: of all shapes, the first ones fit no device.
+TEST_CASE("the shortest time limit is extended until a plan fits in memory") {
+  // As above, the first shapes do not fit any device.
   Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(16, 10, 100), {}};
   problem.topology.gpus[0].memory = Bytes(2000);
   IterationSearchOptions options;

@@ -20,8 +20,8 @@ using namespace dtfm::search;
 
 namespace {
 
-/// Layers of 1 s forward and 2 s backward on a device of speed 1; messages of 1 s inside a site, 4 s between
-/// sites.
+/// Returns layers of 1 s forward and 2 s backward at speed 1, and messages of 1 s inside a site and 4 s
+/// between sites.
 Problem small_problem(const std::vector<int>& per_site, int layers, int micro_batches) {
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
@@ -35,7 +35,7 @@ IterationSearchOptions search_options(long long evaluations = 20'000) {
   return options;
 }
 
-/// The least estimate of all plans of one shape in which every pipeline has the same layers.
+/// Returns the minimum estimate over all plans of one shape in which every pipeline has the same layers.
 double min_of_shape(const IterationModel& model, int stages, int replicas) {
   const int devices = model.problem.topology.size(), layers = model.stages.layers();
   const int batches = model.problem.job.training.global_batch;
@@ -45,7 +45,7 @@ double min_of_shape(const IterationModel& model, int stages, int replicas) {
   std::vector<std::vector<int>> seen;
   do {
     std::vector<int> used(order.begin(), order.begin() + stages * replicas);
-    if (!seen.empty() && seen.back() == used) continue;  // the rest of the order is not used
+    if (!seen.empty() && seen.back() == used) continue;  // the rest of the order is unused
     seen.push_back(used);
     for_each_composition(layers, stages, layer_counts, [&] {
       for_each_composition(batches, replicas, batch_counts, [&] {
@@ -80,7 +80,7 @@ double min_of_all(const Problem& problem) {
 
 }  // namespace
 
-TEST_CASE("the search finds what trying everything finds, with unlike devices too") {
+TEST_CASE("the search finds the exhaustive optimum even with heterogeneous devices") {
   for (const int slow : {0, 1, 2}) {
     Problem problem = small_problem({2, 2}, 4, 4);
     for (int device = 0; device < slow; ++device) problem.topology.devices[at(device)].speed = 0.5;
@@ -91,7 +91,7 @@ TEST_CASE("the search finds what trying everything finds, with unlike devices to
   }
 }
 
-TEST_CASE("as many half-speed devices as fast ones: as good as trying everything") {
+TEST_CASE("with equally many half-speed and fast devices the search finds the exhaustive optimum") {
   for (const bool by_site : {true, false}) {
     Problem problem = small_problem({3, 3}, 6, 5);
     for (int device = 0; device < 6; ++device)
@@ -102,9 +102,9 @@ TEST_CASE("as many half-speed devices as fast ones: as good as trying everything
   }
 }
 
-TEST_CASE("two kinds of devices share the work as their speeds do") {
-  // One pipeline of a fast and a half-speed device, 9 layers, many micro-batches: 6 layers of 1 s on the fast
-  // one take as long as 3 of 2 s on the other.
+TEST_CASE("two kinds of devices share the work in proportion to their speeds") {
+  // One pipeline of a fast and a half-speed device with 9 layers and many micro-batches: 6 layers of 1 s on
+  // the fast device take as long as 3 of 2 s on the other.
   Problem problem = small_problem({2}, 9, 64);
   problem.topology.devices[1].speed = 0.5;
   IterationSearchOptions options = search_options();
@@ -114,7 +114,7 @@ TEST_CASE("two kinds of devices share the work as their speeds do") {
     CHECK(stage.layers.second - stage.layers.first == (stage.devices.front() == 0 ? 6 : 3));
 }
 
-TEST_CASE("a machine that would hold up the others stays out") {
+TEST_CASE("a device that would slow down the others is unused") {
   const Problem before = small_problem({4, 4}, 8, 32);
   const double without = search_iteration(before, search_options()).finalists.front().iteration_s;
   SECTION("because it is slow") {
@@ -124,7 +124,7 @@ TEST_CASE("a machine that would hold up the others stays out") {
     CHECK(found.iteration_s <= without * 1.01);
     for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
   }
-  SECTION("because it is so slow that no plan can use it: then the search is as if it were not there") {
+  SECTION("because it is so slow that no plan can use it and the search ignores it") {
     for (const int place : {0, 3, 8}) {
       CAPTURE(place);
       Problem problem = small_problem({4, 5}, 8, 32);
@@ -134,7 +134,7 @@ TEST_CASE("a machine that would hold up the others stays out") {
       CHECK(found == search_iteration(absent, {}).finalists.front().iteration_s);
     }
   }
-  SECTION("because its line is slow") {
+  SECTION("because its access link is slow") {
     Problem problem = small_problem({4, 5}, 8, 32);
     problem.topology.devices.back().uplink = problem.topology.devices.back().downlink = BitsPerSecond(1);
     const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
@@ -143,10 +143,10 @@ TEST_CASE("a machine that would hold up the others stays out") {
   }
 }
 
-TEST_CASE("a model that fits one device stays there where the network is slow") {
+TEST_CASE("a model that fits one device stays there if the network is slow") {
   Problem problem{flat_topology({1, 1}, link_of(0.01, 100), link_of(1, 1)), chain_job(4, 1000, 1000), {}};
   problem.job.training.global_batch = 2;
-  // Alone: 2 micro-batches × 4 layers × 3 s. Any gradient or activation takes minutes.
+  // One device alone: 2 micro-batches × 4 layers × 3 s. Sending gradients or activations takes minutes.
   const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
   CHECK(found.shape() == Shape{1, 1});
   CHECK(found.iteration_s == Approx(24));
@@ -170,7 +170,7 @@ TEST_CASE("the same seed gives the same plans for any number of threads") {
   }
 }
 
-TEST_CASE("what is open is decided, and never for the worse") {
+TEST_CASE("automatic decisions are made and never make the plan worse") {
   Problem fixed = small_problem({4, 4}, 8, 32);
   const double before = search_iteration(fixed, search_options()).finalists.front().iteration_s;
   Problem open = fixed;
@@ -179,12 +179,12 @@ TEST_CASE("what is open is decided, and never for the worse") {
   const PlanCandidate found = search_iteration(open, search_options()).finalists.front();
   CHECK(found.iteration_s <= before * 1.001);
   CHECK(found.job->problem.job.automatic == Automatic{});
-  // Nothing says that compression costs something, and whatever the plan sends, it compresses.
+  // Compression is free in this problem, so the plan compresses whatever it sends.
   const Compression& compression = found.job->problem.job.compression;
   CHECK(std::min(compression.activations, compression.gradients) == 0.25);
 }
 
-TEST_CASE("open compression that costs nothing is found as if it were given") {
+TEST_CASE("automatic compression that is free is found as if it were given") {
   Problem given = small_problem({4, 4}, 8, 32);
   given.job.compression.activations = given.job.compression.gradients = 0.25;
   Problem open = small_problem({4, 4}, 8, 32);
@@ -195,7 +195,7 @@ TEST_CASE("open compression that costs nothing is found as if it were given") {
   CHECK(found.plan == expected.plan);
 }
 
-TEST_CASE("an open micro-batch is no worse than any that is given, whatever the shapes that each needs") {
+TEST_CASE("an automatic micro-batch is no worse than any given one whatever the shapes that each needs") {
   int larger = 0;
   for (const double memory : {600.0, 1000.0, 1500.0, 2500.0})
     for (const int devices : {3, 4}) {
@@ -218,7 +218,7 @@ TEST_CASE("an open micro-batch is no worse than any that is given, whatever the 
   CHECK(larger > 0);
 }
 
-TEST_CASE("whatever is open, every sequence is trained, within the limits") {
+TEST_CASE("every sequence is trained within the limits whatever is automatic") {
   for (const int batch : {1, 3, 7, 23, 36, 40, 52})
     for (const int layers : {1, 2, 5, 12})
       for (const std::optional<int> stages :
@@ -243,7 +243,7 @@ TEST_CASE("whatever is open, every sequence is trained, within the limits") {
       }
 }
 
-TEST_CASE("limits are kept, and impossible ones named") {
+TEST_CASE("limits are kept and impossible ones are reported") {
   const Problem problem = small_problem({4}, 8, 8);
   IterationSearchOptions options = search_options(2000);
   options.limits = {2, 2};
@@ -253,7 +253,7 @@ TEST_CASE("limits are kept, and impossible ones named") {
   CHECK_THROWS_AS(search_iteration(problem, options), NoSuchShape);
 }
 
-TEST_CASE("devices whose speed nobody knows are left out and named") {
+TEST_CASE("devices of unknown speed are unused and reported") {
   Problem problem = small_problem({3}, 4, 4);
   problem.topology.devices[1].gpu = -1;
   const IterationSearchResult found = search_iteration(problem, search_options(2000));
@@ -262,11 +262,11 @@ TEST_CASE("devices whose speed nobody knows are left out and named") {
   for (const int device : pipeline_major(found.finalists.front().plan)) CHECK(device != 1);
 }
 
-TEST_CASE("where memory is short the pipelines drain, or the smallest changes are told") {
+TEST_CASE("if memory is short pipelines flush or the smallest sufficient changes are reported") {
   Problem problem = small_problem({2}, 4, 64);
-  // A layer has 10 parameters of 16 bytes; a stage of two layers 320 B of state. A micro-batch keeps 2 × 100
-  // B of activations and, at the boundary, 200 B or 100 B of buffers: 400 B and 300 B. 2,000 B hold 4 of
-  // them.
+  // A layer has 10 parameters of 16 bytes, so a stage of two layers has 320 B of state. A micro-batch keeps 2
+  // × 100 B of activations and, at the boundary, 200 B or 100 B of buffers: 400 B and 300 B. 2,000 B hold 4
+  // of them.
   problem.topology.gpus[0].memory = Bytes(2000);
   IterationSearchOptions options = search_options(2000);
   options.limits = {2, 1};
@@ -282,12 +282,13 @@ TEST_CASE("where memory is short the pipelines drain, or the smallest changes ar
   CHECK_THAT(changes.back(), contains("GPUs of at least 1 GB"));
 }
 
-TEST_CASE("fewer devices, or cheaper ones, where that is what counts") {
+TEST_CASE("other objectives prefer fewer or cheaper devices") {
   Problem problem = small_problem({4, 4}, 8, 32);
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
   IterationSearchOptions options = search_options();
   options.objective = Objective::device_efficiency;
-  CHECK(search_iteration(problem, options).finalists.front().shape() == Shape{1, 1});  // nothing is sent
+  // without communication
+  CHECK(search_iteration(problem, options).finalists.front().shape() == Shape{1, 1});
   for (int device = 0; device < 7; ++device) problem.topology.devices[at(device)].price = DollarsPerHour(3);
   options.objective = Objective::cost_per_token;
   CHECK(pipeline_major(search_iteration(problem, options).finalists.front().plan) == std::vector<int>{7});
@@ -301,12 +302,12 @@ TEST_CASE("fewer devices, or cheaper ones, where that is what counts") {
              contains("cost-per-token needs prices, and no device has one"));
 }
 
-TEST_CASE("what is sent over a priced link counts where money does") {
-  // Two devices a site at 3.6 USD/h, 1e-3 USD a second; 8 layers and 32 micro-batches are 768 s of work. Hops
-  // inside a site are short; between the sites every byte costs so much that nobody sends one.
+TEST_CASE("egress counts if the objective is cost") {
+  // Two devices per site at 3.6 USD/h, 1e-3 USD per second; 8 layers and 32 micro-batches are 768 s of work.
+  // Hops inside a site are fast; between the sites every byte is so expensive that no plan sends any.
   Problem problem = small_problem({2, 2}, 8, 32);
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3.6);
-  problem.constants.iteration_overhead_s = 100;  // so that two devices are dearer than one by little
+  problem.constants.iteration_overhead_s = 100;  // makes two devices slightly more expensive than one
   std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
   IterationSearchOptions options = search_options();
   options.objective = Objective::cost_per_token;
@@ -315,14 +316,14 @@ TEST_CASE("what is sent over a priced link counts where money does") {
   CHECK(found.egress_usd == 0);
   CHECK(found.score ==
         Approx(found.iteration_s * 1e-3 * static_cast<double>(pipeline_major(found.plan).size())));
-  // Four stages pass one of the dear hops: 32 micro-batches, 100 bytes there and 100 back.
+  // Four stages need one of the expensive hops: 32 micro-batches of 100 bytes in each direction.
   options.limits.stages = 4;
   const PlanCandidate four = search_iteration(problem, options).finalists.front();
   CHECK(four.egress_usd == Approx(32 * 200));
   CHECK(four.score == Approx(four.iteration_s * 4e-3 + 32 * 200));
 }
 
-TEST_CASE("devices near each other stand together at every scale") {
+TEST_CASE("nearby devices are adjacent in the order at every scale") {
   Topology topology = flat_topology({3, 3}, link_of(0.01, 100), link_of(1, 1));
   const NetworkCost network(topology, Calibration{});
   const std::vector<int> order = nearness_order(topology, network, 100);
@@ -331,7 +332,7 @@ TEST_CASE("devices near each other stand together at every scale") {
   CHECK(sites == std::vector<int>{0, 0, 0, 1, 1, 1});
 }
 
-TEST_CASE("units are devices of one host") {
+TEST_CASE("a tensor-parallel group has devices of one host only") {
   Topology topology = flat_topology({5}, link_of(0.01, 100), link_of(1, 1));
   const int hosts[] = {0, 1, 0, 1, 2};
   for (int device = 0; device < 5; ++device) topology.devices[at(device)].host = hosts[device];

@@ -38,8 +38,8 @@ void check_increasing(const std::vector<double>& values) {
 
 }  // namespace
 
-// 7 kinds × 8 shapes × 8 seeds
-TEST_CASE("no bound is above the true optimum, and a proof reaches it") {
+// 7 kinds × 8 shapes × 8 seeds.
+TEST_CASE("no bound exceeds the optimum and a proof reaches it") {
   const auto network = GENERATE(from_range(all_networks));
   for (const auto& [stages, replicas] :
        {std::pair{1, 4}, std::pair{4, 1}, std::pair{2, 2}, std::pair{3, 2}, std::pair{2, 3}, std::pair{4, 2},
@@ -68,9 +68,10 @@ TEST_CASE("no bound is above the true optimum, and a proof reaches it") {
   }
 }
 
-// Two sites of two devices: exchanges cost 1 within a site and 5 between, hops 3 within and 7 between. Sites
-// as groups: 1 + 7; one of each site in a group: 5 + 3. With the fastest links alone: 1 + 3.
-TEST_CASE("the quick bound by hand") {
+// Two sites of two devices: synchronization costs 1 within a site and 5 between, hops 3 within and 7 between.
+// With sites as groups: 1 + 7; with one device of each site per group: 5 + 3. With the fastest links alone: 1
+// + 3.
+TEST_CASE("the quick bound has the value derived by hand") {
   CommCostModel model = empty_model(2, 2);
   for (int a = 0; a < 4; ++a) {
     for (int b = 0; b < 4; ++b) {
@@ -85,5 +86,5 @@ TEST_CASE("the quick bound by hand") {
   const LowerBound bound = quick_lower_bound(model, 8, never);
   CHECK(bound.value == 8);
   CHECK(bound.method ==
-        "exhaustive search over what groups are made of: 2 classes of interchangeable devices");
+        "exhaustive search over group compositions of 2 classes of interchangeable devices");
 }

@@ -1,4 +1,4 @@
-// The search over tensor degrees where hosts have different numbers of devices.
+// Tests the search over tensor degrees with hosts that have different numbers of devices.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -25,7 +25,8 @@ IterationSearchOptions search_options(long long evaluations) {
   return options;
 }
 
-/// Of all plans whose stages are of these units and of one shape, and whose pipelines have the same layers.
+/// Returns the minimum over all plans of one shape whose stages are these tensor-parallel groups and whose
+/// pipelines have the same layers.
 double min_of_shape(const IterationModel& model, const std::vector<std::vector<int>>& tensor_groups, int stages,
                       int replicas) {
   const Job& job = model.problem.job;
@@ -36,7 +37,7 @@ double min_of_shape(const IterationModel& model, const std::vector<std::vector<i
   std::vector<int> layers, batches;
   do {
     const std::vector<std::size_t> used(order.begin(), order.begin() + stages * replicas);
-    if (used == before) continue;  // the rest of the order is not used
+    if (used == before) continue;  // the rest of the order is unused
     before = used;
     for_each_composition(model.stages.layers(), stages, layers, [&] {
       for_each_composition(job.training.global_batch, replicas, batches, [&] {
@@ -58,7 +59,8 @@ double min_of_shape(const IterationModel& model, const std::vector<std::vector<i
   return least;
 }
 
-/// Hosts of one or two devices, each of two as one unit or as two.
+/// Returns the minimum over all uses of hosts of one or two devices, where each host of two is one group or
+/// two.
 double min_of_all(const Problem& problem, const std::vector<int>& hosts) {
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
@@ -88,7 +90,7 @@ double min_of_all(const Problem& problem, const std::vector<int>& hosts) {
 
 }  // namespace
 
-TEST_CASE("every host has the largest units that it can have, in the order of the devices") {
+TEST_CASE("every host has the largest possible tensor-parallel groups in the order of the devices") {
   const Problem problem = host_problem({4, 2, 3, 1}, 4);
   const std::vector<int> order = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
   using Units = std::vector<std::vector<int>>;
@@ -97,7 +99,7 @@ TEST_CASE("every host has the largest units that it can have, in the order of th
   CHECK(stage_tensor_groups(problem.topology, order, std::vector{2}) == Units{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
 }
 
-TEST_CASE("the search finds what trying all degrees of all stages finds") {
+TEST_CASE("the search finds the optimum over all degrees of all stages") {
   for (const auto& hosts : {std::vector{2, 1}, std::vector{2, 1, 1}, std::vector{2, 2, 1, 1}})
     for (const std::string schedule : {"gpipe", "1f1b"}) {
       CAPTURE(hosts, schedule);
@@ -110,7 +112,7 @@ TEST_CASE("the search finds what trying all degrees of all stages finds") {
     }
 }
 
-TEST_CASE("degrees by stage are never worse than the best single one, and can be better") {
+TEST_CASE("degrees per stage are never worse than the best single one and can be better") {
   int better = 0;
   for (const auto& hosts : {std::vector{2, 2, 1, 1}, std::vector{4, 4, 2, 2, 1}, std::vector{4, 2, 2, 2}}) {
     CAPTURE(hosts);
@@ -130,7 +132,7 @@ TEST_CASE("degrees by stage are never worse than the best single one, and can be
 }
 
 // Hosts of three GPUs, none of which holds the whole model; two do.
-TEST_CASE("a degree that leaves a device of every host out is tried too") {
+TEST_CASE("a degree that leaves one device of every host unused is tried as well") {
   Problem problem = host_problem({3, 3}, 4);
   problem.job.parallelism.pipeline = 1;
   const auto needed = [&](int tensor) {
@@ -144,7 +146,7 @@ TEST_CASE("a degree that leaves a device of every host out is tried too") {
   CHECK(found.finalists.front().plan.pipelines.size() == 2);
 }
 
-TEST_CASE("the same plan for any number of threads") {
+TEST_CASE("the search gives the same plan for any number of threads") {
   const Problem problem = host_problem({4, 4, 2, 2, 1}, 16);
   IterationSearchOptions options = search_options(5'000);
   options.common.threads = 1;

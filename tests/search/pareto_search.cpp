@@ -35,7 +35,7 @@ bool is_close(const PlanObjectives& a, const PlanObjectives& b) {
   return is_close(a.iteration_s, b.iteration_s) && is_close(a.usd, b.usd) && a.devices == b.devices;
 }
 
-/// Equal ones within rounding once.
+/// Returns the Pareto front of all plans, without points that are equal up to rounding.
 std::vector<PlanObjectives> exhaustive_pareto_front(const Problem& problem) {
   const IterationModel model(problem);
   std::vector<PlanObjectives> front;
@@ -61,7 +61,7 @@ IterationSearchOptions search_options(long long evaluations, int threads = 1) {
   return options;
 }
 
-/// Unlike speeds and prices, two sites, and between them bytes that cost something.
+/// Returns a problem with heterogeneous speeds and prices, and two sites with egress between them.
 Problem problem_with_prices(Rng& rng, const std::vector<int>& per_site, int layers, int micro_batches) {
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
@@ -76,7 +76,7 @@ Problem problem_with_prices(Rng& rng, const std::vector<int>& per_site, int laye
 
 }  // namespace
 
-TEST_CASE("of tiny problems the front is that of all plans") {
+TEST_CASE("the Pareto front of a tiny problem is that of all plans") {
   std::size_t points = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Rng rng = Rng::for_task(seed, 0);
@@ -92,10 +92,10 @@ TEST_CASE("of tiny problems the front is that of all plans") {
     }
     CHECK(found.size() == expected.size());
   }
-  CHECK(points > 40);  // fronts of more than their ends
+  CHECK(points > 40);  // fronts with more than their two ends
 }
 
-TEST_CASE("no point of a front dominates another, and its ends are no worse than single searches") {
+TEST_CASE("no point of a Pareto front dominates another and its ends are no worse than single searches") {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng = Rng::for_task(seed, 1);
     const Problem problem = problem_with_prices(rng, {4, 5, 3}, 8, 24);
@@ -125,7 +125,7 @@ TEST_CASE("no point of a front dominates another, and its ends are no worse than
   }
 }
 
-TEST_CASE("fronts are the same for any number of threads") {
+TEST_CASE("Pareto fronts are the same for any number of threads") {
   Rng rng = Rng::for_task(0, 2);
   const Problem problem = problem_with_prices(rng, {4, 4}, 6, 12);
   const ParetoSearch one = search_pareto(problem, search_options(2000));
@@ -138,7 +138,7 @@ TEST_CASE("fronts are the same for any number of threads") {
   }
 }
 
-TEST_CASE("without prices the front is of time and devices; a device without one has a place in it by time") {
+TEST_CASE("without prices the front has time and devices and an unpriced device can only save time") {
   Rng rng = Rng::for_task(0, 3);
   Problem problem = problem_with_prices(rng, {2, 2}, 4, 8);
   problem.topology.devices[0].price.reset();
@@ -150,7 +150,7 @@ TEST_CASE("without prices the front is of time and devices; a device without one
     CHECK_FALSE(std::isfinite(it.usd));
 }
 
-TEST_CASE("an interrupted search for a front has what it found so far") {
+TEST_CASE("an interrupted Pareto search returns what it found so far") {
   Rng rng = Rng::for_task(0, 4);
   const Problem problem = problem_with_prices(rng, {4, 4}, 6, 12);
   IterationSearchOptions options = search_options(2000);
@@ -161,13 +161,13 @@ TEST_CASE("an interrupted search for a front has what it found so far") {
   CHECK_FALSE(search.candidates.empty());
 }
 
-TEST_CASE("a crowded front keeps its ends and lets the closest go") {
+TEST_CASE("a Pareto front above its maximum size keeps its ends and drops the closest points") {
   Rng rng = Rng::for_task(0, 5);
   const Problem problem = problem_with_prices(rng, {1}, 1, 1);
   const auto job = search_iteration(problem, search_options(10)).finalists.front();
   ParetoFront front(4);
   PlanCandidate candidate = job;
-  for (const double seconds : {1.0, 2.0, 2.1, 4.0, 8.0}) {  // the longer the cheaper
+  for (const double seconds : {1.0, 2.0, 2.1, 4.0, 8.0}) {  // the longer the iteration the cheaper
     candidate.iteration_s = seconds;
     candidate.egress_usd = 100 - 10 * seconds;
     front.offer(candidate);

@@ -21,7 +21,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Between any two devices a link of its own, and one that all messages of the sender share.
+/// A network in which each pair of devices has a link of its own, and all messages of a sender share another.
 struct TestNetwork {
   int devices = 0;
   std::vector<double> seconds_per_byte, latency_s;  // [from · devices + to]
@@ -33,7 +33,7 @@ struct TestNetwork {
   }
 };
 
-/// Random devices and links; whole quarters of a second, so that many dates are equal.
+/// Random devices and links. Times are multiples of 0.25 s, so that many events coincide.
 struct Instance {
   RoutingProblem problem;
   TestNetwork test_network;
@@ -63,7 +63,7 @@ struct Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  int number_of(const Visit& place) const {  // that `message` knows it by
+  int number_of(const Visit& place) const {  // index by which `message` knows the device
     int number = place.pipeline;
     for (int stage = 0; stage < place.stage; ++stage)
       number += static_cast<int>(problem.stages[at(stage)].size());
@@ -74,7 +74,7 @@ struct Instance {
   }
 };
 
-/// Of each micro-batch, its computations in order: where and when.
+/// Returns the computations of each micro-batch in order, with device and time.
 std::vector<std::vector<std::pair<Visit, Interval>>> computations_of(const Routing& routing) {
   std::vector<std::vector<std::pair<Visit, Interval>>> all(routing.schedule.paths.size());
   for (std::size_t i = 0; i < routing.schedule.order.size(); ++i) {
@@ -124,9 +124,10 @@ void check_paths(const Instance& instance, const Routing& routing) {
   }
 }
 
-/// Nobody computes two things at once, or before what it needs is there, or holds more than it can.
+/// Checks that no device computes two things at once, before its inputs have arrived, or holds more
+/// micro-batches than permitted.
 void check_times(const Instance& instance, const Routing& routing) {
-  std::map<std::pair<int, int>, Reservations> busy;  // throws where two meet
+  std::map<std::pair<int, int>, Reservations> busy;  // throws if two intervals overlap
   std::map<std::pair<int, int>, std::vector<Interval>> held;
   for (const auto& its : computations_of(routing)) {
     const std::size_t visits = its.size() / 2;
@@ -172,7 +173,7 @@ ExhaustiveMakespan::Chain chain_of(const Instance& instance, const std::vector<V
   return chain;
 }
 
-/// All ways over these stages: every device of each, and every swap of neighbours that is allowed.
+/// Returns all paths over these stages: every device of each stage, and every permitted swap of neighbours.
 std::vector<std::vector<Visit>> all_paths(const RoutingProblem& problem, std::vector<int> stages) {
   std::set<std::vector<int>> orders{stages};
   const int last = static_cast<int>(problem.stages.size()) - 1;
@@ -200,7 +201,8 @@ std::vector<std::vector<Visit>> all_paths(const RoutingProblem& problem, std::ve
   return candidate_paths;
 }
 
-/// Over all ways of each micro-batch, whose stages are given. Those with equal stages may change places.
+/// Returns the minimum makespan over all paths of each micro-batch, whose stages are given. Micro-batches
+/// with equal stages are interchangeable.
 double best_makespan(const Instance& instance, const std::vector<std::vector<int>>& stages) {
   std::vector<ExhaustiveMakespan::Chain> chains;
   double best = 1e9;
@@ -222,7 +224,7 @@ double best_makespan(const Instance& instance, const std::vector<std::vector<int
   return best;
 }
 
-/// Replayed on the same devices and latencies: what the simulator makes of the order.
+/// Returns the makespan that the simulator computes for this order on the same devices and latencies.
 double replayed(const Instance& instance, const Routing& routing) {
   Topology topology = flat_topology({instance.test_network.devices}, link_of(0, 1e18), link_of(0, 1e18));
   RuleLinks& rules = std::get<RuleLinks>(topology.links);
@@ -256,7 +258,8 @@ double replayed(const Instance& instance, const Routing& routing) {
   return replay_makespan(iteration_graph(problem, plan, &paths));
 }
 
-/// All that a forward on this way takes beside its computations, which are alike.
+/// Returns the delay of a forward pass on this path in addition to its computations, which all take equally
+/// long.
 double forward_delay_s(const Instance& instance, const std::vector<Visit>& candidate) {
   double seconds = 0;
   for (std::size_t i = 1; i < candidate.size(); ++i)
@@ -274,7 +277,7 @@ std::vector<int> stages_without(int stages, int left_out) {
 
 }  // namespace
 
-TEST_CASE("what is taken is not free, and the first gap that is wide enough is found") {
+TEST_CASE("reserved times are not free and the first gap that is wide enough is found") {
   Reservations times;
   CHECK(times.first_fit(3, 10) == 3);
   times.reserve({2, 4});
@@ -294,7 +297,7 @@ TEST_CASE("what is taken is not free, and the first gap that is wide enough is f
   CHECK_THROWS_AS(times.reserve({1, 3}), BrokenInvariant);
 }
 
-TEST_CASE("every micro-batch visits its share, balanced, and no two meet") {
+TEST_CASE("every micro-batch visits its share of the stages in balance and without overlaps") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -316,11 +319,11 @@ TEST_CASE("every micro-batch visits its share, balanced, and no two meet") {
   }
 }
 
-// Four stages of one device each, numbers 0 to 3; 1 and 2 hold one micro-batch; from 1 to 2 takes 1 s. The
-// first has 1 when it comes to 2, which the second has, that wants 1. In one order, forwards of 1 s,
-// backwards of 2 s: the first is done with 1 at 11, the second computes it from then, and is back from 0
-// at 23.
-TEST_CASE("micro-batches that take each other's room are stuck, unless they go in one order") {
+// Four stages 0 to 3 of one device each; 1 and 2 hold one micro-batch; 1 to 2 takes 1 s. The first
+// micro-batch occupies 1 when it arrives at 2, which the second one occupies, which in turn needs 1. If both
+// take the same order, with forward passes of 1 s and backward passes of 2 s, the first is done with 1 at 11,
+// and the second is computed there from then on and is back from 0 at 23.
+TEST_CASE("micro-batches that occupy each other's next stage deadlock unless they take the same order") {
   Rng rng = Rng::for_task(0, 3);
   Instance instance(4, 0, 2, 1, rng, true);
   instance.test_network.latency_s.assign(16, 0);
@@ -337,8 +340,8 @@ TEST_CASE("micro-batches that take each other's room are stuck, unless they go i
   CHECK(end_time(route(instance.problem)) <= 23);
 }
 
-// Twelve micro-batches, of which each device has some: the first may go any way.
-TEST_CASE("the first micro-batch has the shortest of all ways") {
+// Of twelve micro-batches, the first may take any path.
+TEST_CASE("the first micro-batch takes the shortest of all paths") {
   int swapped = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
@@ -356,9 +359,9 @@ TEST_CASE("the first micro-batch has the shortest of all ways") {
   CHECK(swapped > 10);
 }
 
-// Every stage on up to two devices of 1 s forward, 2 s backward; messages take their latency. What the
-// simulator makes of the router's order is never less than the least of all ways in all orders.
-TEST_CASE("small cases are near the best of all ways and orders") {
+// Every stage has up to two devices of 1 s forward and 2 s backward; messages take their latency only. The
+// simulated time of the router's order is never less than the minimum over all paths and orders.
+TEST_CASE("small cases are near the optimum over all paths and orders") {
   double sum = 0;
   int cases = 0;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -368,7 +371,7 @@ TEST_CASE("small cases are near the best of all ways and orders") {
       CAPTURE(stages);
       const int micro_batches = stages == 3 ? 4 : 2;
       const Instance instance(stages, 1, micro_batches, 2, rng, true);
-      std::vector<std::vector<int>> visited;  // of two stages in the middle, each is left out in turn
+      std::vector<std::vector<int>> visited;  // each of the two middle stages is skipped in turn
       for (int i = 0; i < micro_batches; ++i)
         visited.push_back(stages_without(stages, stages == 3 ? 1 : 1 + i % 2));
       const double best = best_makespan(instance, visited);

@@ -1,4 +1,4 @@
-// Annealing of one plan: what its moves must not lose, and what they have to carry along.
+// Tests the annealing of a single plan: what its moves must preserve and update.
 #include "planner/search/iteration_time/plan_anneal.hpp"
 
 #include <cmath>
@@ -31,12 +31,12 @@ Plan one_pipeline(const Job& job, std::vector<Stage> stages) {
 
 }  // namespace
 
-TEST_CASE("pipelines drain as rarely as the layers allow that annealing finds") {
+TEST_CASE("pipelines flush as rarely as the layers found by annealing permit") {
   Problem problem{flat_topology({2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(4, 10, 100), {}};
   problem.job.training.global_batch = 64;
-  // A layer has 10 parameters of 16 bytes. A micro-batch keeps 100 B a layer and, at the boundary, 200 B or
-  // 100 B of buffers. Of two layers and two: 320 B, and 400 B or 300 B a micro-batch; 2,000 B hold 4 of them.
-  // Of three and one: 480 B and 500 B; 3 of them.
+  // A layer has 10 parameters of 16 bytes. A micro-batch keeps 100 B per layer and, at the boundary, 200 B or
+  // 100 B of buffers. Split into two layers and two: 320 B of state, and 400 B or 300 B per micro-batch;
+  // 2,000 B hold 4 of them. Split into three and one: 480 B and 500 B; 2,000 B hold 3.
   problem.topology.gpus[0].memory = Bytes(2000);
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
@@ -53,15 +53,15 @@ TEST_CASE("pipelines drain as rarely as the layers allow that annealing finds") 
   const PlanCandidate again = evaluate_plan(job, found.best.plan, found.best.flush, score);
   CHECK(again.deficit_bytes == 0);
   CHECK(again.score == Approx(found.best.score));
-  // A job that says how often is obeyed.
+  // A flush interval given by the job is kept.
   problem.job.parallelism.flush = 3;
   const auto fixed = Decisions(problem).first();
   CHECK(annealed(evaluate_plan(fixed, start.plan, 0, score), score, 500).best.flush == 3);
 }
 
-TEST_CASE("a device without a price does not come to a stage that gets more devices, where money counts") {
-  // Hosts of two devices and of one; a stage has one or two. The one that begins, at 2 USD/h, has beside it a
-  // device whose price is not known; the other host's is half as dear.
+TEST_CASE("an unpriced device is not added to a stage if the objective is cost") {
+  // Hosts of two devices and of one; a stage has one or two. The initial device costs 2 USD/h, the other
+  // device of its host has an unknown price, and that of the other host costs half as much.
   Problem problem = host_problem({2, 1}, 4);
   problem.topology.devices[0].price = DollarsPerHour(2);
   problem.topology.devices[2].price = DollarsPerHour(1);
@@ -78,7 +78,7 @@ TEST_CASE("a device without a price does not come to a stage that gets more devi
   }
 }
 
-TEST_CASE("annealing prices its start and what it changes, and no more than it may") {
+TEST_CASE("annealing evaluates its initial solution and its changes within the budget") {
   const Problem problem{flat_topology({2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(4, 10, 100), {}};
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
@@ -88,7 +88,7 @@ TEST_CASE("annealing prices its start and what it changes, and no more than it m
   const AnnealedPlan all = anneal_plan(start, score, {1000, initial_temperature, final_temperature}, rng, {});
   CHECK(all.is_complete);
   CHECK(all.evaluations > 100);
-  CHECK(all.evaluations < 1001);  // some exchanges are of a stage with itself
+  CHECK(all.evaluations < 1001);  // some swaps are of a stage with itself
   Rng same = Rng::for_task(0, 0);
   const AnnealedPlan part = anneal_plan(start, score, {1000, initial_temperature, final_temperature, 100}, same, {});
   CHECK_FALSE(part.is_complete);

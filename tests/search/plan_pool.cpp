@@ -1,4 +1,4 @@
-// Which plans a search keeps, and in what order it gives them.
+// Tests which plans a search keeps and in which order it returns them.
 #include "planner/search/iteration_time/plan_pool.hpp"
 
 #include "planner/search/iteration_time/decisions.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 class Fixture {
  public:
-  /// Of a shape, with the score as its only other mark.
+  /// Returns a candidate that is identified by shape, job and score only.
   PlanCandidate candidate(int stages, int replicas, double score, bool is_of_other_job = false) const {
     PlanCandidate result{is_of_other_job ? other_ : job_, plan_of(problem_.job, stages, replicas, 1), 0,
                          score, 0};
@@ -34,7 +34,7 @@ std::vector<double> scores(const std::vector<PlanCandidate>& plans) {
 
 }  // namespace
 
-TEST_CASE("of one shape and job a pool keeps the best three") {
+TEST_CASE("a pool keeps the best three plans per shape and job") {
   const Fixture f;
   PlanPool pool(10);
   CHECK(pool.empty());
@@ -42,11 +42,11 @@ TEST_CASE("of one shape and job a pool keeps the best three") {
   for (const double score : {5.0, 3.0, 4.0, 6.0, 2.0}) pool.keep(f.candidate(2, 2, score));
   CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0, 4.0});
   CHECK(pool.has_fitting());
-  pool.keep(f.candidate(2, 2, 3));  // it is there
+  pool.keep(f.candidate(2, 2, 3));  // it is kept already
   CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0, 4.0});
 }
 
-TEST_CASE("a full pool lets the worst go") {
+TEST_CASE("a full pool drops the worst plan") {
   const Fixture f;
   PlanPool pool(2);
   pool.keep(f.candidate(1, 1, 3));
@@ -57,7 +57,7 @@ TEST_CASE("a full pool lets the worst go") {
   CHECK(scores(pool.best_diverse(10)) == std::vector{1.0, 2.0});
 }
 
-TEST_CASE("unlike plans come first: by shape and job, or by shape alone") {
+TEST_CASE("different plans come first by shape and job or by shape only") {
   const Fixture f;
   PlanPool pool(10);
   pool.keep(f.candidate(2, 2, 1));

@@ -1,5 +1,5 @@
-// The published cases, 64 devices in 8 stages × 8 replicas, end to end: from the files that come with the
-// program to the best placements known, which tests/cost/comm_cost.cpp writes down.
+// Runs the published cases, 64 devices in 8 stages × 8 replicas, from the shipped files to the best known
+// placements, whose costs tests/cost/comm_cost.cpp derives.
 #include <optional>
 #include <utility>
 
@@ -42,7 +42,7 @@ TEST_CASE("the default strategy proves the optimum of the four cases with few ki
   }
 }
 
-TEST_CASE("the default strategy finds the best known placement of the world-wide case") {
+TEST_CASE("the default strategy finds the best known placement of the worldwide case") {
   const CommCostModel model = shipped_model("worldwide");
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     INFO("seed " << seed);
@@ -51,8 +51,8 @@ TEST_CASE("the default strategy finds the best known placement of the world-wide
   }
 }
 
-// Some 10 s of one core, ten times that without optimisation.
-TEST_CASE("a proof closes the world-wide case") {
+// Takes about 10 s on one core, ten times that without optimization.
+TEST_CASE("a proof closes the gap of the worldwide case") {
 #ifdef NDEBUG
   const CommCostModel model = shipped_model("worldwide");
   SearchOptions options;
@@ -73,8 +73,8 @@ TEST_CASE("a proof closes the world-wide case") {
 #endif
 }
 
-TEST_CASE(
-    "the published strategy finds the best known placement of the world-wide case within 500 evaluations") {
+TEST_CASE("the published strategy finds the best known placement of the worldwide case within 500 "
+          "evaluations") {
   const CommCostModel model = shipped_model("worldwide");
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     INFO("seed " << seed);
@@ -82,8 +82,7 @@ TEST_CASE(
   }
 }
 
-// 43.5 s is what a search pays on spot that does not keep the large hosts and the single devices apart: there
-// the optimum is 31.6 s.
+// On spot, a search that mixes the large hosts with the single devices reaches 43.5 s; the optimum is 31.6 s.
 TEST_CASE("the published strategy does not find the optimum of the spot case") {
   const CommCostModel model = shipped_model("spot");
   for (std::uint64_t seed = 0; seed < 2; ++seed) {

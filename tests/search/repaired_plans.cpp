@@ -1,4 +1,4 @@
-// What is made of a running plan whose devices are gone, before the search goes on from it.
+// Tests how a running plan whose devices have failed is repaired before the search continues from it.
 #include <set>
 #include <utility>
 
@@ -9,12 +9,13 @@ using namespace dtfm;
 using namespace dtfm::cost;
 using namespace dtfm::search;
 
-TEST_CASE("an unused device that fits best takes the place of one that is gone") {
-  // Pipelines 0, 1 and 3, 4 in two sites of three and four; 2, 5 and 6 are free, 5 at half speed.
+TEST_CASE("a failed device is replaced by the unused device that fits best") {
+  // Pipelines 0, 1 and 3, 4 are in two sites of three and four devices; 2, 5 and 6 are unused, 5 at half
+  // speed.
   Problem problem = small_problem({3, 4}, 4, 8);
   problem.topology.devices[5].speed = 0.5;
   const Plan before = two_pipelines(problem.job);
-  problem.topology = without_device(problem.topology, 4);  // 5 and 6 are 4 and 5 now
+  problem.topology = without_device(problem.topology, 4);  // 5 and 6 are now 4 and 5
   const Plan plan = without_device(before, 4);
   const std::shared_ptr<const DecidedJob> job = make_decided(problem, {1}, one_by_one(6), plan).job;
   const PlanScore score(Objective::iteration_time, problem.topology);
@@ -26,11 +27,11 @@ TEST_CASE("an unused device that fits best takes the place of one that is gone")
   CHECK(repaired.front().plan.pipelines[1].stages[1].devices == std::vector<int>{5});
   CHECK(devices_of(repaired.front().plan) == std::set<int>{0, 1, 3, 5});
 
-  // Without limits, a third pipeline on the two that are left is offered too.
+  // Without limits, a third pipeline on the two remaining devices is offered, too.
   CHECK(repaired_plans(plan, job, {}, score).size() == 2);
 }
 
-TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches dealt out") {
+TEST_CASE("a pipeline that cannot be completed is dropped and its micro-batches are redistributed") {
   Problem problem = small_problem({2, 2}, 4, 8);
   const Plan before = plan_of(problem.job, 2, 2, 4);
   problem.topology = without_device(problem.topology, 0);
@@ -42,7 +43,7 @@ TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches
   CHECK(micro_batches == 8);
   CHECK(!devices_of(best.plan).contains(no_device));
 
-  // No horizon is long enough to be worth a move: the other pipeline does it all.
+  // No migration pays off within this short horizon, so the other pipeline does all the work.
   const PlanCandidate brief = warm_search(problem, without_device(before, 0), 1).finalists.front();
   REQUIRE(brief.plan.pipelines.size() == 1);
   CHECK(brief.plan.pipelines.front().micro_batches == 8);
@@ -50,8 +51,8 @@ TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches
   CHECK(brief.migration.seconds == 0);
 }
 
-TEST_CASE("a site behind a link that has become slow is left out") {
-  // Three sites with a pipeline each; to and from the third, messages take 100 times as long as before.
+TEST_CASE("a site behind a link that has become slow is dropped") {
+  // Three sites with one pipeline each; messages to and from the third now take 100 times as long.
   Problem problem = small_problem({2, 2, 2}, 4, 12);
   problem.job.compression.gradients = 1;
   const Plan plan = plan_of(problem.job, 2, 3, 4);
@@ -66,8 +67,8 @@ TEST_CASE("a site behind a link that has become slow is left out") {
   CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, job, {}, score)->score);
 }
 
-TEST_CASE("of equally good plans, the one in which most devices stay where they are") {
-  // Three alike pipelines in one site; pipeline 2 gets three new devices, and all others change places.
+TEST_CASE("of equally good plans the one with the least migration is chosen") {
+  // Three uniform pipelines in one site; pipeline 2 gets three new devices, and all others swap positions.
   Problem problem = small_problem({9}, 6, 12);
   const Plan before = plan_of(problem.job, 3, 2, 6);  // devices 0 … 5
   Plan after = plan_of(problem.job, 3, 3, 4);
@@ -77,21 +78,21 @@ TEST_CASE("of equally good plans, the one in which most devices stay where they 
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
   const PlanCandidate shuffled = evaluate_plan(job, after, 0, score);
   const PlanCandidate settled = minimize_migration(shuffled, score);
-  // Every one of the six has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
+  // Each of the six devices has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
   CHECK(cost->of(settled.plan, 1).bytes == 3 * 24'000);
   CHECK(cost->of(after, 1).bytes > 3 * 24'000);
   CHECK(settled.score <= shuffled.score * (1 + 1e-9));
   CHECK(settled.iteration_s == Approx(shuffled.iteration_s));
 }
 
-TEST_CASE("a repair counts its prices, and stops when it is told to") {
+TEST_CASE("a repair counts its evaluations and stops on request") {
   const Problem problem = small_problem({9}, 4, 8);
   const Plan plan = plan_missing_two_devices(problem.job);
   const auto [job, migration] = make_decided(problem, {1}, one_by_one(9), plan);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
-  // Two seats, seven units for them: the plan as it is filled first; for each seat the five units that are
-  // left; then the repaired plan, and those with one and with two pipelines more. To fit a plan, it is priced
-  // as it is, with its layers cut again, and with its micro-batches dealt again.
+  // Two slots and seven tensor-parallel groups for them: first the plan filled as it is; for each slot the
+  // five remaining groups; then the repaired plan, and those with one and two additional pipelines. Fitting a
+  // plan evaluates it as it is, with its layers split again, and with its micro-batches redistributed.
   constexpr int fit = 3;
   repaired_plans(plan, job, {}, score);
   CHECK(score.evaluated() == 1 + 2 * 5 + fit + 2 * fit);
@@ -108,7 +109,7 @@ TEST_CASE("a repair counts its prices, and stops when it is told to") {
   }
 }
 
-TEST_CASE("settling stops when it is told to") {
+TEST_CASE("minimizing migration stops on request") {
   const Problem problem = small_problem({4}, 4, 8);
   const Plan before = plan_of(problem.job, 2, 2, 4);
   Plan after = before;
@@ -118,15 +119,15 @@ TEST_CASE("settling stops when it is told to") {
   const PlanCandidate candidate = evaluate_plan(job, after, 0, score);
   const PlanScore mutable_matrix = score.with_own_count();
   CHECK(minimize_migration(candidate, mutable_matrix, [] { return true; }).plan == after);
-  CHECK(mutable_matrix.evaluated() == 1);  // of what comes out
+  CHECK(mutable_matrix.evaluated() == 1);  // only the returned plan
   CHECK(minimize_migration(candidate, mutable_matrix).migration.seconds == 0);
-  CHECK(mutable_matrix.evaluated() == 1 + 2);  // one exchange brings both home
+  CHECK(mutable_matrix.evaluated() == 1 + 2);  // one swap returns both devices to their old stages
 }
 
-TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower one") {
+TEST_CASE("a stage that has lost a device continues with a smaller tensor degree") {
   Problem problem = heterogeneous_hosts();
   Plan plan = heterogeneous_plan(problem.job);
-  problem.topology = without_device(problem.topology, 3);  // 4 and 5 are 3 and 4 now
+  problem.topology = without_device(problem.topology, 3);  // 4 and 5 are now 3 and 4
   plan = without_device(plan, 3);
   const auto [job, migration] = make_decided(problem, {1, 2}, {{0, 1}, {2}, {3}, {4}}, plan);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
@@ -139,13 +140,13 @@ TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower
   CHECK(narrower.pipelines[1].stages[0].devices == std::vector{3});
   CHECK(narrower.pipelines[1].stages[1].devices == std::vector{4});
 
-  // The search goes on from there, and no worse.
+  // The search continues from there and finds nothing worse.
   const IterationSearchResult found = warm_search(problem, plan, 1e6);
   CHECK_FALSE(found.unchanged.has_value());
   CHECK(found.finalists.front().score <= repaired.front().score * (1 + 1e-9));
 }
 
-TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") {
+TEST_CASE("plans of mixed degrees that can stay do so and their stages return to their devices") {
   const Problem problem = heterogeneous_hosts();
   const Plan before = heterogeneous_plan(problem.job);
   const auto [job, migration] = make_decided(problem, {1, 2}, {{0, 1}, {2, 3}, {4}, {5}}, before);
@@ -165,8 +166,8 @@ TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") 
   CHECK(found.finalists.front().score <= found.unchanged->score);
 }
 
-TEST_CASE("where plans have to be drained, too, a seat gets the unit with which the plan is best") {
-  // The states of two layers take 32,000 B, 16 B a parameter; what is left of 34,500 B holds some of the 16
+TEST_CASE("a slot gets the group with which the plan is best even if plans need flushes") {
+  // The states of two layers take 32,000 B at 16 B per parameter; the rest of 34,500 B holds some of the 16
   // micro-batches.
   Problem problem = small_problem({4}, 4, 16);
   problem.topology.gpus[0].memory = Bytes(34'500);

@@ -1,4 +1,4 @@
-// What each strategy promises, on networks so small that every partition can be priced.
+// Tests the guarantees of each strategy on networks so small that every partition can be evaluated.
 #include "planner/search/comm_cost/strategy.hpp"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ long long factorial(int n) {
   return n < 2 ? 1 : n * factorial(n - 1);
 }
 
-/// n! / (replicas!^stages · stages!)
+/// Returns n! / (replicas!^stages · stages!).
 long long partitions(const Shape& shape) {
   long long count = factorial(shape.first * shape.second) / factorial(shape.first);
   for (int stage = 0; stage < shape.first; ++stage) count /= factorial(shape.second);
@@ -47,7 +47,7 @@ long long partitions(const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("there are seven strategies, the default first") {
+TEST_CASE("there are seven strategies and the default is first") {
   std::vector<std::string> names;
   for (const Strategy& strategy : strategies()) {
     names.emplace_back(strategy.name);
@@ -58,14 +58,14 @@ TEST_CASE("there are seven strategies, the default first") {
   CHECK(names.front() == default_strategy);
 }
 
-TEST_CASE("an unknown strategy is an error that names it and those that are known") {
+TEST_CASE("an unknown strategy is an error that lists the known ones") {
   const CommCostModel model = model_of(0, Network::smooth, {2, 2});
   const std::string error = error_message([&] { search_comm_cost(model, "annealing", {}); });
   CHECK_THAT(error, contains("`annealing`"));
   for (const Strategy& strategy : strategies()) CHECK_THAT(error, contains(std::string(strategy.name)));
 }
 
-TEST_CASE("evaluations end a search only where they were asked for") {
+TEST_CASE("the number of evaluations limits a search only if it was requested") {
   const CommCostModel model = model_of(0, Network::smooth, {4, 3});
   for (const char* name : {"genetic", "kernighan-lin", "random"}) {
     CAPTURE(name);
@@ -77,10 +77,10 @@ TEST_CASE("evaluations end a search only where they were asked for") {
   }
 }
 
-// Devices 0 … 5 in 3 stages × 2 replicas, row = stage. Identity fills pipeline 0 with 0, 1, 2: device k is
-// stage k mod 3 of pipeline k div 3. Megatron fills stage 0 with 0, 1: device k is replica k mod 2 of stage
+// Devices 0 … 5 in 3 stages × 2 replicas, row = stage. `identity` fills pipeline 0 with 0, 1, 2: device k is
+// stage k mod 3 of pipeline k div 3. `megatron` fills stage 0 with 0, 1: device k is replica k mod 2 of stage
 // k div 2.
-TEST_CASE("identity and megatron place devices in the order of the file, and deploy them as they come") {
+TEST_CASE("identity and megatron place devices in file order and deploy them unchanged") {
   for (const Network network : all_networks) {
     const CommCostModel model = model_of(3, network, {3, 2});
     CAPTURE(static_cast<int>(network));
@@ -96,10 +96,10 @@ TEST_CASE("identity and megatron place devices in the order of the file, and dep
   }
 }
 
-// a = 0, b = 1, c = 2, d = 3; exchanges ab 1, cd 2, ac 4, bd 8; hops ac 16, bd 32, ab 64, cd 128; the rest
-// 1000. As stages ab, cd (megatron): max(1, 2) + max(ac, bd) = 2 + 32. As pipelines ab, cd (identity):
-// stages ac, bd: max(4, 8) + max(ab, cd) = 8 + 128.
-TEST_CASE("identity and megatron by hand") {
+// a = 0, b = 1, c = 2, d = 3. Synchronization: ab 1, cd 2, ac 4, bd 8; hops: ac 16, bd 32, ab 64, cd 128; all
+// others 1000. With stages ab, cd (megatron): max(1, 2) + max(ac, bd) = 2 + 32. With pipelines ab, cd
+// (identity), stages are ac, bd: max(4, 8) + max(ab, cd) = 8 + 128.
+TEST_CASE("identity and megatron have the costs derived by hand") {
   CommCostModel model = empty_model(2, 2);
   const auto set = [](Eigen::MatrixXd& matrix, int a, int b, double value) {
     matrix(a, b) = matrix(b, a) = value;
@@ -117,7 +117,7 @@ TEST_CASE("identity and megatron by hand") {
 
 // 4! / (2!² 2!) = 3, 6! / (2!³ 3!) = 15, 8! / (2!⁴ 4!) = 105, 6! / (3!² 2!) = 10, 9! / (3!³ 3!) = 280,
 // 8! / (4!² 2!) = 35.
-TEST_CASE("exhaustive prices every partition once and finds the least cost by definition") {
+TEST_CASE("exhaustive evaluates every partition once and finds the minimum by definition") {
   const std::vector<long long> counts{3, 15, 105, 10, 280, 35};
   for (std::size_t i = 0; i < small_shapes.size(); ++i) {
     REQUIRE(partitions(small_shapes[i]) == counts[i]);
@@ -136,21 +136,21 @@ TEST_CASE("exhaustive prices every partition once and finds the least cost by de
 }
 
 // 16! / (4!⁴ 4!) = 2,627,625 is more than two million.
-TEST_CASE("exhaustive refuses more partitions than it can price") {
+TEST_CASE("exhaustive rejects more partitions than it can evaluate") {
   const CommCostModel model = model_of(0, Network::smooth, {4, 4});
   CHECK(error_message([&] { search_comm_cost(model, "exhaustive", search_options(0, 10)); }) ==
         "--strategy exhaustive: 4 × 4 devices have 2.63e+06 partitions, more than 2000000; use the default "
         "strategy with --prove");
 }
 
-TEST_CASE("exhaustive proves nothing where the order of the stages is a heuristic's") {
-  // 20 groups of one device are one partition; its 20! / 2 orders are not all priced.
+TEST_CASE("exhaustive proves nothing if the order of the stages is heuristic") {
+  // 20 groups of one device are one partition; its 20! / 2 orders are not all evaluated.
   const SearchResult result = search_comm_cost(model_of(3, Network::smooth, {20, 1}), "exhaustive", search_options(0, 10));
-  CHECK(result.lower_bound.method != "every partition was priced");
+  CHECK(result.lower_bound.method != "every partition was evaluated");
   CHECK(result.lower_bound.value < result.cost.total());
 }
 
-TEST_CASE("no strategy is below the exhaustive optimum, and the default one reaches it") {
+TEST_CASE("no strategy is below the exhaustive optimum and the default one reaches it") {
   const auto network = GENERATE(from_range(all_networks));
   for (const Shape& shape : small_shapes) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
@@ -171,9 +171,9 @@ TEST_CASE("no strategy is below the exhaustive optimum, and the default one reac
   }
 }
 
-// Annealing goes in strides of 256 swaps on each of 8 islands, so that the evolutionary strategy may exceed
-// its evaluations by 8 · 256 − 1; and it has priced a start for each island before it looks at all.
-TEST_CASE("a budget of evaluations is kept") {
+// Annealing proceeds in steps of 256 swaps on each of 8 islands, so the evolutionary strategy may exceed its
+// evaluations by 8 · 256 − 1. It evaluates an initial solution for each island before it first checks.
+TEST_CASE("the evaluation budget is kept") {
   const CommCostModel model = model_of(1, Network::smooth, {5, 4});
   for (const char* name : {"random", "genetic", "kernighan-lin"}) {
     for (const long long budget : {1LL, 65LL, 100LL, 250LL}) {
@@ -194,7 +194,7 @@ TEST_CASE("a budget of evaluations is kept") {
   }
 }
 
-TEST_CASE("exhaustive keeps a budget of evaluations, and is complete where it suffices") {
+TEST_CASE("exhaustive keeps the evaluation budget and is complete if it suffices") {
   const CommCostModel model = model_of(1, Network::smooth, {4, 2});  // 105 partitions
   for (const long long budget : {1LL, 50LL, 104LL, 105LL, 106LL}) {
     CAPTURE(budget);
@@ -226,7 +226,7 @@ TEST_CASE("one stage, one replica and one device work for every strategy") {
   }
 }
 
-TEST_CASE("a network that costs nothing is no trouble for any strategy") {
+TEST_CASE("every strategy handles a network without costs") {
   for (const Strategy& strategy : strategies()) {
     const std::string name{strategy.name};
     CAPTURE(name);
@@ -237,9 +237,9 @@ TEST_CASE("a network that costs nothing is no trouble for any strategy") {
   }
 }
 
-// Sites whose links are no round numbers: a cost that swaps have changed step by step differs by rounding
-// from the same cost added up anew.
-TEST_CASE("convergence goes down to the cost of the result, whatever swaps have rounded") {
+// Sites whose links are not round numbers: a cost that was updated swap by swap differs by rounding from the
+// same cost computed anew.
+TEST_CASE("the convergence curve ends at the cost of the result despite rounding by swaps") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 5);
@@ -255,7 +255,7 @@ TEST_CASE("convergence goes down to the cost of the result, whatever swaps have 
   }
 }
 
-TEST_CASE("exhaustive with a budget that is too small proves no more than is true") {
+TEST_CASE("exhaustive with too small a budget does not claim a false bound") {
   for (const Network network : all_networks) {
     const CommCostModel model = model_of(1, network, {4, 2});  // 105 partitions
     const double optimum = exhaustive_optimum(model);
@@ -267,7 +267,7 @@ TEST_CASE("exhaustive with a budget that is too small proves no more than is tru
       check_result(model, result);
       CHECK(result.evaluations == budget);
       CHECK(result.stopped != Stopped::complete);
-      CHECK(result.lower_bound.method != "every partition was priced");
+      CHECK(result.lower_bound.method != "every partition was evaluated");
       CHECK(result.lower_bound.value <= optimum * (1 + 1e-12));
       if (result.stopped == Stopped::optimal) CHECK(result.cost.total() == Approx(optimum).epsilon(1e-9));
     }

@@ -11,9 +11,9 @@ using namespace dtfm;
 using namespace dtfm::cost;
 using namespace dtfm::search;
 
-// The optima of tests/cost/comm_cost.cpp: even shares of every host or region in each group; on spot, of the
-// large hosts in one half of the groups and of the single devices in the other.
-TEST_CASE("the best structured start is the optimum of the five cases") {
+// The optima of tests/cost/comm_cost.cpp: each group has an equal share of every host or region; on spot,
+// half of the groups share the large hosts and the other half the single devices.
+TEST_CASE("the best structured placement is the optimum of the five cases") {
   for (const auto& [name, optimum] :
        {std::pair{"datacenter", 3.439799129}, std::pair{"spot", 31.634159832},
         std::pair{"universities", 16.086839733}, std::pair{"regional", 34.802041017},
@@ -24,7 +24,7 @@ TEST_CASE("the best structured start is the optimum of the five cases") {
   }
 }
 
-TEST_CASE("structured starts are deployed partitions, cheapest first, for any size") {
+TEST_CASE("structured placements are deployed partitions in order of cost for any size") {
   for (const auto& [stages, replicas] :
        {std::pair{1, 1}, std::pair{1, 7}, std::pair{7, 1}, std::pair{7, 5}, std::pair{5, 7}, std::pair{3, 12},
         std::pair{12, 3}, std::pair{2, 9}, std::pair{17, 2}}) {
@@ -45,17 +45,17 @@ TEST_CASE("structured starts are deployed partitions, cheapest first, for any si
   }
 }
 
-// Six devices in three sites of two, in file order; hops cost nothing within a site, else 10, and exchanges
-// cost nothing at all: the groups {0, 2, 4} and {1, 3, 5} feed each other within the sites.
-TEST_CASE("a start that deals every site over the groups is among them") {
+// Six devices in three sites of two, in file order. Hops cost nothing within a site and 10 otherwise, and
+// synchronization costs nothing: the groups {0, 2, 4} and {1, 3, 5} have all hops within the sites.
+TEST_CASE("one structured placement spreads every site over the groups") {
   CommCostModel model = empty_model(2, 3);
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b) model.hop(a, b) = a / 2 == b / 2 ? 0 : 10;
   CHECK(structured_initial_placements(model, 1, [] { return false; }).front().cost == 0);
 }
 
-// 20 groups: their order is a heuristic's, which can be stopped half-way.
-TEST_CASE("stopped anywhere, there is a deployed start") {
+// The order of 20 groups is determined by a heuristic, which can be stopped early.
+TEST_CASE("a stopped generation of placements returns a deployed one") {
   Rng rng = Rng::for_task(6, 0);
   const CommCostModel model = random_model(rng, Network::smooth, 20, 2);
   for (int calls = 0; calls < 400; calls += 7) {

@@ -1,4 +1,4 @@
-// Pipelines that must be alike: the same layers, as many micro-batches.
+// Tests the search with uniform pipelines: the same layers and number of micro-batches.
 #include <algorithm>
 #include <bit>
 
@@ -15,8 +15,8 @@ using namespace cost;
 using namespace search;
 namespace {
 
-/// Two sites of two or three devices, the first `slow` of them at half speed; layers of 3 s, messages of 1
-/// and 4 s.
+/// Returns two sites of two or three devices, the first `slow` of which have half speed; layers take 3 s,
+/// messages 1 s inside a site and 4 s between sites.
 Problem small_problem(const std::vector<int>& per_site, int layers, int micro_batches, int slow) {
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
@@ -42,7 +42,7 @@ IterationSearchOptions search_options(long long evaluations) {
   return options;
 }
 
-TEST_CASE("alike pipelines: as good as trying every plan whose pipelines are alike") {
+TEST_CASE("the search finds the exhaustive optimum over all plans with uniform pipelines") {
   for (const int batches : {4, 6})
     for (const int slow : {0, 1, 2}) {
       CAPTURE(batches, slow);
@@ -58,9 +58,9 @@ TEST_CASE("alike pipelines: as good as trying every plan whose pipelines are ali
     }
 }
 
-TEST_CASE("what alike pipelines cost beside a slow device") {
-  // A micro-batch of two layers takes 6 s, 12 s on the slow device. 4 and 2 of them take 24 s on both; 3 and
-  // 3 take 36 s. The exchange is the same.
+TEST_CASE("uniform pipelines cost more if one device is slow") {
+  // A micro-batch of two layers takes 6 s, or 12 s on the slow device. 4 and 2 of them take 24 s on both; 3
+  // and 3 take 36 s. Synchronization takes the same time.
   Problem problem = small_problem({2}, 2, 6, 1);
   IterationSearchOptions options = search_options(1000);
   options.limits = {1, 2};
@@ -69,7 +69,7 @@ TEST_CASE("what alike pipelines cost beside a slow device") {
   CHECK(uniform_pipelines - search_iteration(problem, options).finalists.front().iteration_s == Approx(12));
 }
 
-TEST_CASE("alike pipelines, whatever is open, and however memory asks for drains") {
+TEST_CASE("pipelines are uniform whatever is automatic and however memory requires flushes") {
   int drained = 0;
   for (const int batch : {1, 6, 12, 16, 36})
     for (const double memory : {400.0, 700.0, 1e9}) {
@@ -91,7 +91,7 @@ TEST_CASE("alike pipelines, whatever is open, and however memory asks for drains
   CHECK(drained > 0);
 }
 
-TEST_CASE("a number of pipelines that does not divide the micro-batches") {
+TEST_CASE("a number of uniform pipelines that does not divide the micro-batches is rejected") {
   IterationSearchOptions options = search_options(100);
   options.limits.replicas = 3;
   CHECK_THAT(error_message([&] {

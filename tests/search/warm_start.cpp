@@ -14,29 +14,29 @@ using namespace dtfm;
 using namespace dtfm::cost;
 using namespace dtfm::search;
 
-TEST_CASE("seconds are felt as the horizon less the moving leaves them") {
+TEST_CASE("an iteration is weighted by the share of the horizon that migration leaves") {
   const Problem problem = small_problem({2}, 4, 4);
   const PlanScore score(Objective::iteration_time, problem.topology, nullptr, 100);
   CHECK(score.of(10, 0, 0) == 10);
-  // 80 s of 100 are left for iterations of 10 s: 8 of them, 12.5 s of the horizon each.
+  // 80 s of 100 are left for iterations of 10 s: 8 iterations, each of which takes 12.5 s of the horizon.
   CHECK(score.of(10, 0, 0, {20, 0}) == Approx(12.5));
-  // Beyond the horizon nothing is done; less of it is still better.
+  // If migration exceeds the horizon, no iteration is completed; less migration is still better.
   CHECK(score.of(1, 0, 0, {100, 0}) > score.of(1e5, 0, 0, {99, 0}));
   CHECK(score.of(1, 0, 0, {101, 0}) > score.of(1, 0, 0, {100, 0}));
   const PlanScore devices(Objective::device_efficiency, problem.topology, nullptr, 100);
   CHECK(devices.of(10, 3, 0, {20, 0}) == Approx(37.5));
 }
 
-TEST_CASE("dollars for what is moved are shared by the iterations of the horizon") {
+TEST_CASE("egress of a migration is shared by the iterations of the horizon") {
   Problem problem = small_problem({2}, 4, 4);
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3600);
   const PlanScore score(Objective::cost_per_token, problem.topology, nullptr, 100);
-  // 8 iterations in the 80 s that are left: two devices for 100 s at 1 USD/s, and 40 USD, are 240 USD.
+  // 8 iterations in the 80 s that are left: two devices for 100 s at 1 USD/s plus 40 USD are 240 USD.
   CHECK(score.of(10, 2, 3, {20, 40}) == Approx(240 / 8.0 + 3));
   CHECK(PlanScore(Objective::iteration_time, {}, nullptr, 100).of(10, 2, 3, {20, 40}) == Approx(12.5));
 }
 
-TEST_CASE("a horizon of nothing lets nothing move, and one without end everything") {
+TEST_CASE("a horizon of zero permits no migration and an unlimited one permits any") {
   Problem problem = small_problem({2, 2}, 4, 8);
   problem.topology.devices[0].speed = 0.1;
   const PlanScore none(Objective::iteration_time, problem.topology, nullptr, 0);
@@ -54,16 +54,17 @@ TEST_CASE("a horizon of nothing lets nothing move, and one without end everythin
     CHECK(warm.iteration_s <= 1.01 * cold.iteration_s);
     CHECK(warm.score == warm.iteration_s);
   }
-  // Device 0 is lost: what is left goes on, or begins anew, with finite scores.
+  // Device 0 has failed: the remaining plan continues, or the search starts over, with finite scores.
   Plan lost = plan_of(problem.job, 2, 2, 4);
   lost.pipelines[0].stages[0].devices = {no_device};
   for (const PlanCandidate& it : warm_search(problem, lost, 0).finalists) CHECK(std::isfinite(it.score));
 }
 
-TEST_CASE("by price, what moves over a dear link is worth it only for long") {
-  // As below, but every device costs the same, and a byte between the sites 1 USD: 6 layers are 72,000 USD.
-  // An iteration on the slow site is 24 · 3 · 3 s ÷ 0.5 = 432 s on two devices, at 1 USD/h each 0.24 USD: of
-  // the 23,000 in 1e7 s less than 6,000 USD could be saved, of those in 1e10 s up to 6,000,000 USD.
+TEST_CASE("if the objective is cost migration over an expensive link pays off only over a long horizon") {
+  // As below, but every device costs the same and a byte between the sites 1 USD: 6 layers cost 72,000 USD.
+  // An iteration at the slow site is 24 · 3 · 3 s ÷ 0.5 = 432 s on two devices, 0.24 USD at 1 USD/h each. Of
+  // the 23,000 iterations in 1e7 s less than 6,000 USD could be saved, of those in 1e10 s up to 6,000,000
+  // USD.
   Problem problem = small_problem({2, 4}, 6, 24);
   problem.topology.devices[0].speed = problem.topology.devices[1].speed = 0.5;
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
@@ -79,7 +80,7 @@ TEST_CASE("by price, what moves over a dear link is worth it only for long") {
   CHECK(lasting.score < 0.6 * brief.unchanged->score);
 }
 
-TEST_CASE("staying is among the finalists, and never worse") {
+TEST_CASE("keeping the plan is among the finalists and never worse") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 40);
@@ -104,8 +105,8 @@ TEST_CASE("staying is among the finalists, and never worse") {
   }
 }
 
-TEST_CASE("a short horizon lets nothing move, a long one reaches what a cold search finds") {
-  // A site of four fast devices stands idle while the plan runs on two at half speed.
+TEST_CASE("a short horizon permits no migration and a long one reaches the result of a cold search") {
+  // A site of four fast devices is idle while the plan runs on two at half speed.
   Problem problem = small_problem({2, 4}, 6, 24);
   problem.topology.devices[0].speed = problem.topology.devices[1].speed = 0.5;
   const Plan slow = plan_of(problem.job, 2, 1, 24);
@@ -120,23 +121,23 @@ TEST_CASE("a short horizon lets nothing move, a long one reaches what a cold sea
   CHECK(lasting.migration.seconds > 100);
   CHECK(lasting.score == Approx(lasting.iteration_s * 1e9 / (1e9 - lasting.migration.seconds)));
 
-  // Candidates carry the moving that the closed formula says.
+  // Candidates have the migration of the closed formula.
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   CHECK(lasting.migration.seconds == MigrationCost(problem, network, slow, 1).of(lasting.plan, 1).seconds);
 }
 
-TEST_CASE("all devices gone, the search begins anew") {
+TEST_CASE("if all devices have failed the search starts over") {
   const Problem problem = small_problem({2, 2}, 4, 8);
   Plan gone = plan_of(problem.job, 2, 2, 4);
   for (Pipeline& pipeline : gone.pipelines)
     for (Stage& stage : pipeline.stages) stage.devices = {no_device};
   const PlanCandidate cold = search_iteration(problem, search_options()).finalists.front();
   const PlanCandidate warm = warm_search(problem, gone, 1e6).finalists.front();
-  CHECK(warm.migration.seconds == 0);  // all comes from a checkpoint
+  CHECK(warm.migration.seconds == 0);  // everything comes from a checkpoint
   CHECK(warm.iteration_s <= 1.01 * cold.iteration_s);
 }
 
-TEST_CASE("plans of unequal depth, or for another tensor degree, are gone on from too") {
+TEST_CASE("plans of unequal depth or another tensor degree can be warm-started as well") {
   const Problem problem = small_problem({3, 2}, 4, 8);
   Plan uneven{1, "gpipe", "sharded-ps", {}};
   uneven.pipelines = {{4, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 4}, {2}}}},
@@ -172,7 +173,7 @@ TEST_CASE("a warm search gives the same plans for any number of threads") {
   }
 }
 
-TEST_CASE("an interrupt ends the repair, and leaves a whole plan") {
+TEST_CASE("an interrupt ends the repair and leaves a complete plan") {
   const Problem problem = small_problem({9}, 4, 8);
   const Plan plan = plan_missing_two_devices(problem.job);
   const std::atomic<bool> interrupted = true;
@@ -180,17 +181,17 @@ TEST_CASE("an interrupt ends the repair, and leaves a whole plan") {
   options.common.interrupted = &interrupted;
   const IterationSearchResult found = warm_search(problem, plan, 1e6, options);
   CHECK(found.stopped == Stopped::interrupted);
-  CHECK(found.evaluations == 1 + 3 + 1);  // the plan as it is filled, fitted, and not settled
+  CHECK(found.evaluations == 1 + 3 + 1);  // the plan is filled and fitted, but its migration is not minimized
   const std::set<int> used = devices_of(found.finalists.front().plan);
   CHECK((used.size() == 4 && !used.contains(no_device)));
 }
 
-TEST_CASE("a budget holds for repairs and for settling, too") {
+TEST_CASE("the budget includes repairs and minimizing migration") {
   const Problem problem = small_problem({9}, 4, 8);
   for (const long long most : {1, 20, 60, 500}) {
     CAPTURE(most);
     const IterationSearchResult found = warm_search(problem, plan_missing_two_devices(problem.job), 1e6, search_options(most));
-    // Beyond it: a plan is always filled, fitted and, one a finalist, priced at last.
+    // Beyond the budget, a plan is always filled and fitted, and each finalist is evaluated once at the end.
     CHECK(found.evaluations <= most + 4 + static_cast<long long>(found.finalists.size()));
   }
 }

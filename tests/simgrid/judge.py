@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""dtfm-sim and SimGrid replay the same graphs to the same dates: every task within 1e-6, every state equal; rings that
-contend by their last date, within 2e-3, for there a rounding grows from step to step: SimGrid itself gives another date
-with other tolerances, and what lies between the two is right.
+"""dtfm-sim and SimGrid replay the same graphs to the same times: every task within 1e-6, every state
+equal. Rings with contention are compared by their makespan, within 2e-3, because rounding errors
+grow from step to step: SimGrid itself gives other times with other tolerances, and any value
+between them is right.
 
 usage: judge.py DTFM-SIM SIMGRID-REPLAY|none    (77: no SimGrid)
 """
@@ -22,7 +23,7 @@ RINGS = [f"ring {hosts} 8 {placement} apart" for hosts in (64, 256) for placemen
 
 
 def trace(rng, base):
-    """T V … of a few steps, sometimes periodic."""
+    """Returns "T V …" of a few steps, sometimes periodic."""
     dates = sorted(rng.uniform(0, 30) for _ in range(rng.randint(1, 5)))
     steps = " ".join(f"{date!r} {base * rng.uniform(0.05, 3)!r}" for date in dates)
     period = dates[-1] - dates[0] + rng.uniform(1, 10)
@@ -30,7 +31,8 @@ def trace(rng, base):
 
 
 def random_graph(seed):
-    """Hosts fifo and shared, routes over links in common, traces, failures, ceilings, queues, priorities."""
+    """Returns a graph with hosts of both kinds, routes with common links, traces, failures, rate caps,
+    queues and priorities."""
     rng, text = random.Random(seed), []
     hosts, links = rng.randint(3, 10), rng.randint(3, 14)
     for h in range(hosts):
@@ -74,7 +76,7 @@ def rows(command):
 
 
 def farthest(ours, theirs):
-    """The largest relative distance of two dates; infinite where states differ."""
+    """Returns the largest relative difference of two times, or infinity if states differ."""
     worst = 0.0
     for name, row in ours.items():
         if row["state"] != theirs[name]["state"]:

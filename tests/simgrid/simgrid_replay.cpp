@@ -1,10 +1,11 @@
-// Replays a task graph with SimGrid (https://simgrid.org), which decides who gets how much of what is shared
-// and when it is done; queues, latencies, failures and the dates of profiles are kept here. A judge of
-// dtfm-sim that shares nothing with it but the reader.
+// Replays a task graph with SimGrid (https://simgrid.org), which decides how shared resources are divided and
+// when tasks end; queues, latencies, failures and the times of profiles are handled here. It is an
+// independent check of dtfm-sim, with which it shares only the reader.
 //
-// usage: simgrid_replay GRAPH [exact]    id,state,finish of every task on stdout, a line of JSON on stderr;
-// exact: SimGrid's tolerances set as low as they go. Knows max-min with equal weights; no profiles of fat
-// pipes or speeds.
+// usage: simgrid_replay GRAPH [exact]    writes id,state,finish of every task to stdout, a line of JSON to
+// stderr;
+// exact: sets SimGrid's tolerances to their minimum. Supports max-min fairness with equal weights, but no
+// profiles of fat pipes or speeds.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -71,9 +72,10 @@ class Driver {
   void end(int task, State state);
 
   const dtfm::TaskGraph& graph_;
-  std::vector<sg::Host*> hosts_, sources_;  // sources: of each flow
+  std::vector<sg::Host*> hosts_, sources_;  // sources: per flow
   std::vector<sg::Link*> links_;
-  std::vector<double> bandwidth_, latency_, most_;  // of each link: now; over its profile, or 0
+  // per link: current value, and maximum over its profile or 0
+  std::vector<double> bandwidth_, latency_, most_;
   std::vector<int> link_down_, host_down_;
   std::vector<State> state_;
   std::vector<double> finish_, ready_at_;
@@ -105,8 +107,9 @@ Driver::Driver(const dtfm::TaskGraph& graph)
   build_platform();
 }
 
-/// Links have no latency, so that all flows weigh the same. What a link has now comes from a callback:
-/// SimGrid would never let a flow be faster than its links were when it started.
+/// Creates links without latency, so that all flows have the same weight. A callback supplies the current
+/// bandwidth of a link, because SimGrid would never let a flow exceed the bandwidth that its links had when
+/// it started.
 void Driver::build_platform() {
   sg::NetZone* zone = sg::create_full_zone("zone");
   for (const dtfm::Host& host : graph_.hosts)
@@ -138,7 +141,8 @@ void Driver::build_platform() {
     std::vector<sg::LinkInRoute> route;
     for (const int link : graph_.routes[at(task.route)].links) route.emplace_back(links_[at(link)]);
     if (task.rate < infinity) {
-      // Such communications have no rate in SimGrid 3.32: the flow gets a link and a source of its own.
+      // Such communications cannot have a rate limit in SimGrid 3.32: the flow gets a link and a source of
+      // its own.
       const std::string name = "ceiling " + std::to_string(sources_.size());
       route.emplace_back(zone->create_link(name, task.rate)->set_latency(0)->seal());
       sources_.back() = zone->create_host(name, 1)->seal();
@@ -161,7 +165,7 @@ void Driver::push_change(std::size_t number, std::size_t step) {
 }
 
 void Driver::change(std::size_t number, std::size_t step) {
-  if (begun_ && started_ == ended_) return;  // nothing will move any more
+  if (begun_ && started_ == ended_) return;  // nothing will change any more
   const dtfm::Profile& profile = graph_.profiles[number];
   const double value = profile.steps[step % profile.steps.size()].value;
   const std::size_t link = at(profile.targets[0].index);
@@ -210,7 +214,7 @@ void Driver::make_ready(int task) {
   ready_.push_back(task);
 }
 
-/// All that is ready joins its line before anybody of that line is served.
+/// Enqueues all ready tasks before any task of their queues is served.
 void Driver::start_ready() {
   if (starting_) return;
   starting_ = true;
@@ -277,7 +281,7 @@ void Driver::begin_flow(int task) {
   comm->set_payload_size(static_cast<uint64_t>(it.amount));
   comm->set_name(std::to_string(task));
   activity_[at(task)] = comm;
-  // With its second end, it starts.
+  // A communication starts when its second end is set.
   comm->set_source(sources_[at(task)])->set_destination(hosts_[at(it.destination)]);
 }
 
@@ -342,7 +346,7 @@ void Driver::print() const {
 
 int main(int argc, char** argv) {
   const bool exact = argc > 2 && std::string_view(argv[2]) == "exact";
-  int count = 2;  // SimGrid takes no argument of ours
+  int count = 2;  // SimGrid must not parse our arguments
   std::string quiet = "--log=root.threshold:critical";
   std::vector<char*> arguments = {argv[0], quiet.data(), nullptr};
   sg::Engine engine(&count, arguments.data());

@@ -7,7 +7,7 @@
 using namespace dtfm;
 using namespace dtfm::sim;
 
-TEST_CASE("without noise the constants are found again") {
+TEST_CASE("without noise the true constants are recovered") {
   for (const Calibration& constants : {truth, Calibration{0.7, 0, 1, 0, 0, 1}}) {
     const CalibrationFit fit = calibrate(designed_runs(constants), {shipped, 2, {}});
     for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
@@ -19,7 +19,7 @@ TEST_CASE("without noise the constants are found again") {
   }
 }
 
-TEST_CASE("what the runs do not tell stays where it is assumed to be, and is said so") {
+TEST_CASE("a constant that the runs do not determine keeps its assumed value and is reported") {
   const CalibrationFit fit = calibrate(with_noise(designed_runs(truth, false), 3, 0.05), {shipped, 1, {}});
   for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i)
     CHECK(fit.intervals[i].is_identified == (calibration_constants[i].name != "sync_efficiency"));
@@ -28,7 +28,7 @@ TEST_CASE("what the runs do not tell stays where it is assumed to be, and is sai
   CHECK(fit.intervals[5].low < 0.6);
 }
 
-TEST_CASE("runs that no constants explain are outliers, also where two pull together") {
+TEST_CASE("runs that no constants explain are outliers even if two of them agree") {
   const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 7, 0.05);
   const CalibrationFit clean = calibrate(runs, {shipped, 1, {}});
   REQUIRE(outlier_rows(clean).empty());
@@ -45,8 +45,8 @@ TEST_CASE("runs that no constants explain are outliers, also where two pull toge
   }
 }
 
-// The others are fitted anew, and the run is simulated with what comes out.
-TEST_CASE("a run left out is simulated as by a fit to the others") {
+// The fit to the other runs is repeated, and the run is simulated with the result.
+TEST_CASE("an excluded run is predicted by a fit to the others") {
   const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 11, 0.05);
   const CalibrationFit fit = calibrate(runs, {shipped, 1, {}});
   for (const std::size_t row : {0u, 8u, 19u, 25u, 33u, 47u}) {
@@ -59,7 +59,7 @@ TEST_CASE("a run left out is simulated as by a fit to the others") {
   }
 }
 
-TEST_CASE("the same for any number of threads") {
+TEST_CASE("calibration gives the same result for any number of threads") {
   const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 1, 0.05);
   const CalibrationFit one = calibrate(runs, {shipped, 1, {}});
   for (const int threads : {2, 3, 8}) {
@@ -69,12 +69,12 @@ TEST_CASE("the same for any number of threads") {
   }
 }
 
-TEST_CASE("too few runs to calibrate are refused, and five are enough to say how little they say") {
+TEST_CASE("too few runs are rejected and five are enough to report how little they determine") {
   std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 1, 0.05);
   const std::vector<MeasuredRun> four(runs.begin(), runs.begin() + 4), five(runs.begin(), runs.begin() + 5);
   CHECK(error_message([&] {
           calibrate(four, {shipped, 1, {}});
-        }) == "4 runs are too few to fit constants to: 5 at least");
+        }) == "4 runs are too few; fitting the constants requires at least 5");
   const CalibrationFit fit = calibrate(five, {shipped, 1, {}});
   CHECK(fit.intervals[0].is_identified);
   CHECK(!fit.intervals[5].is_identified);

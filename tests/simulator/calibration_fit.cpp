@@ -11,7 +11,8 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Pipelines of unequal depth, length, output and rate, as if measured on machines with `truth`.
+/// Returns runs of pipelines with different depths, lengths, outputs and rates, as if measured on machines
+/// with the constants `truth`.
 std::vector<MeasuredRun> runs_with(const Calibration& truth) {
   const auto topology =
       std::make_shared<Topology>(flat_topology({8}, link_of(0.01, 1e8), link_of(0.01, 1e8)));
@@ -30,7 +31,7 @@ std::vector<MeasuredRun> runs_with(const Calibration& truth) {
 
 }  // namespace
 
-TEST_CASE("constants are found again from the iterations that were simulated with them") {
+TEST_CASE("constants are recovered from iterations that were simulated with them") {
   for (const Calibration& truth : {Calibration{0.4, 0.05, 0.9, 3}, Calibration{0.7, 0.2, 0.6, 0}}) {
     const Calibration fitted = fit_calibration(runs_with(truth), {}, 1);
     CHECK(fitted.compute_scale == Approx(truth.compute_scale).epsilon(0.01));
@@ -40,7 +41,7 @@ TEST_CASE("constants are found again from the iterations that were simulated wit
   }
 }
 
-TEST_CASE("what is known is not fitted") {
+TEST_CASE("known constants are not fitted") {
   const Calibration truth{0.4, 0.05, 0.9, 3};
   const Calibration fitted = fit_calibration(runs_with(truth), {{}, 0.05, 0.9, {}}, 1);
   CHECK(fitted.compute_scale == Approx(0.4).epsilon(1e-3));
@@ -49,8 +50,8 @@ TEST_CASE("what is known is not fitted") {
   CHECK(fitted.iteration_overhead_s == Approx(3).epsilon(1e-3));
 }
 
-// Runs with large messages were faster than a whole network makes them, so that its share lies on its bound.
-TEST_CASE("where a constant lies on its bound, the others still have the least squares") {
+// Runs with large messages were faster than the network permits, so the network efficiency is at its bound.
+TEST_CASE("if a constant is at its bound the others still minimize the squares") {
   std::vector<MeasuredRun> runs = runs_with({0.4, 0.05, 1, 3});
   for (std::size_t i = 0; i < runs.size(); ++i)
     if (i % 6 >= 4) runs[i].seconds *= 0.8;  // messages of 1 GB
@@ -73,7 +74,7 @@ TEST_CASE("where a constant lies on its bound, the others still have the least s
         }
 }
 
-TEST_CASE("errors are relative to what was measured") {
+TEST_CASE("errors are relative to the measured times") {
   const Calibration truth{0.4, 0, 0.9, 0};
   std::vector<MeasuredRun> runs = runs_with(truth);
   runs[1].seconds *= 2;
@@ -82,9 +83,9 @@ TEST_CASE("errors are relative to what was measured") {
   CHECK(errors[1] == -0.5);
 }
 
-TEST_CASE("too few runs are refused") {
+TEST_CASE("too few runs are rejected") {
   std::vector<MeasuredRun> runs = runs_with({});
   runs.resize(3);
   CHECK(error_message([&] { fit_calibration(runs, {}, 1); }) ==
-        "four constants cannot be fitted to fewer than four runs");
+        "fitting four constants requires at least four runs");
 }

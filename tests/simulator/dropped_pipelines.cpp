@@ -1,5 +1,5 @@
-// Policy drop-pipeline: who is not hit goes on within the iteration. Dates by hand, and what must always
-// hold.
+// Policy drop-pipeline: pipelines that are not affected continue within the iteration. Times derived by hand,
+// and invariants.
 #include <limits>
 #include <string>
 #include <vector>
@@ -24,9 +24,10 @@ struct Chain : ChainRun {
 
 }  // namespace
 
-TEST_CASE("the other pipeline goes on and does the micro-batches of the broken one") {
-  // Iterations of 6 s, all forwards first. At 8 both pipelines have done theirs, and device 1 leaves, which
-  // is known at 9. Device 0 does its first backward until 10, then two forwards and three backwards: 8 s.
+TEST_CASE("the other pipeline continues with the micro-batches of the failed one") {
+  // Iterations of 6 s, all forward passes first. At 8 both pipelines have finished theirs, and device 1
+  // fails, which is detected at 9. Device 0 does its first backward pass until 10, then two forward and three
+  // backward passes: 8 s.
   Chain it(1, 2, 2);
   it.scenario.detection_s = 1;
   it.scenario.events = {{8, 1, Kind::leave}};
@@ -34,19 +35,20 @@ TEST_CASE("the other pipeline goes on and does the micro-batches of the broken o
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 18, 18, 30});
   CHECK(report.lost_work_s == Approx(2));
   CHECK(total_compute_s(report) == Approx(3 * 12 + 2));
-  // Known late: it has done its own at 12, and has nothing to do until 16.
+  // With late detection, it has finished its own work at 12 and is idle until 16.
   it.scenario.detection_s = 8;
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 6, 22});
-  // Back within the iteration: the weights are fetched after it, 12 MB over 1 MB/s.
+  // The device rejoins within the iteration: the weights are fetched afterwards, 12 MB over 1 MB/s.
   it.scenario.detection_s = 1;
   it.scenario.events.push_back({8.5, 1, Kind::join});
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 6, 6, 18, 30, 36});
 }
 
-TEST_CASE("stages go on in the order of the schedule") {
-  // One micro-batch of two stages: 6 s. At 8.5 the last stage of pipeline 1 leaves; known at 9.5. Stage 0
-  // does the forward of the new one until 10.5, then the backward whose message has come at 10, until 12.5.
-  // Stage 1 does the forward from 10.5 and the backward from 11.5 to 13.5, stage 0 the last until 15.5.
+TEST_CASE("stages continue in the order of the schedule") {
+  // One micro-batch of two stages: 6 s. At 8.5 the last stage of pipeline 1 fails, which is detected at 9.5.
+  // Stage 0 does the forward pass of the new micro-batch until 10.5, then the backward pass whose message
+  // arrived at 10, until 12.5. Stage 1 does the forward pass from 10.5 and the backward pass from 11.5 to
+  // 13.5, and stage 0 the last one until 15.5.
   Chain it(2, 2, 1);
   it.scenario.detection_s = 1;
   it.scenario.events = {{8.5, 3, Kind::leave}};
@@ -55,56 +57,57 @@ TEST_CASE("stages go on in the order of the schedule") {
   CHECK(report.lost_work_s == Approx(1 + 1 + 0.5));
 }
 
-TEST_CASE("a message that is under way goes on with what is left of it") {
-  // Messages of 3 s: 1 + 3 + 1 + 2 + 3 + 2 = 12 s. At 14 a third of the first one is through; it is there at
-  // 16. The new micro-batch is sent from 16 to 19, its forward done at 20, the backwards of stage 1 at 22 and
-  // 24, their messages at 25 and 28, the last backward at 30.
+TEST_CASE("a message in transit continues with its remaining bytes") {
+  // Messages of 3 s: 1 + 3 + 1 + 2 + 3 + 2 = 12 s. At 14 a third of the first message has been sent; it
+  // arrives at 16. The new micro-batch is sent from 16 to 19, its forward pass ends at 20, the backward
+  // passes of stage 1 at 22 and 24, their messages at 25 and 28, and the last backward pass at 30.
   Chain it(2, 2, 1, 3e6);
   it.scenario.events = {{14, 3, Kind::leave}};
   const SimReport report = it.run(2);
   CHECK(iteration_times(report) == IterationTimes{0, 12, 12, 30});
-  // Under way as its last byte has left and 0.5 s of latency are to come.
+  // In transit after its last byte has been sent, with 0.5 s of latency left.
   Chain far(2, 2, 1, 3e6);
   std::get<RuleLinks>(far.problem.topology.links).links[0].latency = Seconds(1);
-  // 1 + 4 + 1 + 2 + 4 + 2 = 14 s, and 2 s of an exchange of nothing; sent from 17 to 20, there at 21. The
-  // second is sent from 21.5 to 24.5, there at 25.5; forward until 26.5, backwards until 28.5 and 30.5, their
-  // messages there at 32.5 and 35.5, the last backward done at 37.5.
+  // 1 + 4 + 1 + 2 + 4 + 2 = 14 s, plus 2 s of an empty synchronization. The first message is sent from 17 to
+  // 20 and arrives at 21. The second is sent from 21.5 to 24.5 and arrives at 25.5; forward until 26.5,
+  // backward until 28.5 and 30.5, whose messages arrive at 32.5 and 35.5; the last backward pass ends at
+  // 37.5.
   far.scenario.events = {{20.5, 3, Kind::leave}};
   CHECK(iteration_times(far.run(2)) == IterationTimes{0, 16, 16, 37.5});
 }
 
-TEST_CASE("one departure after the other") {
-  // At 8 all have done their forwards, and device 2 leaves: one micro-batch more for each of the others. At
-  // 10 device 1 leaves: the last one does six of 3 s without a pause, from 6 to 24.
+TEST_CASE("several devices can fail one after the other") {
+  // At 8 all have done their forward passes, and device 2 fails: each of the others gets one more
+  // micro-batch. At 10 device 1 fails: the last device does six of 3 s without a pause, from 6 to 24.
   Chain it(1, 3, 2);
   it.scenario.events = {{8, 2, Kind::leave}, {10, 1, Kind::leave}};
   SimReport report = it.run(2);
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 24});
   CHECK(report.lost_work_s == Approx(2 + 4));
-  // The second leaves before the first is missed.
+  // The second device fails before the failure of the first is detected.
   it.scenario.detection_s = 3;
   report = it.run(2);
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 25});  // idle from 12 to 13
   CHECK(report.lost_work_s == Approx(2 + 4));
-  // All leave: the iteration is lost.
+  // All devices fail: the iteration is lost.
   it.scenario.events.push_back({10.5, 0, Kind::leave});
   report = it.run(2);
   CHECK(iteration_times(report) == IterationTimes{0, 6});
   CHECK(report.lost_work_s == Approx(2 + 4 + 4.5));
 }
 
-TEST_CASE("an exchange that has begun begins anew, and a step goes on") {
+TEST_CASE("a synchronization in progress restarts and an optimizer step continues") {
   Chain it(1, 2, 2);
   it.problem.job.compression.gradients = 1;
   const double exchange = it.run(1).length_s - 6;
   REQUIRE(exchange > 1);
-  // Of two pipelines one is left, and has two micro-batches more: 6 s.
+  // Of two pipelines one remains, with two more micro-batches: 6 s.
   const double leaves = 6 + exchange + 6 + exchange / 2;
   it.scenario.events = {{leaves, 1, Kind::leave}};
   SimReport report = it.run(2);
   CHECK(report.iterations[1].end_s == Approx(leaves + 6));
   CHECK(report.lost_work_s == Approx(6));
-  // In the overhead at the end nobody is needed any more.
+  // During the overhead at the end of an iteration no device is needed.
   Chain ends(1, 2, 2);
   ends.problem.constants.iteration_overhead_s = 2;
   ends.scenario.detection_s = 2;
@@ -114,14 +117,14 @@ TEST_CASE("an exchange that has begun begins anew, and a step goes on") {
   CHECK(report.lost_work_s == 0);
 }
 
-TEST_CASE("computations that slow down, and a backward done layer by layer, keep what is done of them") {
-  // At half speed from 7 on: at 8 half of the second forward is done; at 9 all. Two more until 13, four
-  // backwards of 4 s until 29.
+TEST_CASE("slowed computations and layer-wise backward passes keep their progress") {
+  // At half speed from 7 on, half of the second forward pass is done at 8, and all of it at 9. Two more until
+  // 13, four backward passes of 4 s until 29.
   Chain it(1, 2, 2);
   it.scenario.events = {{7, 0, Kind::speed, 0.5}, {8, 1, Kind::leave}};
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 6, 29});
-  // Two layers of a stage, whose exchange overlaps: a micro-batch is 2 + 4 s. At 11 a quarter of the second
-  // one's backward is done, for a layer has half of it; device 0 has 3 s of it left, and two micro-batches.
+  // A stage of two layers with overlapped synchronization: a micro-batch is 2 + 4 s. At 11 a quarter of the
+  // second backward pass is done, half of a layer. Device 0 has 3 s of it left, and two micro-batches.
   Chain layered(1, 2, 2);
   layered.problem.job = chain_job(2, 1e6, 0);
   layered.problem.job.compression.gradients = 0;
@@ -131,7 +134,7 @@ TEST_CASE("computations that slow down, and a backward done layer by layer, keep
   CHECK(iteration_times(layered.run(2)) == IterationTimes{0, 12, 12, 36});
 }
 
-TEST_CASE("what is computed is of use or lost, and all micro-batches of an iteration are done") {
+TEST_CASE("all computation is useful or lost and all micro-batches of an iteration are done") {
   for (int seed = 0; seed < 120; ++seed) {
     const std::string policies[] = {"drop-pipeline", "restart", "redundant", "restart-without-pipeline"};
     const int devices = seed % 3 == 2 ? 12 : 6;
@@ -171,7 +174,7 @@ TEST_CASE("what is computed is of use or lost, and all micro-batches of an itera
     const SimReport report = it.run(30);
     CHECK(report.stopped.empty());
     REQUIRE(report.iterations.size() == 30);
-    // Twelve micro-batches of four layers, 3 s each.
+    // Twelve micro-batches of four layers of 3 s each.
     CHECK(total_compute_s(report) == Approx(30 * 12 * 4 * 3 + report.lost_work_s));
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==

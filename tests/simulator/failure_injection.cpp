@@ -1,5 +1,5 @@
-// Every device of a plan is killed at every one of many instants of an iteration: the run always goes on as
-// it should, with every micro-batch of every completed iteration done once.
+// Fails every device of a plan at many instants of an iteration. The run must always resume correctly and do
+// every micro-batch of every completed iteration once.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int instants = 50;
 
-/// Looks for faults in the stretches of a run.
+/// Checks invariants of the intervals of a run.
 class InvariantChecker : public RunObserver {
  public:
   InvariantChecker(const Scenario& scenario, int layers, int micro_batches)
@@ -54,7 +54,7 @@ class InvariantChecker : public RunObserver {
     }
   }
 
-  /// Who computes, sends or receives is there for the whole stretch.
+  /// Checks that every device that computes, sends or receives is available for the whole interval.
   void check_devices(const RunInterval& run_interval) {
     for (const DeviceEvent& event : scenario_.events) {
       if (event.kind != DeviceEvent::Kind::leave) continue;
@@ -62,17 +62,18 @@ class InvariantChecker : public RunObserver {
       for (const DeviceEvent& join : scenario_.events)
         if (join.kind == DeviceEvent::Kind::join && join.device == event.device && join.date > event.date)
           back = std::min(back, join.date);
-      constexpr double grid = 1e-9;  // simulated time is not finer
+      constexpr double grid = 1e-9;  // resolution of simulated time
       if (run_interval.end <= event.date + grid || run_interval.start >= back - grid) continue;
       for (const TaskLabel& label : run_interval.graph.labels)
         violation_if(label.device == event.device || label.peer == event.device, "a device that is gone works");
     }
   }
 
-  /// Backwards of every micro-batch: each stage of its pipeline once, and the stages hold all layers.
+  /// Checks that every micro-batch has one backward pass per stage of its pipeline, and that the stages hold
+  /// all layers.
   void check_iteration(const RunInterval& run_interval) {
     ++completed;
-    std::map<std::tuple<int, int>, std::multiset<int>> stages_of;  // of each pipeline and micro-batch
+    std::map<std::tuple<int, int>, std::multiset<int>> stages_of;  // per pipeline and micro-batch
     for (const TaskLabel& label : run_interval.graph.labels)
       if (label.activity == Activity::backward)
         stages_of[{label.pipeline, label.micro_batch}].insert(label.stage);
@@ -99,7 +100,7 @@ class InvariantChecker : public RunObserver {
   double last_end_ = 0;
 };
 
-/// As many stages as layers; a spare device behind the plan's.
+/// A plan with as many stages as layers, and a spare device with the last index.
 struct Case {
   int stages, replicas;
   Problem problem;
@@ -134,7 +135,7 @@ std::string text_of(const SimReport& report) {
   return text;
 }
 
-/// Kills `device` at `date`; it comes back after `away` s, or never if that is 0.
+/// Fails `device` at time `date`. It rejoins after `away` s, or never if that is 0.
 Scenario failure_scenario(const std::string& policy, int device, double date, double away) {
   Scenario scenario;
   scenario.on_failure = policy;
@@ -147,7 +148,7 @@ Scenario failure_scenario(const std::string& policy, int device, double date, do
 
 }  // namespace
 
-TEST_CASE("every device killed at every instant of an iteration") {
+TEST_CASE("a run survives the failure of any device at any instant of an iteration") {
   constexpr int iterations = 4;
   for (const auto& [stages, replicas] : {std::pair{2, 2}, std::pair{3, 2}, std::pair{2, 1}}) {
     Case it(stages, replicas);
@@ -160,7 +161,7 @@ TEST_CASE("every device killed at every instant of an iteration") {
         for (int instant = 0; instant < instants; ++instant) {
           const double date = second.start_s + second.duration_s() * instant / instants;
           CAPTURE(stages, replicas, policy, device, instant);
-          // Without another pipeline or a spare, the device has to come back.
+          // Without another pipeline or a spare, the device has to rejoin.
           const bool may_stay_down = policy == "spare" || (policy != "wait" && replicas > 1);
           for (const double away : {may_stay_down ? 0.0 : 0.1, 0.6 * second.duration_s()}) {
             const Scenario scenario = failure_scenario(policy, device, date, away);
@@ -176,7 +177,7 @@ TEST_CASE("every device killed at every instant of an iteration") {
   }
 }
 
-TEST_CASE("devices that come and go at random, with jitter and links that come and go") {
+TEST_CASE("a run survives random failures with jitter and links that go down") {
   for (int seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     Case it(2, 3);
@@ -199,7 +200,7 @@ TEST_CASE("devices that come and go at random, with jitter and links that come a
       scenario.events.push_back(
           {date, device, there[at(device)] ? DeviceEvent::Kind::join : DeviceEvent::Kind::leave});
     }
-    for (int device = 0; at(device) < there.size(); ++device)  // at last all are back
+    for (int device = 0; at(device) < there.size(); ++device)  // finally all devices rejoin
       if (!there[at(device)]) scenario.events.push_back({date + 1, device, DeviceEvent::Kind::join});
     InvariantChecker checker(scenario, 2, 12);
     SimOptions options;

@@ -10,7 +10,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Pipelines of two stages: devices 0, 1 | 2, 3 | 4, 5.
+/// Returns pipelines of two stages on devices 0, 1 | 2, 3 | 4, 5.
 Plan three_pipelines(std::vector<int> micro_batches = {4, 4, 4}) {
   Plan plan;
   plan.schedule = "gpipe";
@@ -42,24 +42,24 @@ TEST_CASE("wait runs all pipelines or none") {
   CHECK(decide("wait", {6}, {}).running == Flags{true, true, true});
 }
 
-TEST_CASE("restart-without-pipeline runs the pipelines that are whole") {
+TEST_CASE("restart-without-pipeline runs the complete pipelines") {
   CHECK(failure_policies().front().name == "restart-without-pipeline");
   CHECK(decide("restart-without-pipeline", {2, 5}, {6, 7}).running == Flags{true, false, false});
   CHECK(decide("restart-without-pipeline", {0, 2, 5}, {}).running == Flags{false, false, false});
 }
 
-TEST_CASE("a spare that is there takes the place, the first first") {
+TEST_CASE("an available spare replaces a failed device and the first spare is used first") {
   Decision decision = decide("spare", {2}, {7, 6});
   CHECK(decision.running == Flags{true, true, true});
   CHECK(decision.plan.pipelines[1].stages[0].devices == std::vector<int>{7});
   CHECK(decision.plan.pipelines[1].stages[1].devices == std::vector<int>{3});
-  // 7 is gone too; 6 replaces 0, and nobody is left for 5.
+  // 7 has failed, too; 6 replaces 0, and no spare is left for 5.
   decision = decide("spare", {0, 5, 7}, {7, 6});
   CHECK(decision.running == Flags{true, true, false});
   CHECK(pipeline_major(decision.plan) == std::vector<int>{6, 1, 2, 3, 4, 5});
 }
 
-TEST_CASE("a spare takes all stages of an interleaved device") {
+TEST_CASE("a spare takes over all stages of an interleaved device") {
   Plan plan;
   plan.pipelines = {{2, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {0}}, {{3, 4}, {1}}}}};
   const std::vector<bool> there{false, true, true};
@@ -69,17 +69,17 @@ TEST_CASE("a spare takes all stages of an interleaved device") {
   CHECK(decision.running == Flags{true});
 }
 
-TEST_CASE("micro-batches of pipelines that pause are dealt in proportion") {
+TEST_CASE("micro-batches of paused pipelines are redistributed in proportion") {
   const Flags without_second{true, false, true};
   CHECK(micro_batches(running_plan(three_pipelines(), {true, true, true})) == std::vector<int>{4, 4, 4});
   CHECK(micro_batches(running_plan(three_pipelines(), without_second)) == std::vector<int>{6, 6});
-  // 9 to shares of 3 and 1: 6.75 and 2.25; the larger remainder gets the one that is left.
+  // 9 in shares of 3 and 1: 6.75 and 2.25; the one that is left goes to the larger remainder.
   CHECK(micro_batches(running_plan(three_pipelines({3, 5, 1}), without_second)) == std::vector<int>{7, 2});
-  // 15 to equal shares: 7.5 each; the first gets the one that is left.
+  // 15 in equal shares: 7.5 each; the one that is left goes to the first.
   CHECK(micro_batches(running_plan(three_pipelines({5, 5, 5}), without_second)) == std::vector<int>{8, 7});
-  // All were those of the pipeline that pauses: 7 evenly.
+  // All belonged to the paused pipeline: 7 are split evenly.
   CHECK(micro_batches(running_plan(three_pipelines({0, 7, 0}), without_second)) == std::vector<int>{4, 3});
-  // Interleaved pipelines of two devices need even numbers: 9 pairs to equal shares.
+  // Interleaved pipelines of two devices need even numbers: 9 pairs in equal shares.
   Plan interleaved = three_pipelines({6, 6, 6});
   interleaved.schedule = "interleaved";
   CHECK(micro_batches(running_plan(interleaved, without_second)) == std::vector<int>{10, 8});

@@ -1,4 +1,4 @@
-// Policies of departures, checkpoints that take time, and what comes of it all: dates by hand.
+// Failure policies, checkpoints that take time, and their combined effect, with times derived by hand.
 #include <string>
 #include <vector>
 
@@ -13,41 +13,42 @@ namespace {
 
 using Kind = DeviceEvent::Kind;
 
-/// Weights are 12 MB a layer.
+/// Weights are 12 MB per layer.
 struct Chain : ChainRun {
   Chain(int stages, int replicas, int micro_batches) : ChainRun(stages, replicas, micro_batches) {
     scenario.detection_s = 1;
   }
 };
 
-/// 12 MB in 6 s.
+/// Writing 12 MB takes 6 s.
 Checkpoint checkpoint_every(double period_s) {
   return {16e6, {}, period_s};
 }
 
 }  // namespace
 
-TEST_CASE("a checkpoint is written after the iteration that ends a period after the last") {
-  // Iterations of 6 s; at 12 the first 10 s are over. The next one is due from 18 + 10 on.
+TEST_CASE("a checkpoint is written after the first iteration that ends a period after the last one") {
+  // Iterations of 6 s; the first to end after 10 s ends at 12. The next checkpoint is due from 18 + 10 on.
   Chain it(1, 2, 2);
   it.scenario.checkpoint = checkpoint_every(10);
   SimReport report = it.run(5);
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 18, 24, 24, 30, 36, 42});
   CHECK(report.checkpoints == 2);
   CHECK(report.rolled_back == 0);
-  // Beside the device that writes it; and beside the other one, over 1 MB/s.
+  // The checkpoint is stored next to the device that writes it, and then next to the other one, over 1 MB/s.
   it.scenario.checkpoint->device = 0;
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 6, 6, 12, 18, 24});
   it.scenario.checkpoint->device = 1;
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 6, 6, 12, 24, 30});
-  // Every device of the one pipeline writes its layer at the same time: iterations of 9 s.
+  // Both devices of the single pipeline write their layers at the same time: iterations of 9 s.
   Chain two(2, 1, 2);
   two.scenario.checkpoint = checkpoint_every(9);
   CHECK(iteration_times(two.run(2)) == IterationTimes{0, 9, 15, 24});
 }
 
-TEST_CASE("a checkpoint that a departure breaks off is written after the next iteration") {
-  // Due at 12; at 14 device 1 leaves, which is known at 15. Alone 12 s, to 27; then 6 s of writing.
+TEST_CASE("a checkpoint aborted by a failure is written after the next iteration") {
+  // Due at 12; at 14 device 1 fails, which is detected at 15. Alone, an iteration takes 12 s, until 27; then
+  // 6 s of writing.
   Chain it(1, 2, 2);
   it.scenario.checkpoint = checkpoint_every(10);
   it.scenario.events = {{14, 1, Kind::leave}};
@@ -57,9 +58,10 @@ TEST_CASE("a checkpoint that a departure breaks off is written after the next it
   CHECK(report.lost_work_s == 0);
 }
 
-TEST_CASE("restart: all load the last checkpoint") {
-  // It has the first two iterations, from 18 on. At 26, in the fourth, device 1 leaves; from 27 to 33 device
-  // 0 loads, and does the third one alone, in 12 s. From 45 to 51 it writes the next checkpoint.
+TEST_CASE("restart: all devices load the last checkpoint") {
+  // It contains the first two iterations and was written by 18. At 26, in the fourth iteration, device 1
+  // fails; from 27 to 33 device 0 loads, and it does the third iteration alone in 12 s. From 45 to 51 it
+  // writes the next checkpoint.
   Chain it(1, 2, 2);
   it.problem.topology.gpus[0].price = DollarsPerHour(3600);
   it.scenario.on_failure = "restart";
@@ -71,14 +73,15 @@ TEST_CASE("restart: all load the last checkpoint") {
   CHECK(report.checkpoints == 2);
   CHECK(report.lost_work_s == Approx(2 * 6 + 2 * 2));
   CHECK(total_compute_s(report) == Approx(4 * 12 + report.lost_work_s));
-  // Four sequences an iteration, in 6 s; device 1 is there for 26 of 63 s, and a device costs 1 USD a second.
+  // Four sequences per iteration of 6 s; device 1 is available for 26 of 63 s, and a device costs 1 USD per
+  // second.
   REQUIRE(report.useful);
   CHECK(report.useful->samples == 16);
   CHECK(report.useful->samples_per_s == Approx(16.0 / 63));
   CHECK(report.useful->optimal_samples == Approx(4.0 / 6 * (63 + 26) / 2));
   CHECK(report.useful->share_of_optimal == Approx(16 / (4.0 / 6 * 89 / 2)));
   CHECK(report.useful->usd.value() == Approx(89));
-  // It is back at 40: at the end of the iteration, and of the checkpoint, it fetches from device 0.
+  // It rejoins at 40: after the iteration and the checkpoint, it fetches from device 0.
   it.scenario.events.push_back({40, 1, Kind::join});
   report = it.run(4);
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 33, 45, 63, 69});
@@ -91,11 +94,11 @@ TEST_CASE("restart: all load the last checkpoint") {
   CHECK_FALSE(it.run(4).useful->usd);
 }
 
-TEST_CASE("restart without a period loads what was completed last, and without a checkpoint ends") {
+TEST_CASE("restart without a period loads the last iteration and without a checkpoint ends the run") {
   Chain it(1, 2, 2);
   it.scenario.on_failure = "restart";
   it.scenario.events = {{8, 1, Kind::leave}};
-  CHECK_THAT(it.run(2).stopped, contains("all load the last checkpoint, and the scenario names none"));
+  CHECK_THAT(it.run(2).stopped, contains("loads the last checkpoint, but the scenario has none"));
   it.scenario.checkpoint = checkpoint_every(0);
   const SimReport report = it.run(2);
   CHECK(iteration_times(report) == IterationTimes{0, 6, 15, 27});
@@ -113,8 +116,8 @@ TEST_CASE("before the first checkpoint a restart begins with the first iteration
   CHECK(report.lost_work_s == Approx(12 + 4));
 }
 
-TEST_CASE("where nobody has the weights, what came after the checkpoint is lost under any policy") {
-  // Both leave in the fourth iteration, which began at 24; the checkpoint of 18 has two. Device 1 is back at
+TEST_CASE("if no device has the weights the work since the checkpoint is lost under any policy") {
+  // Both fail in the fourth iteration, which began at 24; the checkpoint of 18 has two. Device 1 rejoins at
   // 30 and loads until 36; at 48 it writes the next one.
   Chain it(1, 2, 2);
   it.scenario.checkpoint = checkpoint_every(10);
@@ -125,48 +128,49 @@ TEST_CASE("where nobody has the weights, what came after the checkpoint is lost 
   CHECK(report.lost_work_s == Approx(12 + 4));
 }
 
-TEST_CASE("redundant: the device of the next stage computes both") {
-  // Three stages, two micro-batches: (2 + 2) · 3 s. At 14 device 1 leaves; from 15 on device 2 computes 4
-  // forwards from 1 to 5 and 4 backwards from 5 to 13, and device 0 the last backward until 15.
+TEST_CASE("redundant: the device of the next stage computes both stages") {
+  // Three stages, two micro-batches: (2 + 2) · 3 s. At 14 device 1 fails; from 15 on device 2 computes 4
+  // forward passes from 1 to 5 and 4 backward passes from 5 to 13, and device 0 the last backward pass until
+  // 15.
   Chain it(3, 1, 2);
   it.scenario.on_failure = "redundant";
   it.scenario.events = {{14, 1, Kind::leave}};
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 12, 15, 30, 30, 45});
-  // It is back at 35: at 45 it fetches its layer from device 2 and the copy of layer 0 from device 0.
+  // It rejoins at 35: at 45 it fetches its layer from device 2 and the copy of layer 0 from device 0.
   it.scenario.events.push_back({35, 1, Kind::join});
   SimReport report = it.run(4);
   CHECK(iteration_times(report) == IterationTimes{0, 12, 15, 30, 30, 45, 57, 69});
   REQUIRE(report.devices.size() == 3);
   CHECK(report.devices[0].sending_s == Approx(12));
   CHECK(report.devices[2].sending_s == Approx(12));
-  // The copies: weights and optimizer state of a layer, on every device.
+  // The copies are weights and optimizer state of one layer on every device.
   const double with = report.devices[0].peak_memory_bytes;
   it.scenario.on_failure = "wait";
   report = it.run(2);
   CHECK(with == Approx(report.devices[0].peak_memory_bytes + 12e6));
 }
 
-TEST_CASE("redundant: the last stage is on the first device") {
-  // Device 0 does what is first ready: both forwards of stage 2 are done at 4, its backwards at 8, those of
-  // device 1 at 10, and the last backward at 12: as long as with device 2.
+TEST_CASE("redundant: the copy of the last stage is on the first device") {
+  // Device 0 does whatever is ready first: both forward passes of stage 2 end at 4, its backward passes at 8,
+  // those of device 1 at 10, and the last backward pass at 12, as long as with device 2.
   Chain it(3, 1, 2);
   it.scenario.on_failure = "redundant";
   it.scenario.events = {{14, 2, Kind::leave}};
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 12, 15, 27});
 }
 
-TEST_CASE("redundant: two neighbours are too many") {
+TEST_CASE("redundant: two adjacent failures cannot be tolerated") {
   Chain it(3, 1, 2);
   it.scenario.on_failure = "redundant";
   it.scenario.events = {{14, 1, Kind::leave}, {14, 2, Kind::leave}, {20, 1, Kind::join}, {43, 2, Kind::join}};
-  CHECK_THAT(it.run(2).stopped, contains("no device that is there has the weights of layers 1 to 1"));
-  // From 20 on device 0 can compute the last stage. Device 1 loads its layer in 6 s, and fetches the copy of
+  CHECK_THAT(it.run(2).stopped, contains("no available device has the weights of layers 1 to 1"));
+  // From 20 on device 0 can compute the last stage. Device 1 loads its layer in 6 s and fetches the copy of
   // layer 0 in 12 s; then as above. At 44 device 2 fetches its layer and its copy.
   it.scenario.checkpoint = checkpoint_every(0);
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 12, 32, 44, 56, 68});
 }
 
-TEST_CASE("redundant: with one stage, or with several on a device, there is no next one") {
+TEST_CASE("redundant: with one stage or several stages per device there is no next stage") {
   Chain it(1, 2, 2);
   it.scenario.on_failure = "redundant";
   it.scenario.events = {{8, 1, Kind::leave}};
@@ -175,14 +179,14 @@ TEST_CASE("redundant: with one stage, or with several on a device, there is no n
   CHECK_THAT(error_message([&] { it.run(1); }), contains("policy redundant"));
 }
 
-TEST_CASE("replan: what the caller's planner says is done, and paid for") {
-  // A pipeline of two stages, of three micro-batches: (3 + 1) · 3 s. At 14 device 1 leaves; from 15 on device
-  // 0 has all layers, 18 s an iteration, and lacks layer 1.
+TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
+  // A pipeline of two stages and three micro-batches: (3 + 1) · 3 s. At 14 device 1 fails; from 15 on device
+  // 0 has all layers, 18 s per iteration, and must load layer 1.
   Chain it(2, 1, 3);
   it.problem.topology = flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6));
   it.scenario.on_failure = "replan";
   it.scenario.events = {{14, 1, Kind::leave}};
-  CHECK_THAT(error_message([&] { it.run(1); }), contains("policy replan needs a planner"));
+  CHECK_THAT(error_message([&] { it.run(1); }), contains("policy replan requires a planner"));
   SimOptions options;
   options.iterations = 2;
   int asked = 0;
@@ -195,27 +199,27 @@ TEST_CASE("replan: what the caller's planner says is done, and paid for") {
     return next;
   };
   CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped,
-             contains("no device that is there has the weights of layers 1 to 1"));
+             contains("no available device has the weights of layers 1 to 1"));
   it.scenario.checkpoint = checkpoint_every(0);
   CHECK(iteration_times(simulate(it.problem, it.plan, it.scenario, options)) == IterationTimes{0, 12, 21, 39});
   CHECK(asked == 2);
-  // The other way round, with layer 0 fetched from device 0, in 12 s, while device 2 loads layer 1, in 6 s.
+  // The other way round: layer 0 is fetched from device 0 in 12 s, while device 2 loads layer 1 in 6 s.
   next.pipelines[0].stages = {{{0, 1}, {2}}, {{1, 2}, {0}}};
   const SimReport report = simulate(it.problem, it.plan, it.scenario, options);
   CHECK(iteration_times(report) == IterationTimes{0, 12, 27, 39});
   CHECK(report.devices.size() == 3);
-  // Deeper than the plan before, and on a device that is gone.
+  // Deeper than the previous plan, and on a device that has failed.
   next.pipelines[0].stages = {{{0, 1}, {0}}, {{1, 1}, {2}}, {{1, 2}, {1}}};
   CHECK_THAT(error_message([&] { simulate(it.problem, it.plan, it.scenario, options); }),
-             contains("devices that are not there"));
-  // Nothing: as by default.
+             contains("unavailable devices"));
+  // No plan: the default behaviour.
   options.replan = [](const Plan&, const std::vector<bool>&) { return std::nullopt; };
-  CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped, contains("nobody joins any more"));
+  CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped, contains("no device joins any more"));
 }
 
-TEST_CASE("a pipeline with a slow device is left out until it has recovered") {
+TEST_CASE("a pipeline with a slow device is excluded until it has recovered") {
   // At 8 device 1 has done 2 s of 6, and computes the rest at 0.4 of its speed, until 18. Then device 0 does
-  // all, in 12 s. At 20 device 1 is as fast as ever; it fetches from 30 to 42.
+  // everything in 12 s. At 20 device 1 has its full speed again; it fetches from 30 to 42.
   Chain it(1, 2, 2);
   it.scenario.exclude_slower_than = 0.5;
   it.scenario.events = {{8, 1, Kind::speed, 0.4}, {20, 1, Kind::speed, 1}};
@@ -223,15 +227,15 @@ TEST_CASE("a pipeline with a slow device is left out until it has recovered") {
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 18, 18, 30, 42, 48});
   CHECK(report.lost_work_s == 0);
   CHECK(report.useful);
-  // Half as fast is not less than half; and where all are slow, nobody is.
+  // Half as fast is not less than half; and if all devices are slow, none is excluded.
   it.scenario.events = {{6, 1, Kind::speed, 0.5}};
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 6, 6, 18, 18, 30});
   it.scenario.events = {{6, 0, Kind::speed, 0.4}, {6, 1, Kind::speed, 0.4}};
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 6, 6, 21, 21, 36});
-  // Each of two pipelines has a slow device: both go on.
+  // Each of two pipelines has a slow device: both continue.
   Chain two(3, 2, 1);
   two.scenario.exclude_slower_than = 0.5;
   two.scenario.events = {{0, 0, Kind::speed, 0.25}, {0, 3, Kind::speed, 0.25}};
-  // (1 + 2) · 4 s of the first stage, and 6 s of the two others.
+  // (1 + 2) · 4 s of the first stage and 6 s of the two others.
   CHECK(iteration_times(two.run(2)) == IterationTimes{0, 18, 18, 36});
 }

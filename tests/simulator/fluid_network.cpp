@@ -1,4 +1,4 @@
-// Step by step and all at once are the same.
+// Checks that incremental rates equal rates computed from scratch.
 #include "simulator/network/fluid_network.hpp"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// A network and, beside it, what is in it: rates computed from nothing must be those computed step by step.
+/// A network together with its contents, so that incremental rates can be compared with rates computed from
+/// scratch.
 struct CheckedNetwork {
   explicit CheckedNetwork(std::vector<LinkCapacity> made) : links(std::move(made)), network(links) {}
 
@@ -53,7 +54,7 @@ struct CheckedNetwork {
 
 }  // namespace
 
-TEST_CASE("rates after any changes are those of the whole system") {
+TEST_CASE("rates after any changes equal those of the whole system") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 1);
@@ -68,7 +69,7 @@ TEST_CASE("rates after any changes are those of the whole system") {
   }
 }
 
-TEST_CASE("links that come later are like those that were there") {
+TEST_CASE("links added later behave like those present from the start") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 11);
@@ -82,7 +83,7 @@ TEST_CASE("links that come later are like those that were there") {
       checked.change(rng);
       checked.network.update_rates(0.01 * step);
       checked.check();
-      // Who ends next is who has the least left of its amount for its rate.
+      // The next flow to end is the one with the least remaining time.
       double least = std::numeric_limits<double>::infinity();
       for (const int flow : checked.numbers) least = std::min(least, checked.network.ends().end(flow));
       if (least < std::numeric_limits<double>::infinity())
@@ -91,7 +92,7 @@ TEST_CASE("links that come later are like those that were there") {
   }
 }
 
-TEST_CASE("changes one by one") {
+TEST_CASE("rates after single changes equal those of the whole system") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 7);
@@ -106,8 +107,8 @@ TEST_CASE("changes one by one") {
   }
 }
 
-// Messages between peers: an uplink and a downlink each. Then any uses, as above.
-TEST_CASE("levels of links settle at the rates of the whole system") {
+// Messages between peers use one uplink and one downlink each; then any uses, as above.
+TEST_CASE("iterated link levels converge to the rates of the whole system") {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 12);
@@ -163,8 +164,8 @@ TEST_CASE("levels of links settle at the rates of the whole system") {
   }
 }
 
-TEST_CASE("ends follow the changes") {
-  // 0 and 1 share a link; 2 is alone on another.
+TEST_CASE("end times follow the changes of rates") {
+  // Flows 0 and 1 share a link; 2 is alone on another.
   const std::vector<LinkCapacity> links = {{2}, {4}};
   FluidNetwork network(links);
   const FlowEnds& ends = network.ends();
@@ -179,7 +180,7 @@ TEST_CASE("ends follow the changes") {
   CHECK(ends.next().date == Approx(2));
   const int second = add(0, 100);
   network.update_rates(1);
-  CHECK(ends.end(first) == Approx(7));  // 2 of 8 have moved; 6 at 1
+  CHECK(ends.end(first) == Approx(7));  // 2 of 8 have been sent; 6 remain at rate 1
   CHECK(ends.end(second) == Approx(9));
   network.set_capacity(0, 0);
   network.remove(alone);
@@ -193,5 +194,5 @@ TEST_CASE("ends follow the changes") {
   CHECK(ends.next().flow == first);
   network.remove(first);
   network.update_rates(6);
-  CHECK(ends.end(second) == Approx(6.2));  // 7 were left at 2; 5 of them by 6; then 2 at 10
+  CHECK(ends.end(second) == Approx(6.2));  // 7 remained at rate 2; 5 of them by 6; then 2 at rate 10
 }

@@ -1,4 +1,4 @@
-// The language of task graphs: what is read, and what is refused, where and why.
+// The task-graph language: what is accepted, and what is rejected with which position and reason.
 #include "simulator/io/graph_reader.hpp"
 
 #include <string>
@@ -20,7 +20,7 @@ std::string error_text(const std::string& text) {
   return error_message([&] { parse_task_graph(text, "g.txt"); });
 }
 
-/// About what comes in the fifth line.
+/// Returns the error for a statement in the fifth line.
 std::string error_text_after_head(const std::string& line) {
   return error_text(head + line);
 }
@@ -65,33 +65,33 @@ TEST_CASE("every statement is read") {
   CHECK(graph.tasks[2].streamed);
   CHECK_FALSE(graph.tasks[3].streamed);
   CHECK(graph.tasks[2].route == graph.tasks[3].route);
-  CHECK(graph.routes[0].links == std::vector<int>{0, 1});     // the route that was given
+  CHECK(graph.routes[0].links == std::vector<int>{0, 1});     // the given route
   CHECK(graph.routes[1].links == std::vector<int>{1, 1, 1});  // up of b, the pipe, down of a
   CHECK(graph.routes[0].reverse == graph.routes[1].links);
   CHECK(graph.task_names[4] == "h");
 }
 
-TEST_CASE("presets are what they are called for") {
+TEST_CASE("presets set the documented model constants") {
   CHECK(parse_task_graph("config preset CM02\n", "g").model.window == 4194304);
   CHECK(parse_task_graph("config preset LV08\n", "g").model.latency_factor == 13.01);
   CHECK_FALSE(parse_task_graph("config preset LV08\nconfig preset maxmin\n", "g").model.weigh_by_latency);
   CHECK(parse_task_graph("", "g").tasks.empty());
 }
 
-TEST_CASE("words that are wrong are refused where they stand") {
+TEST_CASE("invalid words are rejected with their position") {
   const std::pair<std::string, std::string> cases[] = {
       {"flwo f a b 1", "1: unknown statement `flwo`; did you mean `flow`?"},
       {"compute", "8: expected the name of a task; found the end of the line"},
       {"compute c", "10: expected host; found the end of the line"},
-      {"compute c A 1", "11: no host `A` so far; did you mean `a`?"},
+      {"compute c A 1", "11: undefined host `A`; did you mean `a`?"},
       {"compute c a x", "13: expected WORK, a number, 0 or more; found `x`"},
       {"compute c a -1", "13: expected WORK, a number, 0 or more; found `-1`"},
       {"compute c a nan", "13: expected WORK, a number, 0 or more; found `nan`"},
       {"compute c a inf", "13: expected WORK, a number, 0 or more; found `inf`"},
       {"compute c a 1e999", "13: expected WORK, a number, 0 or more; found `1e999`"},
       {"compute c a 1 aftr x", "15: unknown option `aftr`; did you mean `after`?"},
-      {"compute c a 1 after c", "21: no task `c` so far"},
-      {"compute c a 1 after d", "21: no task `d` so far"},
+      {"compute c a 1 after c", "21: undefined task `c`"},
+      {"compute c a 1 after d", "21: undefined task `d`"},
       {"compute c a 1 after ,", "21: expected ID,ID,… without blanks; found an empty one"},
       {"compute c a 1 after", "20: expected ID; found the end of the line"},
       {"compute c a 1 prio 1 prio 2", "22: prio is given twice"},
@@ -106,14 +106,14 @@ TEST_CASE("words that are wrong are refused where they stand") {
       {"link up 1 1", "6: there is already a link `up`"},
       {"link m 1", "9: expected LATENCY; found the end of the line"},
       {"route a b", "10: expected link; found the end of the line"},
-      {"route a b upp", "11: no link `upp` so far; did you mean `up`?"},
+      {"route a b upp", "11: undefined link `upp`; did you mean `up`?"},
       {"route a b up\nroute a b down", "7: there is already a route between these hosts"},
       {"access a s up down\naccess a t up down", "8: host `a` already has its access links"},
-      {"pipe s t up", "6: no site `s` so far"},
+      {"pipe s t up", "6: undefined site `s`"},
       {"profile up bw", "14: expected T; found the end of the line"},
       {"profile up bww 0 1", "12: unknown quantity `bww`; did you mean `bw`?"},
-      {"profile up speed 0 1", "9: no host `up` so far"},
-      {"profile a bw 0 1", "9: no link `a` so far"},
+      {"profile up speed 0 1", "9: undefined host `up`"},
+      {"profile a bw 0 1", "9: undefined link `a`"},
       {"profile up bw 0", "16: expected V; found the end of the line"},
       {"profile up bw 1 1 1 2", "19: expected a T after 1; found `1`"},
       {"profile up bw 0 -1", "17: expected V, a number, 0 or more; found `-1`"},
@@ -135,13 +135,13 @@ TEST_CASE("words that are wrong are refused where they stand") {
   }
 }
 
-TEST_CASE("two tasks of one name are refused; queues and sites need no definition") {
+TEST_CASE("two tasks of one name are rejected while queues and sites need no definition") {
   CHECK(error_text("delay d 1\ndelay d 2\n") == "g.txt:2:7: there is already a task `d`");
   CHECK(error_text("delay d 1 queue new\n") == "no error");
   CHECK(error_text(head + "access a x up down\n") == "no error");
 }
 
-TEST_CASE("bytes that are no text are refused") {
+TEST_CASE("bytes that are not text are rejected") {
   CHECK_THAT(error_text(std::string("host a\nhost b\0c\n", 16)), contains("g.txt:2:"));
   CHECK_THAT(error_text("host a\nhost \xff\n"), contains("g.txt:2:"));
 }

@@ -1,4 +1,4 @@
-// What must change nothing, or all dates alike, in the replay of any graph.
+// Transformations of random graphs that must leave all times unchanged or scale them uniformly.
 #include <algorithm>
 #include <string>
 
@@ -14,9 +14,9 @@ namespace {
 
 constexpr int links = 9, routes = 20, tasks = 120;
 
-/// Hosts that compute one task at a time, routes of one to four links, tasks after up to three others, an
-/// outage. Nothing waits in queues or for hosts that are shared: there the order of arrivals decides, and a
-/// rounding can turn it.
+/// Returns a graph of hosts that compute one task at a time, routes of one to four links, tasks with up to
+/// three predecessors, and an outage. It has no queues and no shared hosts, because there the order of
+/// arrivals decides, which rounding can change.
 TaskGraph random_graph(Rng& rng) {
   TaskGraph graph;
   const auto between = [&](double low, double high) { return low + (high - low) * rng.uniform(); };
@@ -54,7 +54,7 @@ TaskGraph random_graph(Rng& rng) {
   return graph;
 }
 
-/// Every date of `other` is `factor` times that of `one`.
+/// Checks that every time of `other` is `factor` times that of `one`.
 void check_dates(const Replay& one, const Replay& other, double factor) {
   REQUIRE(one.tasks.size() == other.tasks.size());
   for (std::size_t i = 0; i < one.tasks.size(); ++i) {
@@ -66,7 +66,7 @@ void check_dates(const Replay& one, const Replay& other, double factor) {
   }
 }
 
-/// Every link in two, one after the other, each with half of the latency.
+/// Splits every link into two in series, each with half of the latency.
 TaskGraph split_in_series(TaskGraph graph) {
   const int count = static_cast<int>(graph.links.size());
   for (int i = 0; i < count; ++i) {
@@ -83,7 +83,7 @@ TaskGraph split_in_series(TaskGraph graph) {
   return graph;
 }
 
-/// The links in another order.
+/// Returns the graph with its links in another order.
 TaskGraph renumbered(TaskGraph graph, Rng& rng) {
   std::vector<int> place(graph.links.size());
   for (std::size_t i = 0; i < place.size(); ++i) place[i] = static_cast<int>(i);
@@ -97,7 +97,7 @@ TaskGraph renumbered(TaskGraph graph, Rng& rng) {
   return graph;
 }
 
-/// k times the bandwidth, the rates and the speeds; 1 / k of all times.
+/// Multiplies bandwidths, rates and speeds by k and divides all times by k.
 TaskGraph faster(TaskGraph graph, double k) {
   for (Host& host : graph.hosts) host.speed *= k;
   for (GraphLink& link : graph.links) {
@@ -119,7 +119,7 @@ TaskGraph faster(TaskGraph graph, double k) {
 
 }  // namespace
 
-TEST_CASE("links split in series, and links in another order, change no date") {
+TEST_CASE("splitting links in series or reordering links changes no time") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -131,7 +131,7 @@ TEST_CASE("links split in series, and links in another order, change no date") {
   }
 }
 
-TEST_CASE("k times as fast, everything comes at 1 / k of its date") {
+TEST_CASE("a system that is k times as fast takes 1 / k of every time") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 1);
@@ -141,7 +141,7 @@ TEST_CASE("k times as fast, everything comes at 1 / k of its date") {
   }
 }
 
-TEST_CASE("what has no bytes to share a link with takes its latencies and its bytes over its slowest link") {
+TEST_CASE("a flow without contention takes its latencies plus its bytes over the slowest link") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 2);

@@ -21,7 +21,7 @@ namespace {
 
 const Link instant = link_of(0, 1e18);
 
-/// Of all transfers of a kind.
+/// Returns the bytes of all transfers of a kind.
 double bytes_of(const LabelledGraph& lowered, Activity activity) {
   double sum = 0;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i)
@@ -29,7 +29,7 @@ double bytes_of(const LabelledGraph& lowered, Activity activity) {
   return sum;
 }
 
-/// Two sites with shared links of every kind, unequal devices, and a job that uses them.
+/// Returns two sites with shared links of every kind, heterogeneous devices, and a job that uses them.
 Problem busy_problem(const std::string& schedule, const std::string& sync) {
   Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
                   Calibration{1, 0.002, 0.9, 0.5}};
@@ -46,7 +46,7 @@ Problem busy_problem(const std::string& schedule, const std::string& sync) {
   return problem;
 }
 
-/// Two pipelines of four stages, each across both sites.
+/// Returns two pipelines of four stages, each across both sites.
 Plan busy_plan(const Job& job) {
   Plan plan = plan_of(job, 4, 2, 8);
   const int devices[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
@@ -64,7 +64,7 @@ const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tre
 
 }  // namespace
 
-TEST_CASE("tasks come after what they wait for, and all can be run") {
+TEST_CASE("tasks come after their predecessors and all can be run") {
   for (const auto& schedule : schedules)
     for (const auto& sync : syncs)
       for (const bool overlap : {false, true}) {
@@ -82,13 +82,12 @@ TEST_CASE("tasks come after what they wait for, and all can be run") {
       }
 }
 
-// Two stages of 1 s forward and 2 s backward, messages of 0.5 s, two micro-batches; 1f1b: the first stage
-// does F0 F1 B0 B1, the second F0 B0 F1 B1.
-//   apart    second: F0 1.5–2.5, B0 –4.5, F1 –5.5, B1 –7.5; first: B0 5–7, B1 8–10
-//   blocking first: F0 0–1, sent 1.5, F1 –2.5, sent 3; second: F0 1.5–2.5, B0 –4.5, sent 5, F1 –6, B1 –8,
-//   sent
-//            8.5; first: B1 8.5–10.5
-TEST_CASE("a device that blocks computes on when what it sent has arrived") {
+// Two stages of 1 s forward and 2 s backward, messages of 0.5 s, two micro-batches. Under 1f1b the first
+// stage does F0 F1 B0 B1, the second F0 B0 F1 B1.
+//   overlapped second: F0 1.5–2.5, B0 –4.5, F1 –5.5, B1 –7.5; first: B0 5–7, B1 8–10
+//   blocking   first: F0 0–1, sent 1.5, F1 –2.5, sent 3; second: F0 1.5–2.5, B0 –4.5, sent 5, F1 –6,
+//              B1 –8, sent 8.5; first: B1 8.5–10.5
+TEST_CASE("a device with blocking sends computes on when its message has arrived") {
   const Problem problem{flat_topology({2}, link_of(0, 2e8), link_of(0, 2e8)), chain_job(2, 0, 1e8),
                         Calibration{1, 0, 1, 0}};
   Plan plan = plan_of(problem.job, 2, 1, 2);
@@ -98,7 +97,7 @@ TEST_CASE("a device that blocks computes on when what it sent has arrived") {
   CHECK(makespan(problem, plan) == Approx(10.5));
 }
 
-TEST_CASE("every task has a name of its own") {
+TEST_CASE("every task has a unique name") {
   for (const auto& schedule : schedules)
     for (const auto& sync : syncs) {
       Problem problem = busy_problem(schedule, sync);
@@ -115,9 +114,9 @@ TEST_CASE("every task has a name of its own") {
     }
 }
 
-// m micro-batches over p - 1 boundaries, there and back, of 3e7 bytes; twice S (n - 1) for the gradients of a
-// group, S = 2 layers · 2e8 parameters · 2 bytes; 1 / 4 and 1 / 2 of it compressed.
-TEST_CASE("transfers are what the plan needs") {
+// m micro-batches over p - 1 boundaries of 3e7 bytes in both directions; twice S (n - 1) for the gradients of
+// a group, S = 2 layers · 2e8 parameters · 2 bytes; compressed to 1 / 4 and 1 / 2.
+TEST_CASE("transfers have the bytes that the plan requires") {
   for (const auto& sync : {"sharded-ps", "central-ps", "ring", "tree"}) {
     Problem problem = busy_problem("1f1b", sync);
     problem.job.compression = {0.25, 0.5, std::nullopt};
@@ -126,14 +125,14 @@ TEST_CASE("transfers are what the plan needs") {
     CHECK(bytes_of(lowered, Activity::send_gradients) == Approx(2 * 8 * 3 * 3e7 * 0.25));
     CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(4 * 2 * 8e8 * 0.5));
   }
-  // Interleaved: 8 stages around 4 devices, 7 boundaries.
+  // Interleaved: 8 stages on 4 devices, 7 boundaries.
   const Problem problem = busy_problem("interleaved", "ring");
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 7 * 3e7));
   CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(4 * 2 * 8e8));
 }
 
-TEST_CASE("computations are what the plan needs") {
+TEST_CASE("computations have the durations that the plan requires") {
   for (const auto& schedule : schedules)
     for (const bool overlap : {false, true}) {
       Problem problem = busy_problem(schedule, "ring");
@@ -144,11 +143,9 @@ TEST_CASE("computations are what the plan needs") {
     }
 }
 
-// Case p08: m = 8, p = 4, messages of 0.4 s + a = 0.1 s hide behind forwards of 1 s: (m + p - 1)(tf + tb) + 2
-// (p - 1)(a + S / B).
-// Two stages of four layers: forwards of 4 s, backwards of 8 s. The first micro-batch passes both stages, and
-// the others come behind it one by one; the backwards likewise.
-TEST_CASE("the overhead of a micro-batch is of every forward and every backward, once") {
+// Two stages of four layers: forward passes of 4 s, backward passes of 8 s. The first micro-batch passes both
+// stages, and the others follow it one by one; the backward passes likewise.
+TEST_CASE("micro-batch overhead applies once to every forward and every backward pass") {
   const double overhead = 0.25;
   const int m = 3;
   for (const bool overlap : {false, true}) {
@@ -164,7 +161,7 @@ TEST_CASE("the overhead of a micro-batch is of every forward and every backward,
   }
 }
 
-TEST_CASE("the efficiency of exchanges changes nothing where there is none") {
+TEST_CASE("sync efficiency has no effect without gradient synchronization") {
   Problem problem = busy_problem("1f1b", "ring");
   const Plan alone = plan_of(problem.job, 4, 1, 8), both = busy_plan(problem.job);
   const double before = makespan(problem, alone), exchanged = makespan(problem, both);
@@ -173,36 +170,40 @@ TEST_CASE("the efficiency of exchanges changes nothing where there is none") {
   CHECK(makespan(problem, both) > exchanged);
 }
 
+// Case p08: m = 8, p = 4. Messages of 0.4 s + a = 0.1 s hide behind forward passes of 1 s:
+// (m + p - 1)(tf + tb) + 2 (p - 1)(a + S / B).
 TEST_CASE("messages that are shorter than computations are hidden") {
   Job job = chain_job(4, 0, 0.4e6);
   const Topology topology = flat_topology({4}, link_of(0.1, 1e6), link_of(0.1, 1e6));
   CHECK(makespan({topology, job, {}}, plan_of(job, 4, 1, 8)) == Approx(11 * 3 + 6 * 0.5));
 }
 
-// Messages of 4 s on an open connection follow each other without their latency of 10 s: the first forward, 1
-// s, then 8 messages of 4 s and once the latency, the second device's last forward and its first backward, 8
-// messages back, the last backward: 1 + 32 + 10 + 1 + (2 + 32 + 10) + 2, as backwards of 2 s keep up.
-TEST_CASE("the latency of messages in a row is paid once") {
+// Messages of 4 s on an open connection follow each other without their latency of 10 s: the first forward
+// pass, 1 s, then 8 messages of 4 s and the latency once, the second device's last forward pass and its first
+// backward pass, 8 messages back, the last backward pass: 1 + 32 + 10 + 1 + (2 + 32 + 10) + 2, as backward
+// passes of 2 s keep up.
+TEST_CASE("the latency of consecutive messages is paid once") {
   Job job = chain_job(2, 0, 4e6);
   const Topology topology = flat_topology({2}, link_of(10, 1e6), link_of(10, 1e6));
   CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 8)) == Approx(1 + 32 + 10 + 1 + 2 + 32 + 10 + 2));
 }
 
-// Case p11: after (m + p - 1) 3 s the first stage's last backward is done, later than the others': then its
-// ring of 4, and the fixed cost.
-TEST_CASE("gradients are exchanged when the last backward is done, and the step comes last") {
+// Case p11: the first stage's last backward pass ends after (m + p - 1) 3 s, later than that of the others;
+// then its ring of 4, and the fixed overhead.
+TEST_CASE("gradients are synchronized after the last backward pass and before the optimizer step") {
   Job job = chain_job(4, 1e6, 0);
   job.parallelism.gradient_sync = "ring";
   const Topology topology = flat_topology({16}, link_of(0.01, 1e6), link_of(0.01, 1e6));
   const Plan plan = plan_of(job, 4, 4, 8);
-  // Messages of no bytes take the latency: 0.01 s there and back at every boundary.
+  // Messages without bytes take the latency: 0.01 s in each direction at every boundary.
   const double pipeline = 11 * 3 + 6 * 0.01, ring = 2 * 3 * (0.01 + 2e6 / (4 * 1e6));
   CHECK(makespan({topology, job, Calibration{1, 0, 1, 7}}, plan) == Approx(pipeline + ring + 7));
 }
 
-// Two replicas of one stage with 4 layers, one micro-batch: 4 + 8 s. All pairs of 2: a layer of 2e6 bytes
-// takes 2 · 1 s at 1e6 B/s, as long as its backward. Overlapped, only the last layer's is left over: 12 + 2.
-TEST_CASE("overlapped, a layer is exchanged while the next is computed") {
+// Two replicas of one stage with 4 layers, one micro-batch: 4 + 8 s. Synchronizing all pairs of 2: a layer of
+// 2e6 bytes takes 2 · 1 s at 1e6 B/s, as long as its backward pass. With overlap only the last layer's
+// remains exposed: 12 + 2.
+TEST_CASE("with overlap a layer is synchronized while the next is computed") {
   Job job = chain_job(4, 1e6, 0);
   const Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
   const Plan plan = plan_of(job, 1, 2, 1);
@@ -211,10 +212,10 @@ TEST_CASE("overlapped, a layer is exchanged while the next is computed") {
   CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 2));
 }
 
-// The GPU's memory at 8e6 B/s: an update of 1e6 parameters, 16 bytes each with adam-16, takes 2 s a layer
-// (and `update` 1); the forward and backward keep only 100 bytes, and move weights of 2e6 bytes: 0.25 and,
-// twice that, 0.5 s more than 1 and 2 s.
-TEST_CASE("a device updates its weights after its computations and exchanges") {
+// The GPU's memory moves 8e6 B/s. An update of 1e6 parameters, 16 bytes each with adam-16, takes 2 s per
+// layer (and `update` 1). Forward and backward passes store only 100 bytes and move weights of 2e6 bytes:
+// 0.25 s and, twice that, 0.5 s more than 1 and 2 s.
+TEST_CASE("a device updates its weights after its computations and gradient synchronization") {
   const auto updating = [](int devices) {
     Topology topology = flat_topology({devices}, link_of(0, 1e6), link_of(0, 1e6));
     topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 8e6);
@@ -223,22 +224,22 @@ TEST_CASE("a device updates its weights after its computations and exchanges") {
   Job job = chain_job(4, 1e6, 0);
   const double forward = 1.25, backward = 2.5, update = 2, small = 1e-3;
   const Calibration overhead{1, 0, 1, 7};
-  // Alone: four layers, then their update, then the fixed overhead.
+  // One device: four layers, then their update, then the fixed overhead.
   CHECK(makespan({updating(1), job, overhead}, plan_of(job, 1, 1, 3)) ==
         Approx(3 * 4 * (forward + backward) + 4 * update + 7).margin(small));
-  // Two replicas: between them all-pairs of 4 layers, 8 s as above.
+  // Two replicas: in addition, synchronizing 4 layers between all pairs takes 8 s as above.
   CHECK(makespan({updating(2), job, overhead}, plan_of(job, 1, 2, 1)) ==
         Approx(4 * (forward + backward) + 8 + 4 * update + 7).margin(small));
-  // Overlapped, the exchanges of the last layers take 2 s, less than their backwards: the first one's is
-  // left.
+  // With overlap, synchronizing a later layer takes 2 s, less than a backward pass: only that of the first
+  // layer remains exposed.
   job.parallelism.overlap = true;
   CHECK(makespan({updating(2), job, overhead}, plan_of(job, 1, 2, 1)) ==
         Approx(4 * (forward + backward) + 2 + 4 * update + 7).margin(small));
 }
 
-// Two stages of 3 and 1 layers, m micro-batches: stage 1 ends its last backward before stage 0 does, and
+// Two stages of 3 layers and 1, m micro-batches: stage 1 ends its last backward pass before stage 0 and
 // updates its layer meanwhile.
-TEST_CASE("stages update when they are done, not all together") {
+TEST_CASE("a stage updates as soon as it is done") {
   Job job = chain_job(4, 1e6, 0);
   Topology topology = flat_topology({2}, instant, instant);
   topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 8e6);
@@ -259,7 +260,7 @@ TEST_CASE("stages update when they are done, not all together") {
   CHECK(compute_seconds(lowered, 0) == Approx(3 * (3.75 + 2)).margin(1e-3));
 }
 
-TEST_CASE("interleaved, a device updates the layers of its chunks together") {
+TEST_CASE("interleaved: a device updates the layers of its chunks together") {
   Problem problem = busy_problem("interleaved", "ring");
   problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 16e9);
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
@@ -274,9 +275,9 @@ TEST_CASE("interleaved, a device updates the layers of its chunks together") {
   CHECK(updates == 8);
 }
 
-// Pipelines of [0, 2) [2, 4) and [0, 1) [1, 4): layer 0 on (0, 2), layer 1 on (0, 3), layers 2 and 3 on (1,
-// 3). Every group of two sends its bytes twice.
-TEST_CASE("pipelines may be cut in different ways: layers go with those who hold them") {
+// Pipelines of [0, 2) [2, 4) and [0, 1) [1, 4): layer 0 is on (0, 2), layer 1 on (0, 3), layers 2 and 3 on
+// (1, 3). Every group of two sends its bytes twice.
+TEST_CASE("pipelines with different layer splits synchronize each layer among its holders") {
   Job job = chain_job(4, 1e6, 0);
   Plan plan = plan_of(job, 2, 2, 3);
   plan.pipelines[1].stages[0].layers = {0, 1};
@@ -288,12 +289,12 @@ TEST_CASE("pipelines may be cut in different ways: layers go with those who hold
     if (const TaskLabel& label = lowered.labels[i]; label.activity == Activity::gradient_sync)
       bytes[std::minmax(label.device, label.peer)] += lowered.graph.tasks[i].amount;
   CHECK(bytes == std::map<std::pair<int, int>, double>{{{0, 2}, 4e6}, {{0, 3}, 4e6}, {{1, 3}, 8e6}});
-  // One pipeline more, with one device for all, 9 micro-batches and no messages.
+  // Another pipeline with all layers on one device, 9 micro-batches and no messages.
   plan.pipelines.push_back({9, {{{0, 4}, {4}}}});
   CHECK(makespan({flat_topology({5}, instant, instant), job, {}}, plan) == Approx(9 * 12).epsilon(1e-6));
 }
 
-TEST_CASE("a pipeline without micro-batches still exchanges gradients") {
+TEST_CASE("a pipeline without micro-batches still synchronizes gradients") {
   Job job = chain_job(2, 1e6, 0);
   Plan plan = plan_of(job, 2, 2, 4);
   plan.pipelines[1].micro_batches = 0;
@@ -302,11 +303,11 @@ TEST_CASE("a pipeline without micro-batches still exchanges gradients") {
   CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(2 * 2 * 2e6));
 }
 
-TEST_CASE("interleaved deals the layers of a device out in chunks") {
+TEST_CASE("interleaved splits the layers of a device into chunks") {
   Job job = chain_job(10, 0, 0);
   job.parallelism.schedule = "interleaved";
   job.parallelism.chunks = 2;
-  const Plan computed = expand_virtual_stages(job, plan_of(job, 4, 1, 4));  // of 2, 3, 2 and 3 layers
+  const Plan computed = expand_virtual_stages(job, plan_of(job, 4, 1, 4));  // 2, 3, 2 and 3 layers
   REQUIRE(computed.pipelines[0].stages.size() == 8);
   std::vector<std::pair<int, int>> layers;
   for (const Stage& stage : computed.pipelines[0].stages) layers.push_back(stage.layers);
@@ -317,8 +318,8 @@ TEST_CASE("interleaved deals the layers of a device out in chunks") {
         "schedule interleaved: 2 layers of a device cannot be cut into 3 chunks");
 }
 
-// Two devices a stage: each half of the time and half of every message.
-TEST_CASE("tensor parallelism halves times and messages and keeps their sum") {
+// Two devices per stage: each takes half of the time and half of every message.
+TEST_CASE("tensor parallelism halves times and messages per device") {
   Job job = chain_job(2, 1e6, 3e6);
   Plan plan{2, "gpipe", "ring", {}};
   plan.pipelines.push_back({4, {{{0, 1}, {0, 1}}, {{1, 2}, {2, 3}}}});
@@ -331,9 +332,9 @@ TEST_CASE("tensor parallelism halves times and messages and keeps their sum") {
   for (const TaskLabel& label : lowered.labels) REQUIRE(names.insert(format_label(label)).second);
 }
 
-// One boundary, one micro-batch, 8e6 bytes at 1e6 B/s; a quarter of them takes 2 s, compressing and expanding
-// 8 s each: forwards 2 s, backwards 4 s, and twice 8 + 2 + 8 s.
-TEST_CASE("compression may cost time on both devices") {
+// One boundary, one micro-batch, 8e6 bytes at 1e6 B/s. A quarter of them takes 2 s, compressing and
+// decompressing 8 s each: forward passes 2 s, backward passes 4 s, and twice 8 + 2 + 8 s.
+TEST_CASE("compression can take time on both devices") {
   Job job = chain_job(2, 0, 8e6);
   job.compression = {0.25, 1, BitsPerSecond(8e6)};
   const Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
@@ -343,8 +344,8 @@ TEST_CASE("compression may cost time on both devices") {
 }
 
 // Stages on devices 0 and 1 of one site and 2 of another, over 2e6 and 1e6 B/s. Messages of 8e6 bytes take 4
-// s whole over the first link, nothing compressed; over the second as above 2 s, and 8 s on either device.
-TEST_CASE("adaptive compression spares links that are fast enough") {
+// s uncompressed over the first link; over the second as above 2 s, plus 8 s on either device.
+TEST_CASE("adaptive compression skips links that are fast enough") {
   Job job = chain_job(3, 0, 8e6);
   job.compression = {0.25, 1, BitsPerSecond(8e6)};
   job.compression.bandwidth_threshold = BitsPerSecond(16e6);
@@ -352,9 +353,9 @@ TEST_CASE("adaptive compression spares links that are fast enough") {
   CHECK(makespan(problem, plan_of(job, 3, 1, 1)) == Approx(3 + 6 + 2 * (4 + 18)));
 }
 
-// Replicas of a stage in one site exchange 8e6 bytes whole, over the slow link a quarter and 8 s before and
-// after.
-TEST_CASE("gradients go compressed where any two of those that exchange them have a slow link") {
+// Replicas of a stage in one site synchronize 8e6 bytes uncompressed; over the slow link they send a quarter,
+// with 8 s before and after.
+TEST_CASE("gradients are compressed if any two members of a group have a slow link") {
   Job job = chain_job(1, 4e6, 0);
   job.compression = {1, 0.25, BitsPerSecond(8e6)};
   job.compression.bandwidth_threshold = BitsPerSecond(16e6);
@@ -363,12 +364,12 @@ TEST_CASE("gradients go compressed where any two of those that exchange them hav
   CHECK(makespan({flat_topology({2}, link_of(0, 2e6), link_of(0, 2e6)), job, {}}, plan) == Approx(3 + 4));
   CHECK(makespan({flat_topology({1, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}}, plan) ==
         Approx(3 + 8 + 2 + 8));
-  // One of three is far: all messages are compressed, those between the near ones too.
+  // One of three is remote: all messages are compressed, even those between the near ones.
   const Problem three{flat_topology({2, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}};
   CHECK(makespan(three, plan_of(job, 1, 3, 1)) == Approx(3 + 8 + 4 * 2 / 3.0 + 8));
 }
 
-TEST_CASE("what stays on a device is not compressed") {
+TEST_CASE("data that stays on a device is not compressed") {
   Job job = chain_job(2, 0, 8e6);
   job.compression = {0.25, 1, BitsPerSecond(8e6)};
   job.parallelism.schedule = "interleaved";
@@ -379,7 +380,7 @@ TEST_CASE("what stays on a device is not compressed") {
 
 // As above with 4 bits of 16 and their scales, 9/32 of the bytes; a memory that moves 1e7 B/s reads and
 // writes 41/32 of 8e6 bytes in 1.025 s.
-TEST_CASE("a preset of compression takes what its traffic takes the memory of the devices") {
+TEST_CASE("a compression preset takes the time of its memory traffic on both devices") {
   Job job = chain_job(2, 0, 8e6);
   compress_activations(job, "4-bit");
   Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
@@ -392,7 +393,7 @@ TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k 
   for (const auto& schedule : schedules)
     for (const auto& sync : syncs) {
       CAPTURE(schedule, sync);
-      const double k = 4;  // a power of two: no rounding
+      const double k = 4;  // a power of two, to avoid rounding
       Problem problem = busy_problem(schedule, sync);
       const double before = makespan(problem, busy_plan(problem.job));
       for (Site& site : problem.topology.sites) site.uplink = site.uplink * k;
@@ -411,14 +412,14 @@ TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k 
     }
 }
 
-// Not for contended rings, where ties are broken by the order of the devices.
-TEST_CASE("the numbers of the devices mean nothing") {
+// Not tested for rings with contention, where ties are broken by the order of the devices.
+TEST_CASE("renumbering the devices changes no time") {
   for (const auto& schedule : schedules)
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       CAPTURE(schedule, seed);
       const Problem problem = busy_problem(schedule, "sharded-ps");
       const Plan plan = busy_plan(problem.job);
-      std::vector<int> number(8);  // that each device gets
+      std::vector<int> number(8);  // the new index of each device
       std::iota(number.begin(), number.end(), 0);
       Rng rng = Rng::for_task(seed, 0);
       rng.shuffle(std::span(number));

@@ -17,7 +17,7 @@ struct IsLess {
 
 }  // namespace
 
-TEST_CASE("a lazy queue gives what is least, as a sorted set does", "[engine]") {
+TEST_CASE("a lazy queue returns the minimum as a sorted set does", "[engine]") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -25,7 +25,8 @@ TEST_CASE("a lazy queue gives what is least, as a sorted set does", "[engine]") 
     std::set<int> expected;
     const int spread = 1 + static_cast<int>(rng.below(1000));
     for (int step = 0; step < 4000; ++step) {
-      // Mostly ahead of what is first, as events are, and now and then before it; more come, then fewer.
+      // New values are mostly greater than the first, as for events, and sometimes less. The queue grows,
+      // then shrinks.
       const bool grows = rng.below(10) < (step < 2000 ? 6u : 4u);
       if (grows || expected.empty()) {
         const int base = expected.empty() ? 0 : *expected.begin();
@@ -42,7 +43,7 @@ TEST_CASE("a lazy queue gives what is least, as a sorted set does", "[engine]") 
   }
 }
 
-TEST_CASE("a line serves the larger priority, who is ready earlier, who is first in the graph", "[engine]") {
+TEST_CASE("a service queue orders by priority then ready time then position in the graph", "[engine]") {
   const std::vector<WaitingTask> tasks = {{0, 0, 0}, {1, 5, 1}, {1, 4, 2}, {0, 0, 3}, {2, 9, 4}, {1, 4, 5}};
   ServiceQueues lines(2);
   std::vector<int> served;

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = LinkRole::Kind;
 
-/// The kinds of the links of a route, in order.
+/// Returns the kinds of the links of a route in order.
 std::vector<Kind> kinds(const TaskGraph& graph, const LoweredNetwork& network, int route) {
   std::vector<Kind> kinds;
   for (const int link : graph.routes[at(route)].links) kinds.push_back(network.roles()[at(link)].kind);
@@ -38,7 +38,7 @@ const Link near = link_of(0.001, 1e9), far = link_of(0.05, 1e8);
 
 }  // namespace
 
-TEST_CASE("a route without constraints is one fat pipe with rate and latency of the pair") {
+TEST_CASE("a route without constraints is one fat pipe with the rate and latency of the pair") {
   Lowered lowered(flat_topology({2, 2}, near, far));
   CHECK(lowered.graph.hosts.size() == 4);
   const int route = lowered.network.route(1, 2);
@@ -51,7 +51,7 @@ TEST_CASE("a route without constraints is one fat pipe with rate and latency of 
   CHECK(lowered.network.roles().back().to == 2);
 }
 
-TEST_CASE("routes are made once, when asked for") {
+TEST_CASE("routes are created once on demand") {
   Lowered lowered(flat_topology({1024}, near, far));
   CHECK(lowered.graph.routes.empty());
   const int route = lowered.network.route(0, 1023);
@@ -61,7 +61,7 @@ TEST_CASE("routes are made once, when asked for") {
   CHECK(lowered.graph.links.size() == 2);
 }
 
-TEST_CASE("every constraint that applies is a link, shared by those it applies to") {
+TEST_CASE("every applicable constraint is a link shared by all routes it applies to") {
   Topology topology = flat_topology({2, 2}, near, far);
   topology.sites[0].uplink = BitsPerSecond(8e8);
   topology.sites[1].downlink = BitsPerSecond(16e8);
@@ -72,7 +72,7 @@ TEST_CASE("every constraint that applies is a link, shared by those it applies t
   CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(0, 3)) ==
         std::vector{Kind::flow, Kind::pair_capacity, Kind::device_uplink, Kind::device_downlink,
                     Kind::site_uplink, Kind::site_downlink});
-  // Inside a site, only the device's own; the other way, neither site has a limit.
+  // Inside a site, only the device's own uplink applies. In the other direction, neither site has a limit.
   CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(0, 1)) ==
         std::vector{Kind::flow, Kind::device_uplink});
   CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(3, 0)) ==
@@ -88,12 +88,12 @@ TEST_CASE("every constraint that applies is a link, shared by those it applies t
     CHECK((link.sharing == Sharing::fatpipe) == (link.latency > 0));
 }
 
-// Two topologies whose pairs of devices have the same links are the same, whichever entries they come from.
-TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow") {
+// Topologies whose pairs of devices have the same links are equal, whichever entries the links come from.
+TEST_CASE("a capacity belongs to the pair of sites whatever the entry of a flow") {
   Topology topology = flat_topology({2, 1}, near, far);
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links[1].capacity = BitsPerSecond(40e8);
-  // A port for each device; the flow 1 → 2 has an entry of its own, first with, then without a capacity.
+  // A port for each device; the flow 1 → 2 has an entry of its own, first with and then without a capacity.
   rules.link_class = {0, 1, 2};
   rules.links.push_back(rules.links[1]);
   rules.table = Eigen::MatrixXi(3, 3);
@@ -110,8 +110,8 @@ TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow
   }
 }
 
-// The capacity is that of the sites 1 → 0, whose devices have left; sites 0 and 2 are still there.
-TEST_CASE("a capacity of a site without devices is nobody's") {
+// The capacity is that of the sites 1 → 0, whose devices have left; sites 0 and 2 still have devices.
+TEST_CASE("a capacity of a site without devices applies to no route") {
   Topology topology = flat_topology({1, 1, 1}, near, far);
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(rules.links[1]);
@@ -126,7 +126,7 @@ TEST_CASE("a capacity of a site without devices is nobody's") {
   CHECK(lowered.link(1, 0, Kind::pair_capacity) == no_index);
 }
 
-TEST_CASE("two GPUs of a host do not pass its network") {
+TEST_CASE("traffic between two GPUs of a host does not use its network") {
   Topology topology = flat_topology({2, 1}, near, far);
   topology.devices[1].host = topology.devices[0].host;
   std::get<RuleLinks>(topology.links).same_host.mutable_matrix()(0, 0) = 0;
@@ -137,7 +137,8 @@ TEST_CASE("two GPUs of a host do not pass its network") {
 }
 
 // 1 Gbps, 1.25e8 bytes per second, for what the two GPUs of the first host send to two others: 1e8 bytes each
-// take 1.6 s, where each alone would have 1e9 bytes per second; inside the host 0.1 s. Back, 2 Gbps together.
+// take 1.6 s, although each alone would have 1e9 bytes per second. Inside the host they take 0.1 s. The
+// downlink is 2 Gbps.
 TEST_CASE("the GPUs of a host share its network card") {
   Topology topology = flat_topology({4}, link_of(0, 1e9), far);
   for (std::size_t i = 0; i < 4; ++i) topology.devices[i].host = std::vector{0, 0, 1, 2}[i];
@@ -172,7 +173,7 @@ TEST_CASE("the GPUs of a host share its network card") {
   CHECK(lowered.link(0, 1, Kind::host_uplink) == no_index);
 }
 
-TEST_CASE("a sender shares its rate among all peers of an entry, and has one rate an entry") {
+TEST_CASE("a sender shares its rate among all peers of an entry and has one rate per entry") {
   Topology topology = flat_topology({3, 2}, near, far);
   for (Link& link : std::get<RuleLinks>(topology.links).links) link.shared_by_sender = true;
   Lowered lowered(topology);
@@ -185,10 +186,10 @@ TEST_CASE("a sender shares its rate among all peers of an entry, and has one rat
   CHECK(lowered.graph.links[at(sender(0, 3))].sharing == Sharing::shared);
 }
 
-// Round trips of 0.05 + 0.35 s and 0.05 + 0.05 s: rates of 1 to 4 on the 5e7 bytes per second that both
-// cross. The second flow has 1.6e8 bytes at 4e7, 4 s; the first has 4e7 bytes then, and the rest at the whole
-// rate.
-TEST_CASE("a flow's weight is by its round trip") {
+// Round-trip times of 0.05 + 0.35 s and 0.05 + 0.05 s: rates of 1 to 4 on the shared 5e7 bytes per second.
+// The second flow has 1.6e8 bytes at 4e7, 4 s. By then the first has sent 4e7 bytes, and it sends the rest at
+// the full rate.
+TEST_CASE("a flow is weighted by its round-trip time") {
   Topology topology = flat_topology({1, 1, 1}, near, far);
   topology.fairness = Fairness::rtt;
   auto& rules = std::get<RuleLinks>(topology.links);
@@ -210,7 +211,7 @@ TEST_CASE("a flow's weight is by its round trip") {
   CHECK(result.tasks[0].finish == Approx(0.05 + 4 + (1.6e8 - 4e7) / 5e7));
 }
 
-TEST_CASE("fairness and efficiency are the graph's model") {
+TEST_CASE("fairness and network efficiency are set in the model of the graph") {
   Topology topology = flat_topology({2}, near, far);
   topology.fairness = Fairness::rtt;
   Calibration constants;

@@ -1,4 +1,4 @@
-// Max-min fair rates against their definition.
+// Checks max-min fair rates against their definition.
 #include "simulator/network/max_min.hpp"
 
 #include "tests/support/catch.hpp"
@@ -7,8 +7,8 @@
 using namespace dtfm;
 using namespace dtfm::sim;
 
-TEST_CASE("three levels of filling") {
-  // A = 1 holds f1 … f3 at 1/3; C = 1/2 holds f5; B = 1 leaves 2/3 to f4, which shares it with f1.
+TEST_CASE("three links saturate at three levels") {
+  // A = 1 limits f1 … f3 to 1/3; C = 1/2 limits f5; B = 1 leaves 2/3 to f4, which shares it with f1.
   const std::vector<LinkCapacity> links = {{1}, {1}, {0.5}};
   const std::vector<FlowDemand> flows = {{{{0}, {1}}}, {{{0}}}, {{{0}}}, {{{1}}}, {{{2}}}};
   const std::vector<double> rates = max_min_rates(links, flows);
@@ -17,7 +17,7 @@ TEST_CASE("three levels of filling") {
   CHECK(rates[4] == Approx(0.5));
 }
 
-TEST_CASE("weights, ceilings and fat pipes") {
+TEST_CASE("weights and rate caps and fat pipes are taken into account") {
   const std::vector<LinkCapacity> links = {{3}, {1, Sharing::fatpipe}};
   const std::vector<double> weighted = max_min_rates(links, std::vector<FlowDemand>{{{{0}}, 2}, {{{0}}, 1}});
   CHECK(weighted[0] == Approx(2));

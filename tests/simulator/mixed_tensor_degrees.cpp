@@ -1,4 +1,4 @@
-// Stages of different tensor degrees: which of their shards meet.
+// Stages of different tensor degrees, and which of their shards correspond.
 #include <set>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ namespace {
 
 const Link instant = link_of(0, 1e18);
 
-/// Hosts with so many GPUs each, on one site.
+/// Returns hosts with the given numbers of GPUs at one site.
 Topology hosts_of(const std::vector<int>& gpus, Link inside, Link between) {
   int all = 0;
   for (const int count : gpus) all += count;
@@ -31,7 +31,7 @@ Topology hosts_of(const std::vector<int>& gpus, Link inside, Link between) {
   return topology;
 }
 
-/// Pipelines whose stages have so many devices each, in order.
+/// Returns pipelines whose stages have the given numbers of devices, assigned in order.
 Plan degrees_plan(const Job& job, const std::vector<std::vector<int>>& degrees, int micro_batches) {
   Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
   int next = 0;
@@ -62,7 +62,7 @@ double makespan(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("parts are in the shard that they lie in") {
+TEST_CASE("a part belongs to the shard that contains it") {
   std::vector<int> of_two, of_four;
   for (int part = 0; part < 4; ++part) {
     of_two.push_back(rank_of_part(part, 4, 2));
@@ -73,10 +73,10 @@ TEST_CASE("parts are in the shard that they lie in") {
   CHECK(of_four == std::vector<int>{0, 1, 2, 3});
 }
 
-// Stage 0 on two devices: a forward of its two layers takes 2 (0.5 + x), a backward 2 (1 + x), with x = 2 · 2
-// (0.01 + 1) s for the all-reduces of a layer; stage 1 on one device 2 s and 4 s. The halves of a message go
-// at the same time over links of their own, 0.2 + 3 s.
-TEST_CASE("a message goes in as many parts as the larger of two stages has devices") {
+// Stage 0 has two devices: the forward pass of its two layers takes 2 (0.5 + x), the backward pass 2 (1 + x),
+// with x = 2 · 2 (0.01 + 1) s for the all-reduces of a layer. Stage 1 has one device: 2 s and 4 s. The halves
+// of a message are sent at the same time over separate links, 0.2 + 3 s.
+TEST_CASE("a message has as many parts as the larger of two stages has devices") {
   const Job job = chain_job(4, 0, 2e6);
   const double x = 4 * 1.01, wide = 2 * (0.5 + x) + 2 * (1 + x);
   for (const auto& degrees : {std::vector{2, 1}, std::vector{1, 2}}) {
@@ -86,7 +86,7 @@ TEST_CASE("a message goes in as many parts as the larger of two stages has devic
   }
 }
 
-TEST_CASE("what is sent is the same whatever the degrees, in max(a, b) messages over a boundary") {
+TEST_CASE("total bytes do not depend on the degrees and a boundary has max(a b) messages") {
   const Job job = chain_job(6, 0, 3e6);
   const Problem problem{hosts_of({8, 8, 8}, instant, instant), job, {}};
   for (const auto& [degrees, messages] :
@@ -104,8 +104,9 @@ TEST_CASE("what is sent is the same whatever the degrees, in max(a, b) messages 
   }
 }
 
-// Each stage of l layers on t devices computes 3 l ÷ t s, one after the other for one micro-batch.
-TEST_CASE("with links that take no time, every stage is as much faster as it has devices") {
+// Each stage of l layers on t devices computes 3 l ÷ t s; a single micro-batch passes the stages one after
+// the other.
+TEST_CASE("with instant links a stage is faster in proportion to its devices") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -120,34 +121,34 @@ TEST_CASE("with links that take no time, every stage is as much faster as it has
 }
 
 // The gradients of 4 layers have 8e6 bytes, over 1e6 bytes per second. The stage of one device computes 12 s;
-// that of two is done before. Its halves: by sharded-ps two devices send a half of each part there and back,
-// 4e6 bytes in all, over links of their own.
-TEST_CASE("every part of the gradients is exchanged by those that hold it") {
+// that of two is done before. With sharded-ps, two devices send half of each of its two parts in each
+// direction, 4e6 bytes in total, over separate links.
+TEST_CASE("every part of the gradients is synchronized by the devices that hold it") {
   const Job job = chain_job(4, 1e6, 0);
   const Link link = link_of(0, 1e6);
   const Problem problem{hosts_of({2, 1, 1}, link, link), job, {}};
   CHECK(makespan(problem, degrees_plan(job, {{2}, {1}}, 1)) == Approx(12 + 4));
-  // Of three replicas each sends thirds of a part, 4e6 ÷ 3 bytes. The two of one device send each other both
-  // parts over one link, one after the other: 4 messages.
+  // With three replicas each device sends thirds of a part, 4e6 ÷ 3 bytes. The two stages of one device send
+  // each other both parts over one link, one after the other: 4 messages.
   const LabelledGraph three = iteration_graph(problem, degrees_plan(job, {{2}, {1}, {1}}, 1));
   CHECK(replay_makespan(three) == Approx(12 + 4 * 4.0 / 3));
-  // All of them, there and back: 2 (n − 1) S.
+  // All of them in both directions: 2 (n − 1) S.
   double bytes = 0;
   for (const Task* task : tasks_of(three, Activity::gradient_sync)) bytes += task->amount;
   CHECK(bytes == Approx(2 * 2 * 8e6));
 }
 
-// Layers 0 and 1 are on one device of pipeline 0, 2 and 3 on two; on two devices of pipeline 1 all of them.
-// All gradients are cut into two parts. Pipeline 1 computes 6 s, pipeline 0 at first 4 + 2 s backward after 2
-// + 1 s forward: the last 2 layers are done after 5 s, the first 2 after 9 s. 2 MB a part, 2 layers.
-TEST_CASE("pipelines with different degrees at different layers exchange layer by layer") {
+// In pipeline 0, layers 0 and 1 are on one device, 2 and 3 on two; in pipeline 1, all are on two devices. All
+// gradients are split into two parts. Pipeline 1 computes 6 s. Pipeline 0 does 4 + 2 s backward after 2 + 1 s
+// forward: the last 2 layers are done after 5 s, the first 2 after 9 s. 2 layers are 2 MB per part.
+TEST_CASE("pipelines with different degrees at different layers synchronize layer by layer") {
   const Job job = chain_job(4, 1e6, 0);
   const Link link = link_of(0, 1e6);
   const Problem problem{hosts_of({1, 2, 2}, link, link), job, {}};
   CHECK(makespan(problem, degrees_plan(job, {{1, 2}, {2}}, 1)) == Approx(9 + 2));
 }
 
-TEST_CASE("tasks of stages of different degrees have names of their own and come after what they wait for") {
+TEST_CASE("tasks of stages of different degrees have unique names and come after their predecessors") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true}) {
       CAPTURE(schedule, overlap);
@@ -170,7 +171,7 @@ TEST_CASE("tasks of stages of different degrees have names of their own and come
     }
 }
 
-TEST_CASE("shards that overlap in part are refused") {
+TEST_CASE("shards that overlap in part are rejected") {
   const Job job = chain_job(4, 1e6, 0);
   const Problem problem{hosts_of({8}, instant, instant), job, {}};
   const auto rejection_message = [&](const std::vector<std::vector<int>>& degrees) -> std::string {
@@ -189,8 +190,8 @@ TEST_CASE("shards that overlap in part are refused") {
         0);
 }
 
-// 12 bytes of weights and optimizer state a parameter: 48e6 of 4 layers.
-TEST_CASE("who comes back fetches every part from a device that has it") {
+// 12 bytes of weights and optimizer state per parameter: 48e6 bytes for 4 layers.
+TEST_CASE("a rejoining device fetches every part from a device that has it") {
   const Job job = chain_job(4, 1e6, 0);
   const Problem problem{hosts_of({2, 1}, instant, instant), job, {}};
   const Plan plan = degrees_plan(job, {{2}, {1}}, 1);

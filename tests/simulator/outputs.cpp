@@ -1,4 +1,4 @@
-// What is written of a run, on an iteration worked out by hand.
+// Output files of a run, for an iteration derived by hand.
 #include <map>
 #include <set>
 #include <string>
@@ -23,7 +23,7 @@ StageMemory memory_of(int, int stage) {
   return stage == 0 ? StageMemory{1e9, 1e8, 0} : StageMemory{5e8, 1e7, 0};
 }
 
-/// Of two stretches: the iteration, and the same again from 12.5 on, cut off at 15.5.
+/// Returns the trace of two intervals: the iteration, and the same again from 12.5 on, aborted at 15.5.
 json trace_of(const TwoStages& run) {
   std::string text;
   ChromeTrace trace(run.topology, memory_of, [&](std::string_view part) { text += part; });
@@ -40,7 +40,7 @@ json trace_of(const TwoStages& run) {
   return json::parse(text)["traceEvents"];
 }
 
-/// Catch cannot print JSON.
+/// Needed because Catch cannot print JSON.
 std::string text(const json& value) {
   return value.dump();
 }
@@ -54,7 +54,7 @@ std::vector<json> events(const json& trace, const std::string& kind, int process
 
 }  // namespace
 
-TEST_CASE("a trace has a process a device, and rows for what it computes, sends and receives") {
+TEST_CASE("a trace has one process per device with rows for computing and sending and receiving") {
   const json trace = trace_of(TwoStages());
   std::map<std::pair<int, int>, std::string> rows;
   std::map<int, std::string> processes;
@@ -74,7 +74,7 @@ TEST_CASE("a trace has a process a device, and rows for what it computes, sends 
                                            {{2, 2}, "receive"}});
 }
 
-TEST_CASE("slices are the tasks, in microseconds and in order of time") {
+TEST_CASE("slices are the tasks in microseconds and in order of time") {
   const json trace = trace_of(TwoStages());
   double last = 0, computed = 0;
   std::vector<json> sent;
@@ -87,13 +87,13 @@ TEST_CASE("slices are the tasks, in microseconds and in order of time") {
     if (event["tid"] == 0) computed += event["dur"].get<double>();
     if (event["pid"] == 1 && event["tid"] == 1) sent.push_back(event);
   }
-  // a/0 computes 5 s and b/0 6 s; of the second iteration, 2 s and 0.5 s are left.
+  // a/0 computes 5 s and b/0 6 s; in the second iteration, 2 s and 0.5 s remain.
   CHECK(computed == 13.5e6);
   REQUIRE(sent.size() == 4);
   CHECK(text(sent[1]["name"]) == "\"SA p0 s0 m1\"");
   CHECK(sent[1]["ts"].get<double>() == 2.5e6);
   CHECK(sent[1]["dur"].get<double>() == 1.5e6);
-  CHECK(sent[3]["dur"].get<double>() == 0.5e6);  // A1 was cut off at 15.5
+  CHECK(sent[3]["dur"].get<double>() == 0.5e6);  // A1 was aborted at 15.5
   const std::vector<json> iterations = events(trace, "X", 0);
   REQUIRE(iterations.size() == 2);
   CHECK(text(iterations[0]["name"]) == "\"iteration 0\"");
@@ -101,15 +101,15 @@ TEST_CASE("slices are the tasks, in microseconds and in order of time") {
   CHECK(text(iterations[1]["name"]) == "\"iteration 1 (lost)\"");
 }
 
-TEST_CASE("counters are link load and memory") {
+TEST_CASE("trace counters are link load and memory") {
   const json trace = trace_of(TwoStages());
   std::vector<std::pair<double, double>> load, memory;
   for (const json& event : events(trace, "C", 0))
     if (event["name"] == "a → b") load.emplace_back(event["ts"], event["args"]["Gbps"]);
   for (const json& event : events(trace, "C", 1))
     if (event["ts"] < 12.5e6) memory.emplace_back(event["ts"], event["args"]["GB"]);
-  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap. In the second stretch A1, cut
-  // off half a second after its start at 15, has no rate that is known.
+  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap. In the second interval A1,
+  // aborted half a second after its start at 15, has no known rate.
   REQUIRE(load.size() == 4);
   CHECK(load[0].first == 1e6);
   CHECK(load[0].second == Approx(800 / 1.5 * 1e-9).epsilon(1e-5));
@@ -119,10 +119,10 @@ TEST_CASE("counters are link load and memory") {
   CHECK(memory == std::vector<std::pair<double, double>>{{0, 1.1}, {1e6, 1.2}, {10e6, 1.1}, {12e6, 1.0}});
 }
 
-TEST_CASE("messages that are under way at once have rows of their own") {
+TEST_CASE("concurrent messages have separate rows") {
   TwoStages run;
   run.labelled.graph.tasks[3].queue = no_index;
-  run.result.tasks[3] = {TaskState::done, 2, 2, 4};  // A1 overlaps A0, which is on its way from 1 to 2.5
+  run.result.tasks[3] = {TaskState::done, 2, 2, 4};  // A1 overlaps A0, which is in transit from 1 to 2.5
   const json trace = trace_of(run);
   std::set<std::string> names;
   for (const json& event : trace)
@@ -131,7 +131,7 @@ TEST_CASE("messages that are under way at once have rows of their own") {
   CHECK(names == std::set<std::string>{"compute", "send", "send 2", "receive"});
 }
 
-TEST_CASE("the table of tasks names the stretch and leaves empty what did not happen") {
+TEST_CASE("the task table names the interval and leaves cells empty for what did not happen") {
   std::string text;
   TaskCsv csv([&](std::string_view part) { text += part; });
   TwoStages run;
@@ -146,7 +146,7 @@ TEST_CASE("the table of tasks names the stretch and leaves empty what did not ha
   CHECK_THAT(text, contains("\ni1.lost2 F p0 s1 m1,BLOCKED,,,\n"));
 }
 
-TEST_CASE("the result file has what the contract says") {
+TEST_CASE("the result file has the specified content") {
   const TwoStages run;
   RunStatistics statistics(run.topology, memory_of, {{}, {}});
   statistics.on_interval(run.iteration());
@@ -187,14 +187,14 @@ TEST_CASE("the result file has what the contract says") {
   CHECK(text(file["fairness"]) == R"({"undisturbed_iteration_s":{"equal":1.5,"rtt":2.0},"used":"equal"})");
 }
 
-TEST_CASE("samples are told as the distribution of their means") {
+TEST_CASE("samples are reported as the distribution of their means") {
   std::vector<SimReport> runs(3);
   for (const int i : {0, 2}) {
     runs[at(i)].iterations = {{0, 1}};
     runs[at(i)].iteration_time_s.mean = 1 + i;
     runs[at(i)].tokens_per_s = 10;
   }
-  const SampleSummary summary = sample_summary(runs);  // the second came to no end of an iteration
+  const SampleSummary summary = sample_summary(runs);  // the second sample completed no iteration
   CHECK(summary.runs == 2);
   CHECK(summary.mean_s == std::vector<double>{1, 3});
   CHECK(summary.iteration_time_s.p50 == 2);
@@ -206,7 +206,7 @@ TEST_CASE("samples are told as the distribution of their means") {
   CHECK(text(file["scenario"]) == "\"storm\"");
 }
 
-TEST_CASE("where no iteration was completed, what it would take is not known") {
+TEST_CASE("if no iteration was completed its duration is unknown") {
   const TwoStages run;
   const SampleSummary none = sample_summary(std::vector<SimReport>(2));
   const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, none, {}, {}, "0.0.1"}));

@@ -17,7 +17,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Two sites with shared links, a slower device, and compression that takes time.
+/// Returns two sites with shared links, a slower device, and compression that takes time.
 Problem busy_problem(const std::string& schedule, const std::string& sync) {
   Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
                   Calibration{1, 0.002, 0.9, 0.5}};
@@ -29,8 +29,8 @@ Problem busy_problem(const std::string& schedule, const std::string& sync) {
   return problem;
 }
 
-/// The micro-batches of each pipeline on its own stages, in the order of its schedule; those of pipeline p
-/// come after those of the pipelines before it.
+/// Returns paths on which the micro-batches of each pipeline visit its own stages in the order of its
+/// schedule. The micro-batches of pipeline p follow those of the pipelines before it.
 PathSchedule as_pipelines(const Plan& plan) {
   PathSchedule paths;
   for (int p = 0; at(p) < plan.pipelines.size(); ++p) {
@@ -60,7 +60,7 @@ PathSchedule as_pipelines(const Plan& plan) {
   return paths;
 }
 
-/// When each task begins and ends. `first`: the number of each pipeline's first micro-batch.
+/// Returns start and end of each task. `first` is the index of each pipeline's first micro-batch.
 std::map<std::string, std::pair<double, double>> dates_of(const LabelledGraph& lowered,
                                                           const std::vector<int>& first) {
   const Replay played = replay(lowered.graph);
@@ -73,7 +73,8 @@ std::map<std::string, std::pair<double, double>> dates_of(const LabelledGraph& l
   return dates;
 }
 
-/// Stages of widths 2, 1, 2, one layer each: devices 0, 1 | 2 | 3, 4. Micro-batch 1 leaves out the middle.
+/// Stages of 2, 1 and 2 devices with one layer each: devices 0, 1 | 2 | 3, 4. Micro-batch 1 skips the middle
+/// stage.
 struct Partial {
   Problem problem{flat_topology({5}, link_of(0, 1e8), link_of(0, 1e8)), chain_job(3, 1e7, 1e8),
                   Calibration{1, 0, 1, 0}};
@@ -86,14 +87,15 @@ struct Partial {
 
 }  // namespace
 
-TEST_CASE("paths along pipelines are the pipelines") {
+TEST_CASE("paths along pipelines give the same times as pipelines") {
   for (const std::string schedule : {"gpipe", "1f1b"})
     for (const std::string sync : {"sharded-ps", "ring", "hierarchical"})
       for (const bool compressed : {false, true}) {
         CAPTURE(schedule, sync, compressed);
         Problem problem = busy_problem(schedule, sync);
         if (compressed) problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
-        if (sync == "ring") problem.job.compression.bandwidth_threshold = BitsPerSecond(2e8);  // between the sites
+        // between the sites
+        if (sync == "ring") problem.job.compression.bandwidth_threshold = BitsPerSecond(2e8);
         Plan plan = plan_of(problem.job, 4, 2, 6);
         plan.pipelines[1].micro_batches = 5;
         const PathSchedule paths = as_pipelines(plan);
@@ -117,10 +119,10 @@ TEST_CASE("paths along pipelines are the pipelines") {
       }
 }
 
-// Messages of 1 s, forwards of 1 s, backwards of 2 s, no exchange.
+// Messages of 1 s, forward passes of 1 s, backward passes of 2 s, no gradient synchronization.
 //   micro-batch 0, devices 0 2 4: F 0–1, 2–3, 4–5; B 5–7, 8–10, 11–13
 //   micro-batch 1, devices 1 3: F 0–1, 2–3; B 3–5, 6–8
-TEST_CASE("a micro-batch computes what is on its path, and no more") {
+TEST_CASE("a micro-batch computes only the stages on its path") {
   Partial it;
   it.plan.gradient_sync = "none";
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
@@ -134,8 +136,8 @@ TEST_CASE("a micro-batch computes what is on its path, and no more") {
   CHECK(report.tokens_per_s == Approx(2 * sequence_length(it.problem.job.model) / 13.0));
 }
 
-// A ring of two: each sends its half of a layer's 2e7 bytes, then gets the other: 2 · 1e7 bytes.
-TEST_CASE("those exchange gradients that have the layers") {
+// A ring of two: each sends its half of a layer's 2e7 bytes and then receives the other half: 2 · 1e7 bytes.
+TEST_CASE("devices that hold the same layers synchronize gradients") {
   const Partial it;
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
   std::map<int, double> sent;
@@ -149,7 +151,7 @@ TEST_CASE("those exchange gradients that have the layers") {
   for (const TaskLabel& label : lowered.labels) CHECK(names.insert(format_label(label)).second);
 }
 
-TEST_CASE("a path's devices may not leave, and paths are whole") {
+TEST_CASE("devices of a path cannot fail and paths must be complete") {
   Partial it;
   SimOptions options;
   options.paths = &it.paths;
@@ -158,7 +160,7 @@ TEST_CASE("a path's devices may not leave, and paths are whole") {
   CHECK(
       error_message([&] {
         simulate(it.problem, it.plan, scenario, options);
-      }).starts_with("devices that leave or are left out are not simulated where micro-batches have paths"));
+      }).starts_with("devices that leave or are excluded are not supported with paths of micro-batches"));
   scenario.events.clear();
   scenario.exclude_slower_than = 0.5;
   CHECK_THROWS_AS(simulate(it.problem, it.plan, scenario, options), Error);

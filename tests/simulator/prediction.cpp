@@ -14,8 +14,8 @@ const Calibration constants{1, 0.01, 0.9, 2, 0, 1};
 
 }  // namespace
 
-// Of seconds = scale · 10 + overhead, the logarithm's derivatives are 10 / 12 and 1 / 12.
-TEST_CASE("the variance of a prediction is that of the constants, by its derivatives, and of the runs") {
+// For seconds = scale · 10 + overhead, the derivatives of the logarithm are 10 / 12 and 1 / 12.
+TEST_CASE("the variance of a prediction combines those of the constants and of the runs") {
   CalibrationUncertainty spread{0.03, 8, {}};
   const double a = 0.004, b = 0.05, ab = -0.00001;
   spread.covariance[0][0] = a * a;
@@ -27,7 +27,7 @@ TEST_CASE("the variance of a prediction is that of the constants, by its derivat
   CHECK(prediction_factor(constants, spread, seconds) == Approx(expected).epsilon(1e-4));
 }
 
-TEST_CASE("constants are moved to where they may be") {
+TEST_CASE("derivatives are taken within the valid range of the constants") {
   CalibrationUncertainty spread{0.03, 8, {}};
   for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) spread.covariance[i][i] = 4;
   int calls = 0;
@@ -40,12 +40,12 @@ TEST_CASE("constants are moved to where they may be") {
     return 1 / it.sync_efficiency;
   });
   CHECK(calls == 7);
-  // From 1 to 1/2 the logarithm grows by log 2, over a step of 1/2; the standard deviation is 2.
+  // From 1 to 1/2 the logarithm grows by log 2 over a step of 1/2; the standard deviation is 2.
   CHECK(std::log(factor) ==
         Approx(student_critical_value(0.05, 8) * std::hypot(2 * std::log(2.0) / 0.5, 0.03)).epsilon(1e-6));
 }
 
-TEST_CASE("what is known exactly is off by what runs are, and what takes no time by nothing") {
+TEST_CASE("exact constants leave only the spread of the runs and zero time has no error") {
   const CalibrationUncertainty spread{0.05, 10, {}};
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 3.0; }) ==
         Approx(std::exp(student_critical_value(0.05, 10) * 0.05)));

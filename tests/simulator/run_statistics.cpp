@@ -1,4 +1,4 @@
-// What is learnt by looking at a run, on an iteration worked out by hand.
+// Statistics of a run, for an iteration derived by hand.
 #include "simulator/report/run_statistics.hpp"
 
 #include "simulator/report/critical_path.hpp"
@@ -12,7 +12,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// Stage 0: 1000 bytes all the time, 100 a micro-batch, 7 while computing; stage 1: 500, 10 and 1.
+/// Stage 0 has 1000 bytes permanently, 100 per micro-batch, and 7 while computing; stage 1 has 500, 10 and 1.
 StageMemory memory_of(int, int stage) {
   return stage == 0 ? StageMemory{1000, 100, 7} : StageMemory{500, 10, 1};
 }
@@ -27,7 +27,7 @@ SimReport report_of(const TwoStages& run, const RunInterval& run_interval, std::
 
 }  // namespace
 
-TEST_CASE("quantiles lie between neighbours in proportion") {
+TEST_CASE("quantiles are interpolated linearly between neighbours") {
   // Positions in {1, 2, 3, 4}: 0.5 · 3 = 1.5, 0.95 · 3 = 2.85, 0.99 · 3 = 2.97.
   const Distribution of_four = distribution({4, 1, 3, 2});
   CHECK(of_four.mean == 2.5);
@@ -42,31 +42,31 @@ TEST_CASE("quantiles lie between neighbours in proportion") {
   CHECK(distribution({}).max == 0);
 }
 
-TEST_CASE("what intervals cover is counted once") {
+TEST_CASE("overlapping intervals are counted once") {
   // [1, 4] and [6, 7] together: 4; of them in [3.5, 6.25]: 0.5 + 0.25.
   const std::vector<Interval> intervals = {{6, 7}, {1, 3}, {2, 4}, {2.5, 2.75}};
   CHECK(union_length(intervals) == 4);
   CHECK(union_length(intervals, {3.5, 6.25}) == 0.75);
   CHECK(union_length({}) == 0);
-  // [1, 3] and [2, 4] less [0, 1.5] and [2.5, 3.5]: [1.5, 2.5], [2, 2.5] and [3.5, 4].
+  // [1, 3] and [2, 4] minus [0, 1.5] and [2.5, 3.5]: [1.5, 2.5], [2, 2.5] and [3.5, 4].
   CHECK(union_length(subtract({{1, 3}, {2, 4}}, {{0, 1.5}, {2.5, 3.5}})) == 1.5);
   CHECK(union_length(clip({{1, 3}, {5, 6}}, {2, 5})) == 1);
 }
 
-TEST_CASE("the time of a device is computing, waiting for the network and waiting for others") {
+TEST_CASE("the time of a device is computing or waiting for the network or waiting for others") {
   const TwoStages run;
   const SimReport report = report_of(run, run.iteration());
   REQUIRE(report.devices.size() == 2);
   // a/0 computes 1 + 1 + 1.5 + 1.5. It waits for G0 while that is sent (7 to 8.5) and before that for b/0;
-  // then for G1 from 10 to 10.5. After its last backward there are no more messages.
+  // then for G1 from 10 to 10.5. After its last backward pass there are no more messages.
   const DeviceReport& first = report.devices[0];
   CHECK(first.compute_s == 5);
   CHECK(first.waiting_network_s == 2);
   CHECK(first.waiting_others_s == 5.5);
   CHECK(first.sending_s == 3);
   CHECK(first.receiving_s == 3);
-  // b/0 computes 1 + 1 + 2 + 2. It waits for A0 from 1 to 2.5, for A1, which was queued, from 3.5 to 4, and
-  // its own last message is on its way from 9 to 10.5.
+  // b/0 computes 1 + 1 + 2 + 2. It waits for A0 from 1 to 2.5 and for A1, which was queued, from 3.5 to 4.
+  // Its own last message is in transit from 9 to 10.5.
   const DeviceReport& second = report.devices[1];
   CHECK(second.compute_s == 6);
   CHECK(second.waiting_network_s == 3.5);
@@ -75,21 +75,21 @@ TEST_CASE("the time of a device is computing, waiting for the network and waitin
 
 TEST_CASE("a device that is down does not wait") {
   const TwoStages run;
-  // b/0 from 10 on, when its last message has half a second to go.
+  // b/0 is down from 10 on, when its last message has half a second to go.
   const DeviceReport second = report_of(run, run.iteration(), {{10, 20}}).devices[1];
   CHECK(second.compute_s == 6);
   CHECK(second.down_s == 2.5);
   CHECK(second.waiting_network_s == 3);
-  CHECK(second.waiting_others_s == 1);  // up to 1
+  CHECK(second.waiting_others_s == 1);  // until 1
 }
 
-TEST_CASE("a device that computed while it is down would be seen in the sum of its times") {
+TEST_CASE("computing while being down would show in the sum of a device's times") {
   const TwoStages run;
   const DeviceReport second = report_of(run, run.iteration(), {{8, 9}}).devices[1];
   CHECK(second.compute_s + second.waiting_network_s + second.waiting_others_s + second.down_s == 13.5);
 }
 
-TEST_CASE("between stretches and after the last one devices wait for others or are down") {
+TEST_CASE("between intervals and after the last one devices wait for others or are down") {
   const TwoStages run;
   RunStatistics statistics(run.topology, memory_of, {{}, {{13, 14}, {19, 22}}});
   statistics.on_interval(run.iteration());
@@ -101,7 +101,7 @@ TEST_CASE("between stretches and after the last one devices wait for others or a
   CHECK(report.devices[1].waiting_others_s == 3 + 5.5);
 }
 
-TEST_CASE("bytes and busy time of each direction between sites") {
+TEST_CASE("bytes and busy time are reported for each direction between sites") {
   const TwoStages run;
   const SimReport report = report_of(run, run.iteration());
   REQUIRE(report.links.size() == 2);
@@ -114,12 +114,12 @@ TEST_CASE("bytes and busy time of each direction between sites") {
   CHECK(report.links[1].busy_s == 3);  // 7 to 8.5, 9 to 10.5
 }
 
-TEST_CASE("memory over time, its peak, and where it does not suffice") {
+TEST_CASE("memory over time has a peak and reports where it is insufficient") {
   const TwoStages run;
   std::vector<MemoryStep> of_first;
   for (const MemoryStep& step : memory_steps(run.iteration(), memory_of))
     if (step.device == 0) of_first.push_back(step);
-  // Both micro-batches are held from their forwards to their backwards, at 0, 1 and 10, 12.
+  // Both micro-batches are held from their forward to their backward passes, at 0, 1 and 10, 12.
   const std::vector<std::pair<double, double>> expected = {{0, 1107},  {1, 1207},    {2, 1200}, {8.5, 1207},
                                                            {10, 1100}, {10.5, 1107}, {12, 1000}};
   REQUIRE(of_first.size() == expected.size());
@@ -134,7 +134,7 @@ TEST_CASE("memory over time, its peak, and where it does not suffice") {
   CHECK(report.out_of_memory == std::vector<int>{0});
 }
 
-TEST_CASE("the critical path goes through queues and messages") {
+TEST_CASE("the critical path passes through queues and messages") {
   const TwoStages run;
   const SimReport report = report_of(run, run.iteration());
   struct Expected {
@@ -142,7 +142,8 @@ TEST_CASE("the critical path goes through queues and messages") {
     int tasks;
     double start, end;
   };
-  // A1 was ready at 2 and had to wait for A0 until 2.5: the path goes on with A0, not with F1 on a/0.
+  // A1 was ready at 2 and had to wait for A0 until 2.5: the path continues with A0 rather than with F1 on
+  // a/0.
   const std::vector<Expected> expected = {
       {"compute stage 0 on a/0", 1, 0, 1},     {"send activations a/0 → b/0", 2, 1, 4},
       {"compute stage 1 on b/0", 3, 4, 9},     {"send gradients of activations b/0 → a/0", 1, 9, 10.5},
@@ -156,7 +157,7 @@ TEST_CASE("the critical path goes through queues and messages") {
   }
 }
 
-TEST_CASE("steps of the critical path are summed by what they do, the longest first") {
+TEST_CASE("steps of the critical path are summed by their text with the longest first") {
   const std::vector<CriticalStepTotal> sums = sum_by_text({{"send", 1, 1, 2},
                                                 {"update", 1, 2, 4},
                                                 {"compute", 2, 4, 5},
@@ -167,7 +168,7 @@ TEST_CASE("steps of the critical path are summed by what they do, the longest fi
     long long tasks;
     double seconds;
   };
-  // Of two that take as long, first the one that the alphabet has first.
+  // Ties are ordered alphabetically.
   const std::vector<Expected> expected = {
       {"send", 4, 3.5}, {"barrier", 1, 2}, {"update", 1, 2}, {"compute", 2, 1}};
   REQUIRE(sums.size() == expected.size());
@@ -179,17 +180,17 @@ TEST_CASE("steps of the critical path are summed by what they do, the longest fi
   CHECK(sum_by_text({}).empty());
 }
 
-TEST_CASE("what a departure cut off counts up to it") {
+TEST_CASE("a task aborted by a failure counts up to the failure") {
   TwoStages run;
   run.abort_at(3);
   const RunInterval run_interval{RunInterval::Kind::lost_iteration, 0, 0, 3, run.labelled, run.result};
   const SimReport report = report_of(run, run_interval);
   CHECK(report.devices[0].compute_s == 2);
-  CHECK(report.devices[0].waiting_network_s == 1);  // A1 is on its way from it
+  CHECK(report.devices[0].waiting_network_s == 1);  // A1 is in transit from it
   CHECK(report.devices[1].compute_s == 0.5);
   CHECK(report.devices[1].waiting_network_s == 1.5);
   REQUIRE(report.links.size() == 1);
-  CHECK(report.links[0].bytes == 100);  // A0 alone has arrived
+  CHECK(report.links[0].bytes == 100);  // only A0 has arrived
   CHECK(report.links[0].busy_s == 2);
   CHECK(report.devices[0].peak_memory_bytes == 1207);
   CHECK(report.devices[1].peak_memory_bytes == 511);

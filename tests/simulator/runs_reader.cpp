@@ -23,7 +23,7 @@ std::vector<MeasuredRun> runs_in(const std::string& text, const std::filesystem:
   return parse_runs(text, "runs.csv", folder, {topology, job, roofline});
 }
 
-/// Rows by their parameters, of a job of 8 layers and a batch of 8.
+/// Returns runs given by their parameters, for a job of 8 layers and a batch of 8.
 std::vector<MeasuredRun> runs_in(const std::string& text) {
   Job job = chain_job(8, 0, 1e6);
   job.training.global_batch = 8;
@@ -34,7 +34,7 @@ std::string error_in(const std::string& text) {
   return error_message([&] { runs_in(text); });
 }
 
-/// `text` of a plan for two devices, 8 layers, three micro-batches.
+/// Returns the text of a plan for two devices, 8 layers and three micro-batches.
 std::string plan_text() {
   Job job = chain_job(8, 0, 1e6);
   job.training.global_batch = 3;
@@ -66,7 +66,7 @@ TEST_CASE("a row without a plan deploys the devices in their order") {
   CHECK(runs[1].work->plan.pipelines[0].stages.size() == 4);
 }
 
-TEST_CASE("a row with a plan is that plan, with its own job or the one that is named") {
+TEST_CASE("a row with a plan uses that plan with its own or the named job") {
   const TemporaryFolder folder;
   folder.write("plans/two.json", plan_text());
   folder.write(
@@ -85,7 +85,7 @@ TEST_CASE("a row with a plan is that plan, with its own job or the one that is n
   CHECK(simulate_seconds(runs, {}, 1)[0] == simulate_seconds(runs, {}, 1)[1]);
 }
 
-TEST_CASE("runs of the same parameters share what is simulated") {
+TEST_CASE("runs of the same parameters share their simulation") {
   const std::vector<MeasuredRun> runs =
       runs_in("pipeline,data,global_batch,seconds\n2,1,8,1\n2,1,,2\n2,1,16,3\n1,2,8,4\n");
   CHECK(runs[0].work == runs[1].work);
@@ -93,15 +93,15 @@ TEST_CASE("runs of the same parameters share what is simulated") {
   CHECK(runs[0].work != runs[3].work);
 }
 
-TEST_CASE("tables that are wrong are told where and why") {
+TEST_CASE("invalid tables are reported with position and reason") {
   for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
            {"", "runs.csv:1:1: expected a line with the names of the columns, such as `plan,seconds`"},
            {"1,2,3\n", "runs.csv:1:1: expected a line with the names of the columns, such as `plan,seconds`"},
            {"plan,secnds\n", "runs.csv:1:6: unknown column `secnds`; did you mean `seconds`?"},
-           {"plan,seconds,plan\n", "runs.csv:1:14: column `plan` is there twice"},
-           {"plan,job\n", "runs.csv:1:1: there is no column `seconds`"},
+           {"plan,seconds,plan\n", "runs.csv:1:14: duplicate column `plan`"},
+           {"plan,job\n", "runs.csv:1:1: missing column `seconds`"},
            {"pipeline,seconds\n",
-            "runs.csv:1:1: there is no column `plan`, nor are there both `pipeline` and `data`"},
+            "runs.csv:1:1: missing columns: expected `plan`, or `pipeline` and `data`"},
            {"pipeline,data,seconds\n2,1\n", "runs.csv:2:1: expected 3 cells; found 2"},
            {"pipeline,data,seconds\n2,,1\n", "runs.csv:2:1: expected a `data`; found none"},
            {"pipeline,data,seconds\n2,1,-\n", "runs.csv:2:1: expected a `seconds`; found none"},
@@ -121,17 +121,17 @@ TEST_CASE("tables that are wrong are told where and why") {
            {"pipeline,data,seconds\n1000000,1000000,3\n",
             "runs.csv:2:1: 1000000 stages × 1000000 pipelines are 1000000000000 devices; the topology has 4"},
            {"pipeline,data,micro_batch,seconds\n2,1,3,3\n",
-            "runs.csv:2:5: micro-batches of 3 do not divide a batch of 8"},
+            "runs.csv:2:5: a micro-batch of 3 does not divide a batch of 8"},
            {"pipeline,data,global_batch,seconds\n1,4,3,3\n",
-            "runs.csv:2:5: a batch of 3 has 3 micro-batches; there are 4 pipelines"},
+            "runs.csv:2:5: a batch of 3 has only 3 micro-batches for 4 pipelines"},
            {"pipeline,data,global_batch,seconds\n4,1,1000000,3\n",
-            "runs.csv:2:1: the run has 8e+06 computations an iteration; 2e+06 are the most"},
+            "runs.csv:2:1: the run has 8e+06 computations per iteration; the maximum is 2e+06"},
            {"plan,seconds\nmissing.json,3\n",
             "runs.csv:2:1: ./missing.json: cannot be opened: No such file or directory"},
            {"plan,seconds\n../secret.json,3\n",
-            "runs.csv:2:1: `../secret.json` is not below the folder of this file"},
-           {"plan,seconds\n/dev/zero,3\n", "runs.csv:2:1: `/dev/zero` is not below the folder of this file"},
-           {"plan,pipeline,seconds\na.json,2,3\n", "runs.csv:2:8: `pipeline` is for rows without a plan"},
+            "runs.csv:2:1: `../secret.json` is outside the folder of this file"},
+           {"plan,seconds\n/dev/zero,3\n", "runs.csv:2:1: `/dev/zero` is outside the folder of this file"},
+           {"plan,pipeline,seconds\na.json,2,3\n", "runs.csv:2:8: `pipeline` cannot be combined with a plan"},
            {"pipeline,data,job,seconds\n2,1,none.yaml,3\n",
             "runs.csv:2:5: ./none.yaml: cannot be opened: No such file or directory"}}) {
     CAPTURE(text);
@@ -142,7 +142,7 @@ TEST_CASE("tables that are wrong are told where and why") {
   CHECK(error_in(many) == "runs.csv:202:1: more than 200 runs");
 }
 
-TEST_CASE("what is wrong in a named file is told by the file") {
+TEST_CASE("errors in a named file are reported for that file") {
   const TemporaryFolder folder;
   folder.write("cut.json", plan_text().substr(0, 60));
   folder.write("bare.json", R"({"pipelines": [{"stages": [{"layers": [0, 8], "devices": ["s0/0"]}]}]})");
@@ -153,15 +153,15 @@ TEST_CASE("what is wrong in a named file is told by the file") {
   const std::string path = folder.path().string();
   CHECK_THAT(error_with("cut.json,,1", std::nullopt), contains(path + "/cut.json:"));
   CHECK(error_with("bare.json,,1", std::nullopt) ==
-        "runs.csv:2:1: " + path + "/bare.json says no job: name one in a column `job`");
+        "runs.csv:2:1: " + path + "/bare.json has no job: name one in a column `job`");
   CHECK_THAT(error_with("bare.json,job.yaml,1", std::nullopt),
              contains("runs.csv:2:11: " + path + "/job.yaml:1:1: missing key"));
   CHECK_THAT(error_with("bare.json,,1", chain_job(4, 0, 1)), contains(path + "/bare.json"));
   CHECK(error_with("bare.json,,1", chain_job(8, 0, 1)) == "no error");
 }
 
-// Named by the table as below its folder, where the table itself lies in the folder that is worked in.
-TEST_CASE("the table is read from a file, and files beside it") {
+// The table names files relative to its folder, even if the table is in the working folder.
+TEST_CASE("the table and the files next to it are read") {
   const TemporaryFolder folder;
   folder.write("two.json", plan_text());
   folder.write("runs.csv", "\xEF\xBB\xBFplan,seconds\r\ntwo.json,7\r\n");

@@ -20,7 +20,7 @@ std::vector<double> ends(const std::vector<SimReport>& samples) {
 
 }  // namespace
 
-TEST_CASE("samples are alike for any number of threads and unlike each other") {
+TEST_CASE("samples do not depend on the number of threads and differ from each other") {
   const Problem problem{
       flat_topology({4}, link_of(0.01, 1e6), link_of(0.01, 1e6)), chain_job(2, 1e5, 1e5), {}};
   const Plan plan = plan_of(problem.job, 2, 2, 4);

@@ -16,12 +16,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Two devices at each of two sites, 100 bytes per second from device to device.
+/// Returns two devices at each of two sites, with 100 bytes per second from device to device.
 Topology two_sites() {
   return flat_topology({2, 2}, link_of(0.25, 100), link_of(0.5, 100));
 }
 
-/// One message from every device to every other.
+/// Returns one message from every device to every other.
 LabelledGraph all_pairs(const Topology& topology) {
   const Calibration constants;
   GraphBuilder builder(topology, constants);
@@ -41,7 +41,8 @@ LinkTrace bandwidth_between(const std::vector<int>& from, const std::vector<int>
   return {LinkTrace::Quantity::bandwidth, only(from), only(to), false, trace};
 }
 
-/// The value that a quantity of link `link` has at `date`, by its profiles; nothing where none says.
+/// Returns the value of a quantity of link `link` at `date` according to its profiles, or nothing if none
+/// defines it.
 std::optional<double> value_at(const std::vector<Profile>& profiles, int link, double date,
                                Profile::Quantity quantity = Profile::Quantity::bandwidth) {
   std::optional<double> value;
@@ -68,13 +69,13 @@ using Kind = LinkRole::Kind;
 
 }  // namespace
 
-TEST_CASE("a cursor goes through a trace, round after round") {
+TEST_CASE("a cursor steps through a trace and its repetitions") {
   const Trace trace{{{1, 10}, {3, 30}}, 4, true};  // 10 at 1, 30 at 3, 10 at 5, 30 at 7, …
   CHECK_FALSE(TraceCursor(trace, 0.5).value().has_value());
   CHECK(TraceCursor(trace, 0.5).next_date() == 1);
   CHECK(TraceCursor(trace, 1).value() == 10.0);
   CHECK(TraceCursor(trace, 3.5).value() == 30.0);
-  CHECK(TraceCursor(trace, 4.5).value() == 30.0);  // until the first value comes again
+  CHECK(TraceCursor(trace, 4.5).value() == 30.0);  // until the first value is repeated
   CHECK(TraceCursor(trace, 4.5).next_date() == 5);
   CHECK(TraceCursor(trace, 4001).value() == 10.0);
   TraceCursor cursor(trace, 0);
@@ -85,7 +86,7 @@ TEST_CASE("a cursor goes through a trace, round after round") {
   const Trace once{{{0, 5}}, 0, true};
   CHECK(TraceCursor(once, 9).value() == 5.0);
   CHECK(TraceCursor(once, 9).next_date() == infinity);
-  // Rounds of 0.1 s, which no double is: every start finds a next date that is later.
+  // 0.1 s is not exactly representable: from every start, the next date must be later.
   const Trace short_rounds{{{0, 1}, {0.07, 2}}, 0.1, true};
   for (int i = 0; i < 10'000; ++i) {
     const double date = 0.01 * i;
@@ -96,7 +97,7 @@ TEST_CASE("a cursor goes through a trace, round after round") {
   }
 }
 
-TEST_CASE("traces lie on the links of their devices and no others") {
+TEST_CASE("traces affect the links of their devices only") {
   const Topology topology = two_sites();
   const LabelledGraph graph = all_pairs(topology);
   Scenario scenario;
@@ -116,7 +117,7 @@ TEST_CASE("traces lie on the links of their devices and no others") {
   CHECK_FALSE(value_at(both, link_of_kind(graph, Kind::flow, 3, 1), 5).has_value());
 }
 
-TEST_CASE("relative traces multiply, an absolute one replaces from its first date on") {
+TEST_CASE("relative traces multiply and an absolute trace replaces values from its first date on") {
   const Topology topology = two_sites();
   const LabelledGraph graph = all_pairs(topology);
   Scenario scenario;
@@ -128,22 +129,22 @@ TEST_CASE("relative traces multiply, an absolute one replaces from its first dat
   const ScenarioProfiles profiles(scenario, topology, graph);
   const int link = link_of_kind(graph, Kind::flow, 0, 1);
   const auto whole = profiles.between(0, 20);
-  CHECK(value_at(whole, link, 0.5) == Approx(50));           // 100 · 0.5, the second has not begun
+  CHECK(value_at(whole, link, 0.5) == Approx(50));           // 100 · 0.5; the second trace has not begun
   CHECK(value_at(whole, link, 1.5) == Approx(5));            // · 0.1
   CHECK(value_at(whole, link, 3) == Approx(50));             // · 1
   CHECK(value_at(whole, link, 4.5) == Approx(2.5));          // 100 · 0.25 · 0.1
   CHECK(value_at(whole, link, 6.5) == Approx(1000 * 0.25));  // 8,000 bit/s
   CHECK(value_at(whole, link, 7.5) == Approx(1000 * 0.25 * 0.1));
-  // Every window says the same as the whole.
+  // Every window has the same values as the whole.
   for (double start = 0; start < 12; start += 0.75) {
     const auto window = profiles.between(start, start + 2);
     for (double date = start; date <= start + 2; date += 0.25)
       CHECK(value_at(window, link, date) == value_at(whole, link, date));
   }
-  CHECK(profiles.changes_after(1e6));  // the second never ends
+  CHECK(profiles.changes_after(1e6));  // the second trace never ends
 }
 
-TEST_CASE("latency, shared links and speeds") {
+TEST_CASE("traces apply to latency and shared links and speeds") {
   Topology topology = two_sites();
   auto& links = std::get<RuleLinks>(topology.links).links;
   links[0].shared_by_sender = true;
@@ -168,18 +169,19 @@ TEST_CASE("latency, shared links and speeds") {
   CHECK(value_at(profiles, 3, 4, Profile::Quantity::speed) == 2.0);
   CHECK(all.changes_after(3));
   CHECK_FALSE(all.changes_after(4));
-  // A trace about some receivers, or some devices of a site, leaves what the others share.
+  // A trace of some receivers, or of some devices of a site, does not affect what the others share.
   scenario.link_traces = {bandwidth_between({0}, {2, 3}, 0)};
   const auto some = ScenarioProfiles(scenario, topology, graph).between(0, 1);
   CHECK_FALSE(value_at(some, sender, 1).has_value());
   CHECK_FALSE(value_at(some, pair, 1).has_value());
-  // An absolute trace says what one flow gets.
+  // An absolute trace gives the rate of a single flow.
   scenario.link_traces = {bandwidth_between({0, 1}, {2, 3}, 1)};
   CHECK_FALSE(value_at(ScenarioProfiles(scenario, topology, graph).between(0, 1), pair, 1).has_value());
 }
 
-// The entry to site 1 has the same numbers as the one inside site 0, but is another: it shares another rate.
-TEST_CASE("a trace about one entry of a sender changes what is shared there, whatever numbers others have") {
+// The entry to site 1 has the same numbers as the one inside site 0, but is a separate entry with its own
+// shared rate.
+TEST_CASE("a trace of one entry of a sender affects only the rate shared by that entry") {
   Topology topology = flat_topology({2, 2}, link_of(0.25, 100), link_of(0.25, 100));
   for (Link& link : std::get<RuleLinks>(topology.links).links) link.shared_by_sender = true;
   const Calibration constants;
@@ -197,7 +199,7 @@ TEST_CASE("a trace about one entry of a sender changes what is shared there, wha
   CHECK_FALSE(at_half({2}).has_value());
 }
 
-TEST_CASE("traces that change without end in one window are refused") {
+TEST_CASE("traces that change endlessly in one window are rejected") {
   const Topology topology = two_sites();
   const LabelledGraph graph = all_pairs(topology);
   Scenario scenario;

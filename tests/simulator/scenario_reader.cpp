@@ -22,7 +22,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// a/0, a/1, b/0:0, b/0:1
+/// Devices a/0, a/1, b/0:0, b/0:1.
 const Topology& four_devices() {
   static const Topology topology = parse_topology(
       "version: 1\n"
@@ -50,7 +50,7 @@ std::string trace_error(const std::string& text, const TraceFormat& format = fac
   return error_message([&] { parse_trace(text, "t.csv", format); });
 }
 
-/// "2.5 leave 3", one for each event.
+/// Formats each event as "2.5 leave 3".
 std::vector<std::string> format_events(const std::vector<DeviceEvent>& events) {
   std::vector<std::string> result;
   for (const DeviceEvent& event : events) {
@@ -81,7 +81,7 @@ bool has_shared_data() {
   return false;
 }
 
-/// How many of `devices` are there after the events up to `date`.
+/// Returns how many of `devices` are available after the events up to `date`.
 int available_at(const std::vector<DeviceEvent>& events, double date, int devices) {
   std::vector<bool> there(at(devices), true);
   for (const DeviceEvent& event : events) {
@@ -132,7 +132,7 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(scenario.exclude_slower_than == 0);
 }
 
-TEST_CASE("what happens to a site happens to all its devices") {
+TEST_CASE("an event of a site applies to all its devices") {
   const Scenario scenario = read(
       "events: [{at: 5 s, site: b, leave: true}, {at: 9 s, site: b, join: true},\n"
       "  {at: 7 s, site: a, speed: 0.5}]\n");
@@ -141,13 +141,13 @@ TEST_CASE("what happens to a site happens to all its devices") {
   CHECK(error_text("events: [{at: 1 s, site: c, leave: true}]\n") ==
         "s.yaml:2:26: unknown site `c`; known: `a`, `b`");
   CHECK(error_text("events: [{at: 1 s, device: a/1, leave: true},\n  {at: 2 s, site: a, leave: true}]\n") ==
-        "s.yaml:3:3: `a/1` leaves at 2 s, but it is gone already");
+        "s.yaml:3:3: `a/1` leaves at 2 s, but it has already left");
   for (const char* who : {"", "site: a, device: a/0, "})
     CHECK(error_text(fmt::format("events: [{{at: 1 s, {}leave: true}}]\n", who)) ==
           "s.yaml:2:10: expected one of `device` and `site`");
 }
 
-TEST_CASE("a scenario that says nothing changes nothing") {
+TEST_CASE("an empty scenario changes nothing") {
   const Scenario scenario = read("");
   CHECK(scenario.name == "s");
   CHECK_FALSE(scenario.horizon_s.has_value());
@@ -158,7 +158,7 @@ TEST_CASE("a scenario that says nothing changes nothing") {
   CHECK_FALSE(scenario.checkpoint.has_value());
 }
 
-TEST_CASE("bad scenarios are told with their position") {
+TEST_CASE("invalid scenarios are reported with their position") {
   CHECK(error_text("horizon: 0 s\n") == "s.yaml:2:10: `horizon`: must be above zero");
   CHECK_THAT(error_text("horizn: 1 s\n"), contains("did you mean `horizon`?"));
   CHECK(error_text("events: [{at: 1 s, device: a/2, leave: true}]\n") ==
@@ -166,11 +166,11 @@ TEST_CASE("bad scenarios are told with their position") {
   CHECK_THAT(error_text("bandwidth: [{from: c, to: b, trace: {}}]\n"),
              contains("s.yaml:2:20: unknown site, host or device `c`"));
   CHECK(error_text("events: [{at: 1 s, device: a/0, join: true}]\n") ==
-        "s.yaml:2:10: `a/0` joins at 1 s, but it is there already");
-  // The order is that of time: the second entry leaves first.
+        "s.yaml:2:10: `a/0` joins at 1 s, but it is already available");
+  // Events are ordered by time: the second entry leaves first.
   CHECK(
       error_text("events: [{at: 2 s, device: a/0, leave: true},\n  {at: 1 s, device: a/0, leave: true}]\n") ==
-      "s.yaml:2:10: `a/0` leaves at 2 s, but it is gone already");
+      "s.yaml:2:10: `a/0` leaves at 2 s, but it has already left");
   CHECK_THAT(error_text("events: [{at: -1 s, device: a/0, leave: true}]\n"), contains("must not be negative"));
   CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, leave: false}]\n"),
              contains("`leave`: expected true"));
@@ -179,7 +179,7 @@ TEST_CASE("bad scenarios are told with their position") {
   CHECK(error_text("events: [{at: 1 s, device: a/0, speed: 1e300}]\n") ==
         "s.yaml:2:40: `speed`: expected a number from 1e-06 to 1000000; found `1e300`");
   CHECK(error_text("horizon: 1e12 s\n") ==
-        "s.yaml:2:10: `horizon`: `1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
+        "s.yaml:2:10: `horizon`: `1e12 s` is out of range: a time must be from 1e-12 to 1e+09 s");
   CHECK_THAT(error_text("compute_jitter: {kind: normal, cv: 0.1}\n"),
              contains("unknown `normal`; known: `lognormal`"));
   CHECK_THAT(error_text("compute_jitter: {kind: lognormal, cv: -0.1}\n"),
@@ -195,26 +195,26 @@ TEST_CASE("bad scenarios are told with their position") {
   CHECK_THAT(error_text("recovery: {policy: redundnat}\n"), contains("did you mean `redundant`?"));
 }
 
-TEST_CASE("files of a scenario lie below it, and two recordings are not about one device") {
+TEST_CASE("files of a scenario are in its folder and a device has at most one recording") {
   const TemporaryFolder folder;
   folder.write("fleet.csv", "0,4\n");
   const auto entry = [](const std::string& file) {
     return fmt::format("availability: [{{file: {}, format: count}}]\n", file);
   };
-  CHECK_THAT(error_text(entry("../fleet.csv"), folder.path()), contains("is not below the folder"));
-  CHECK_THAT(error_text(entry("/etc/passwd"), folder.path()), contains("is not below the folder"));
+  CHECK_THAT(error_text(entry("../fleet.csv"), folder.path()), contains("is outside the folder"));
+  CHECK_THAT(error_text(entry("/etc/passwd"), folder.path()), contains("is outside the folder"));
   CHECK_THAT(error_text(entry("none.csv"), folder.path()), contains("s.yaml:2:23: `file`:"));
   CHECK(format_events(read(entry("fleet.csv"), folder.path()).events).empty());
   CHECK_THAT(error_text("availability: [{file: fleet.csv, format: count}, {file: fleet.csv, format: count, "
                        "devices: [b/0:1]}]\n",
                        folder.path()),
-             contains("s.yaml:2:50: `b/0:1` is in two recordings"));
+             contains("s.yaml:2:50: `b/0:1` is covered by two availability traces"));
   CHECK_THAT(error_text(fmt::format("{}events: [{{at: 1 s, device: a/0, leave: true}}]\n", entry("fleet.csv")),
                        folder.path()),
-             contains("s.yaml:3:28: `a/0` comes and goes as `availability` says"));
+             contains("s.yaml:3:28: `a/0` cannot have `leave` or `join` events"));
 }
 
-TEST_CASE("traces: columns, units, references, and of one time the last line") {
+TEST_CASE("traces have columns and units and references and repeated times use the last line") {
   TraceFormat format;
   format.time = time_unit("ms");
   format.value = rate_unit("Mbps");
@@ -238,7 +238,7 @@ TEST_CASE("traces: columns, units, references, and of one time the last line") {
   CHECK(relative.period == 7);
 }
 
-TEST_CASE("bad traces are told with their position") {
+TEST_CASE("invalid traces are reported with their position") {
   CHECK_THAT(trace_error(""), contains("t.csv:1:1: an empty trace"));
   CHECK_THAT(trace_error("time,value\n"), contains("an empty trace"));
   CHECK(trace_error("0,1\n2,1\n1,1\n") == "t.csv:3:1: time goes back: 1 s after 2 s");
@@ -248,7 +248,7 @@ TEST_CASE("bad traces are told with their position") {
   CHECK_THAT(trace_error("0,inf\n"), contains("t.csv:1:3: the value: expected a decimal number"));
   CHECK(trace_error("0,1\n2\n") == "t.csv:2:1: expected 2 cells; found 1");
   CHECK_THAT(trace_error("-1,1\n"), contains("the time must not be negative"));
-  CHECK_THAT(trace_error("0,1,2\n"), contains("say which one by `column`"));
+  CHECK_THAT(trace_error("0,1,2\n"), contains("select one with `column`"));
   TraceFormat format = factors();
   format.column = "dwon";
   CHECK(trace_error("time,down,up\n0,1,2\n", format) ==
@@ -265,14 +265,15 @@ TEST_CASE("bad traces are told with their position") {
   };
   CHECK_THAT(error_text(entry("kind: absolute"), folder.path()), contains("missing key `unit`"));
   CHECK_THAT(error_text(entry("kind: absolute, unit: ms"), folder.path()), contains("`unit`"));
-  CHECK_THAT(error_text(entry("kind: relative, unit: Gbps"), folder.path()), contains("need a `reference`"));
+  CHECK_THAT(error_text(entry("kind: relative, unit: Gbps"), folder.path()),
+             contains("requires both `unit` and `reference`"));
   CHECK_THAT(error_text(entry("kind: relative, repeat: 0 s"), folder.path()), contains("must be above zero"));
   CHECK_THAT(error_text(entry("kind: relative, repeat: maybe"), folder.path()), contains("`repeat`"));
 }
 
-TEST_CASE("nodes take the first free device; a node too many waits") {
-  // At 0 three of four come: device 3 is missing. n4 takes it, n5 waits; n2 leaves device 1 to n5; n6 finds
-  // none and goes before one is free.
+TEST_CASE("nodes take the first free device and excess nodes wait") {
+  // At 0 three of four nodes join: device 3 is missing. n4 takes it, n5 waits; n2 leaves device 1 to n5; n6
+  // finds none and leaves before one is free.
   const std::string text =
       "0,add,n1\n0,add,n2\n0,add,n3\n1000,add,n4\n2000,add,n5\n2000,add,n6\n3000,remove,n6\n"
       "4000,remove,n2\n5000,remove,n1\n";
@@ -280,21 +281,21 @@ TEST_CASE("nodes take the first free device; a node too many waits") {
         Words{"0 leave 3", "1 join 3", "4 leave 1", "4 join 1", "5 leave 0"});
 }
 
-TEST_CASE("of a count, the last leave first") {
+TEST_CASE("if a count falls the last devices leave first") {
   const std::string text = "time_s,alive\n0,9\n10,2\n10,3\n20,0\n";
   CHECK(format_events(parse_availability(text, "f.csv", recording(true))) ==
         Words{"10 leave 3", "10 leave 2", "10 join 2", "20 leave 2", "20 leave 1", "20 leave 0"});
-  // Nobody is there before the first line.
+  // No device is available before the first line.
   CHECK(format_events(parse_availability("5,1\n", "f.csv", recording(true))) ==
         Words{"0 leave 0", "0 leave 1", "0 leave 2", "0 leave 3", "5 join 0"});
 }
 
-TEST_CASE("bad recordings of availability are told with their position") {
+TEST_CASE("invalid availability recordings are reported with their position") {
   const auto bad = [](const std::string& text, bool counts) {
     return error_message([&] { parse_availability(text, "f.csv", recording(counts)); });
   };
-  CHECK(bad("0,add,n1\n5,add,n1\n", false) == "f.csv:2:7: `n1` joins, but it is there already");
-  CHECK(bad("0,remove,n1\n", false) == "f.csv:1:10: `n1` leaves, but it is not there");
+  CHECK(bad("0,add,n1\n5,add,n1\n", false) == "f.csv:2:7: `n1` joins, but it is already available");
+  CHECK(bad("0,remove,n1\n", false) == "f.csv:1:10: `n1` leaves, but it is not available");
   CHECK(bad("0,ad,n1\n", false) == "f.csv:1:3: unknown `ad`; did you mean `add`?");
   CHECK(bad("0,add\n", false) == "f.csv:1:1: expected 3 cells; found 2");
   CHECK(bad("0,add,\n", false) == "f.csv:1:7: the node is missing");
@@ -305,7 +306,7 @@ TEST_CASE("bad recordings of availability are told with their position") {
   CHECK_THAT(bad("0,-1\n", true), contains("must not be negative"));
 }
 
-TEST_CASE("the two recordings of one fleet agree") {
+TEST_CASE("the two recordings of the same machines agree") {
   if (!has_shared_data()) return;
   // 64 devices hold every node; the counts are those of the events.
   const auto events = shared_recording("p3-trace.csv", false, 64);
@@ -322,6 +323,6 @@ TEST_CASE("a recorded satellite link is a trace") {
       "bandwidth: [{from: a, to: b, trace: {file: starlink-vehicle.csv, kind: absolute, unit: Gbps, column: "
       "down_gbps, repeat: true}}]\n",
       DTFM_SHARED_DATA);
-  CHECK(scenario.traces[0].steps.size() == 4860);  // 4,861 lines, of which one is there twice
+  CHECK(scenario.traces[0].steps.size() == 4860);  // 4,861 lines, one of which is repeated
   CHECK(scenario.traces[0].steps[2].value == Approx(0.03465e9));
 }

@@ -30,8 +30,8 @@ std::vector<std::vector<Operation>> orders_of(const Shape& shape, int flush = 0)
   return orders;
 }
 
-/// Whether all can be computed, device by device in order, when a forward needs that of the stage before and
-/// a backward that of the stage after, the last stage's its own forward.
+/// Whether all operations can be computed in each device's order, if a forward pass needs that of the
+/// previous stage, and a backward pass that of the next stage or, in the last stage, its own forward pass.
 bool runs(const Shape& shape, const std::vector<std::vector<Operation>>& orders) {
   const int stages = shape.devices * shape.chunks;
   std::set<std::tuple<Kind, int, int>> done;  // kind, stage, micro-batch
@@ -72,7 +72,7 @@ int most_in_flight(const std::vector<Operation>& order) {
   return most;
 }
 
-/// Forwards of 1 s a layer and backwards of 2 s on devices with instant messages.
+/// Returns the makespan with 1 s forward and 2 s backward per layer on devices with instant messages.
 double makespan(Job job, int devices, int micro_batches) {
   const Topology topology = flat_topology({devices}, link_of(0, 1e18), link_of(0, 1e18));
   return replay_makespan(
@@ -81,7 +81,7 @@ double makespan(Job job, int devices, int micro_batches) {
 
 }  // namespace
 
-TEST_CASE("every operation comes once, in an order that can be run") {
+TEST_CASE("every operation occurs once in an order that can be run") {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 16; ++m)
       for (const char* schedule : {"gpipe", "1f1b"}) {
@@ -102,7 +102,7 @@ TEST_CASE("every operation comes once, in an order that can be run") {
       }
 }
 
-TEST_CASE("gpipe holds all micro-batches, 1f1b as many as there are stages to the end") {
+TEST_CASE("gpipe holds all micro-batches and 1f1b as many as there are stages to the end") {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 16; ++m)
       for (int d = 0; d < p; ++d) {
@@ -111,7 +111,7 @@ TEST_CASE("gpipe holds all micro-batches, 1f1b as many as there are stages to th
       }
 }
 
-TEST_CASE("a flush drains the pipeline: rounds follow each other whole") {
+TEST_CASE("a flush empties the pipeline before the next round begins") {
   for (const char* schedule : {"gpipe", "1f1b"}) {
     const Shape shape{schedule, 3, 1, 10};
     const auto orders = orders_of(shape, 4);  // rounds of 4, 4 and 2
@@ -125,7 +125,7 @@ TEST_CASE("a flush drains the pipeline: rounds follow each other whole") {
   }
 }
 
-TEST_CASE("a schedule that cannot be run is refused") {
+TEST_CASE("a schedule that cannot be run is rejected") {
   CHECK(error_message([] {
           operation_order("interleaved", {4, 0, 2, 6}, 0);
         }) ==
@@ -142,7 +142,7 @@ TEST_CASE("a schedule that cannot be run is refused") {
         }) == "there is no schedule `zero-bubble`");
 }
 
-// One layer a stage: tf = 1 s, tb = 2 s.
+// One layer per stage: tf = 1 s, tb = 2 s.
 TEST_CASE("gpipe and 1f1b take (m + p - 1)(tf + tb)") {
   for (const char* schedule : {"gpipe", "1f1b"})
     for (int p = 1; p <= 8; ++p)
@@ -154,7 +154,7 @@ TEST_CASE("gpipe and 1f1b take (m + p - 1)(tf + tb)") {
       }
 }
 
-// v layers a device, one a chunk: a device's tf + tb is 3 v.
+// v layers per device, one per chunk: tf + tb of a device is 3 v.
 TEST_CASE("interleaved takes m (tf + tb) + (p - 1)(tf + tb) / v") {
   for (int p : {2, 3, 4, 8})
     for (int v : {2, 4})
@@ -167,14 +167,14 @@ TEST_CASE("interleaved takes m (tf + tb) + (p - 1)(tf + tb) / v") {
       }
 }
 
-// Stages of 1, 2, 1, 2 layers (6 layers over 4): sum tf = 6, max tf = 2, and backward the double:
-// (6 + (m - 1) 2)(1 + 2).
-TEST_CASE("gpipe with unequal stages is paced by the slowest") {
+// Stages of 1, 2, 1, 2 layers (6 layers over 4): sum tf = 6, max tf = 2, and twice that backward: (6 + (m -
+// 1) 2)(1 + 2).
+TEST_CASE("gpipe with unequal stages is paced by the slowest stage") {
   for (int m : {1, 4, 9}) CHECK(makespan(chain_job(6, 0, 0), 4, m) == Approx((6 + (m - 1) * 2) * 3));
 }
 
 // Two rounds of 4 instead of one of 8, p = 3: 2 (4 + 2) 3 instead of (8 + 2) 3.
-TEST_CASE("a flush costs a bubble a round") {
+TEST_CASE("a flush costs one bubble per round") {
   Job job = chain_job(3, 0, 0);
   job.parallelism.flush = 4;
   CHECK(makespan(job, 3, 8) == Approx(36));

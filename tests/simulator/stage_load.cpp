@@ -10,9 +10,9 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// h = 8, s = 16, a = 2, V = 100. A block: 12 · 64 + 13 · 8 = 872 parameters; forward 24 · 16 · 64 + 4 · 256
-/// · 8 = 24,576 + 8,192 = 32,768 FLOPs; 34 · 128 = 4,352 bytes of activations and 5 · 2 · 256 = 2,560 of the
-/// attention core; output 16 · 8 · 2 = 256 bytes.
+/// h = 8, s = 16, a = 2, V = 100. A block has 12 · 64 + 13 · 8 = 872 parameters; forward 24 · 16 · 64 + 4 ·
+/// 256 · 8 = 24,576 + 8,192 = 32,768 FLOPs; 34 · 128 = 4,352 bytes of activations and 5 · 2 · 256 = 2,560 of
+/// the attention core; output 16 · 8 · 2 = 256 bytes.
 Job tiny_transformer(const std::string& recompute) {
   Job job;
   job.model = Transformer{4, 8, 2, 16, 100};
@@ -41,15 +41,15 @@ StageLoad load_of(const Job& job, std::pair<int, int> layers, Calibration consta
 
 }  // namespace
 
-TEST_CASE("times are those of the layers, scaled, over speed") {
+TEST_CASE("times are those of the layers scaled and divided by speed") {
   Calibration constants;
   constants.compute_scale = 2;              // at 1 TFLOP/s
-  const double block = 2 * 32768 / 0.5e12;  // of two sequences
+  const double block = 2 * 32768 / 0.5e12;  // two sequences
   const StageLoad load = load_of(tiny_transformer("none"), {1, 3}, constants);
   CHECK(load.forward_s == Approx(2 * block));
   CHECK(load.backward_s == Approx(4 * block));
   CHECK(load.model_flops == Approx(2 * 2 * 3 * 32768));
-  // Full recomputation adds a forward, selective that of the attention core.
+  // Full recomputation adds a forward pass, selective recomputation that of the attention core.
   CHECK(load_of(tiny_transformer("full"), {1, 3}, constants).backward_s == Approx(6 * block));
   CHECK(load_of(tiny_transformer("selective"), {1, 3}, constants).backward_s ==
         Approx(4 * block * (1 + 8192.0 / 65536)));
@@ -71,13 +71,13 @@ TEST_CASE("times are those of the layers, scaled, over speed") {
   CHECK(load_of(job, {1, 3}, constants).forward_s == Approx(10 * 2 * block));
 }
 
-// 96 b s h² (1 + s / 6h) for a layer with full recomputation (Narayanan et al.), 962.1 GFLOP for GPT-3 XL, of
-// which 24 at batch 1,024 are the published 23.64 PFLOP.
+// 96 b s h² (1 + s / 6h) for a layer with full recomputation (Narayanan et al.), 962.1 GFLOP for GPT-3 XL; 24
+// layers at batch 1,024 give the published 23.64 PFLOP.
 TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
   Job job = tiny_transformer("full");
   job.model = Transformer{24, 2048, 16, 2048, 50257};
   job.training.micro_batch = 1;
-  // 96 L b s h² (1 + s / 6h + V / 16 L h) for the model: its head is not computed again.
+  // 96 L b s h² (1 + s / 6h + V / 16 L h) for the model, whose head is not recomputed.
   const double h = 2048, s = 2048, v = 50257, layers = 24;
   const StageLoad model = load_of(job, {0, 24});
   CHECK((model.forward_s + model.backward_s) * 1e12 ==
@@ -88,29 +88,30 @@ TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
   CHECK(load.output_bytes == 8 * 1048576);
 }
 
-TEST_CASE("activations are those that the recomputation leaves") {
-  // Two blocks of two sequences; the output is kept too: 2 · 256.
+TEST_CASE("activation memory is what recomputation leaves") {
+  // Two blocks of two sequences; the output is stored, too: 2 · 256.
   CHECK(load_of(tiny_transformer("none"), {1, 3}).activation_bytes == 2 * (2 * (4352 + 2560) + 256));
   CHECK(load_of(tiny_transformer("selective"), {1, 3}).activation_bytes == 2 * (2 * 4352 + 256));
   CHECK(load_of(tiny_transformer("full"), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
   CHECK(load_of(tiny_transformer("full"), {1, 3}).working_bytes == 2 * (4352 + 2560));
   CHECK(load_of(tiny_transformer("none"), {1, 3}).working_bytes == 0);
-  // The attention core of one layer is there again while it is computed again.
+  // The attention core of one layer exists again while it is recomputed.
   CHECK(load_of(tiny_transformer("selective"), {1, 3}).working_bytes == 2 * 2560);
-  // The last layer has 4 · 16 · 8 + 4 · 16 · 100 bytes of the head too.
+  // The last layer has 4 · 16 · 8 + 4 · 16 · 100 bytes of the head, too.
   CHECK(load_of(tiny_transformer("full"), {2, 4}).working_bytes == 2 * (4352 + 2560 + 512 + 6400));
-  // fp32 numbers are twice as large, masks of dropout (2 · 128 and 2 · 256 bytes a block) are not.
+  // fp32 numbers are twice as large; dropout masks (2 · 128 and 2 · 256 bytes per block) are not.
   Job job = tiny_transformer("none");
   job.training.precision = "fp32";
   CHECK(load_of(job, {1, 3}).activation_bytes == 2 * (2 * (2 * (4352 + 2560) - 256 - 512) + 2 * 256));
 }
 
-// Yuan et al. print what a V100 holds of three layers of GPT-3 XL. Weights and gradients, in fp32 and fp16:
-// 592 + 592 + 296 + 296 MB are 1.73 GB if a GB has 1,024 of them; 8 MB are one message, 2048² numbers of 2
-// bytes, so a MB is 2^20. The first stage has 2.39 GB: 0.66 GB more, which at 12 bytes are 28,800 rows of
-// 2048: not the vocabulary of GPT (50,257), but BERT's cased one (28,996), which suits their data set (QQP).
-// Buffers of 96 micro-batches, activations and gradients, in and out: 3 GB, 1.5 GB at both ends.
-TEST_CASE("a stage holds what was measured on a V100") {
+// Yuan et al. print the memory of a V100 with three layers of GPT-3 XL. Weights and gradients in fp32 and
+// fp16, 592 + 592 + 296 + 296 MB, are 1.73 GB if a GB has 1,024 of them; 8 MB are one message of 2048²
+// numbers of 2 bytes, so a MB is 2^20. The first stage has 2.39 GB: 0.66 GB more, which at 12 bytes are
+// 28,800 rows of 2048. This is not the vocabulary of GPT (50,257), but BERT's cased one (28,996), which fits
+// their data set (QQP). Buffers of 96 micro-batches, activations and gradients, input and output: 3 GB, or
+// 1.5 GB at both ends.
+TEST_CASE("the memory of a stage matches the measurement on a V100") {
   constexpr double gib = 1024.0 * 1024 * 1024, buffer = 8 * 1048576;
   Job job = tiny_transformer("full");
   job.model = Transformer{24, 2048, 16, 2048, 28996};
@@ -120,14 +121,14 @@ TEST_CASE("a stage holds what was measured on a V100") {
   const StageLoad first = load_of(job, {0, 3}), middle = load_of(job, {3, 6}), last = load_of(job, {21, 24});
   CHECK(middle.state_bytes == Approx(1.73 * gib).epsilon(0.03));
   CHECK(first.state_bytes == Approx(2.39 * gib).epsilon(0.03));
-  // The input of a stage is also what its first layer keeps, but that of the model is no buffer. The other
-  // layers keep theirs.
+  // The input of a stage is also what its first layer stores, but the input of the model is not a buffer. The
+  // other layers store their own inputs.
   CHECK(96 * (middle.activation_bytes - 2 * buffer) == Approx(3 * gib).epsilon(0.03));
   CHECK(96 * (first.activation_bytes - 3 * buffer) == Approx(1.5 * gib).epsilon(0.03));
   CHECK(96 * (last.activation_bytes - 2 * buffer) == Approx(1.5 * gib).epsilon(0.03));
 }
 
-TEST_CASE("a parameter costs what the optimizer holds, sends and saves") {
+TEST_CASE("bytes per parameter depend on what the optimizer holds and sends and saves") {
   struct Expected {
     const char* optimizer;
     double held, synced_fp16, synced_fp32, saved;
@@ -150,7 +151,7 @@ TEST_CASE("a parameter costs what the optimizer holds, sends and saves") {
 
 // The first layer has 100 · 8 of the vocabulary and 16 · 8 of positions, the last a copy of the 800 and the 2
 // · 8 of the final norm.
-TEST_CASE("embedding and head are tied: a copy at each end, one where both ends are one stage") {
+TEST_CASE("tied weights have a copy at each end or a single one if both ends are one stage") {
   const Job job = tiny_transformer("none");
   CHECK(load_of(job, {0, 1}).state_bytes == 16 * (872 + 800 + 128));
   CHECK(load_of(job, {3, 4}).state_bytes == 16 * (872 + 800 + 16));
@@ -158,8 +159,8 @@ TEST_CASE("embedding and head are tied: a copy at each end, one where both ends 
   CHECK(load_of(job, {0, 4}).gradient_bytes == 2 * (4 * 872 + 800 + 128 + 16));
 }
 
-// The head's 816 parameters take 816 s to update here; the 800 that it shares with the embedding, 800 s.
-TEST_CASE("tied weights are updated once where both ends are one stage") {
+// The head's 816 parameters take 816 s to update here; the 800 that it shares with the embedding take 800 s.
+TEST_CASE("tied weights are updated once if both ends are one stage") {
   Job job = tiny_transformer("none");
   LayerProfile profile;
   profile.gpu = "one";
@@ -185,7 +186,7 @@ TEST_CASE("messages are compressed") {
   CHECK(model.compressed_activations(output) == 2 * 256 * 0.25);
 }
 
-TEST_CASE("tensor parallelism divides everything; the slowest device sets the pace") {
+TEST_CASE("tensor parallelism divides everything and the slowest device sets the pace") {
   Topology topology = two_devices();
   topology.devices[1].speed = 0.5;
   const Job job = tiny_transformer("full");
@@ -198,7 +199,7 @@ TEST_CASE("tensor parallelism divides everything; the slowest device sets the pa
   CHECK(two.activation_bytes == one.activation_bytes / 2);
 }
 
-TEST_CASE("a speed that cannot be known is an error") {
+TEST_CASE("an unknown compute speed is an error") {
   Topology topology = two_devices();
   topology.gpus[0].peak.reset();
   const Job job = tiny_transformer("none");

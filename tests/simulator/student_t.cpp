@@ -7,8 +7,8 @@
 using namespace dtfm;
 using namespace dtfm::sim;
 
-// t of the two-sided tables in every textbook.
-TEST_CASE("bounds are those of the tables") {
+// Two-sided critical values of t from textbook tables.
+TEST_CASE("critical values are those of the tables") {
   struct Row {
     double tail_probability, degrees, t;
   };
@@ -20,8 +20,8 @@ TEST_CASE("bounds are those of the tables") {
   }
 }
 
-// With one degree, Cauchy's: 1 − 2/π · arctan t. With two, 1 − t / √(2 + t²).
-TEST_CASE("tails are those of the closed formulas") {
+// With one degree of freedom (Cauchy): 1 − 2/π · arctan t. With two: 1 − t / √(2 + t²).
+TEST_CASE("tail probabilities are those of the closed formulas") {
   for (const double t : {0.0, 0.1, 1.0, 3.0, 50.0, 1e5}) {
     CAPTURE(t);
     CHECK(student_two_sided_p(t, 1) == Approx(1 - 2 / std::acos(-1.0) * std::atan(t)).margin(1e-10));
@@ -29,7 +29,7 @@ TEST_CASE("tails are those of the closed formulas") {
   }
 }
 
-TEST_CASE("a bound is where the tails are, for degrees between whole numbers too") {
+TEST_CASE("critical values invert tail probabilities even for fractional degrees of freedom") {
   for (const double degrees : {1.2, 2.5, 7.3, 41.9, 999.5})
     for (const double tail_probability : {0.9, 0.5, 0.05, 1e-4, 1e-9}) {
       CAPTURE(degrees, tail_probability);

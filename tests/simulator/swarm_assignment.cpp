@@ -1,4 +1,4 @@
-// Peers to stages, and shards to peers.
+// Assignment of peers to stages, and of shards to peers.
 #include "simulator/swarm/assignment.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// The best of all ways to deal peers one by one.
+/// Returns the best throughput over all assignments of the peers.
 double exhaustive(const std::vector<std::vector<double>>& rates, std::size_t peer,
                   std::vector<double>& speeds) {
   if (peer == rates.size()) return *std::min_element(speeds.begin(), speeds.end());
@@ -46,7 +46,7 @@ double exhaustive(const std::vector<PeerKind>& kinds) {
   return exhaustive(rates, 0, speeds);
 }
 
-/// The least of the largest V (1 + (G − 2) w) ÷ b by trying all w on a grid.
+/// Returns the minimum over w of the largest V (1 + (G − 2) w) ÷ b, by trying all w on a grid.
 double exhaustive_butterfly(const std::vector<double>& bandwidths) {
   double best = std::numeric_limits<double>::infinity();
   constexpr int grid = 300;
@@ -63,7 +63,7 @@ double exhaustive_butterfly(const std::vector<double>& bandwidths) {
 
 }  // namespace
 
-TEST_CASE("the best assignment is that of all") {
+TEST_CASE("the best assignment equals the exhaustive optimum") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -85,22 +85,23 @@ TEST_CASE("the best assignment is that of all") {
   }
 }
 
-// 10 peers at rates 1 and 1/2 of the two stages: 3 and 7 would be 3, 4 and 6 are 3 too: the least of (4, 3).
-TEST_CASE("one kind by hand") {
+// 10 peers with rates 1 and 1/2 in the two stages: a split of 3 and 7 gives 3, and so does 4 and 6, the
+// minimum of (4, 3).
+TEST_CASE("peers of one kind have the assignment derived by hand") {
   const std::vector<PeerKind> kinds = {{10, {1, 0.5}}};
   const Assignment best = best_assignment(kinds);
   CHECK(best.samples_per_s == 3);
   CHECK(best.counts[0][0] + best.counts[1][0] == 10);
 }
 
-// 40 peers of rate 1 and 40 of rate 3 over four equal stages: the bound is 160 ÷ 4, and is reached.
-TEST_CASE("many peers of several kinds have a bound") {
+// 40 peers of rate 1 and 40 of rate 3 over four equal stages: the bound is 160 ÷ 4, which is reached.
+TEST_CASE("many peers of several kinds have an upper bound") {
   const std::vector<PeerKind> kinds = {{40, {1, 1, 1, 1}}, {40, {3, 3, 3, 3}}};
   const Assignment dealt = best_assignment(kinds);
   CHECK_FALSE(dealt.is_optimal);
   CHECK(dealt.bound == Approx(40));
   CHECK(dealt.samples_per_s == Approx(40));
-  // No bound is below what peers can do.
+  // The bound is never below what peers can achieve.
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 5);
@@ -111,8 +112,8 @@ TEST_CASE("many peers of several kinds have a bound") {
   }
 }
 
-// With w = 1/G each sends V (1 + (G − 2) ÷ G) = 2 V (G − 1) ÷ G.
-TEST_CASE("an all-reduce among equal peers") {
+// With w = 1/G each peer sends V (1 + (G − 2) ÷ G) = 2 V (G − 1) ÷ G.
+TEST_CASE("an all-reduce among equal peers has equal shards") {
   for (const int peers : {2, 3, 8, 100}) {
     const std::vector<double> bandwidths(at(peers), 25.0);
     const Butterfly it = butterfly(1000, bandwidths);
@@ -122,9 +123,9 @@ TEST_CASE("an all-reduce among equal peers") {
   CHECK(butterfly(1000, std::vector<double>{5}).seconds == 0);
 }
 
-TEST_CASE("shards are weighted so that the slowest is as fast as possible") {
-  // Bandwidths 1 and 10, 10: T = (3 − 2 + 3) ÷ 21 would give the slow one less than it sends without a shard,
-  // 1 ÷ 1: it decides, and the others share what is to be added up.
+TEST_CASE("shards are weighted to make the slowest peer as fast as possible") {
+  // Bandwidths 1 and 10, 10: T = (3 − 2 + 3) ÷ 21 would give the slow peer less time than it needs without a
+  // shard, 1 ÷ 1. It therefore determines the time, and the others share the summation.
   CHECK(butterfly(1, std::vector<double>{1, 10, 10}).seconds == 1);
   CHECK(butterfly(1, std::vector<double>{1, 10, 10}).shards[0] == 0);
   for (std::uint64_t seed = 0; seed < 30; ++seed) {

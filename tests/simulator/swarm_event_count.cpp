@@ -1,4 +1,4 @@
-// What a swarm costs to simulate, without a clock: events of the engine, and memory.
+// Measures the cost of simulating a swarm without a clock, by events of the engine and memory.
 #include <algorithm>
 
 #include <malloc.h>
@@ -12,8 +12,8 @@ using namespace dtfm::sim;
 namespace {
 
 struct Cost {
-  double events, shared, update_count;  // a visit
-  std::size_t early, late;       // bytes of the heap, the most in the first and in the second half of the run
+  double events, shared, update_count;  // per visit
+  std::size_t early, late;       // peak heap bytes in the first and second half of the run
   double visits;
 };
 
@@ -44,11 +44,12 @@ Cost cost_of(const Topology& topology, double hours) {
 
 }  // namespace
 
-// From peer to peer, each of the 2 S visits of a micro-batch has a request of one message, the S backwards
-// one more for the activations if another peer computed the forward, and there are two answers: with S = 4,
-// (8 + 4 + 2) ÷ 8 = 1.75 messages at most. One event each where no link is shared, and one of the
-// computation: 2.75; two timers of a micro-batch, 2 ÷ 8; refreshes and steps, of which there are few.
-TEST_CASE("a message that shares no link is one event") {
+// With peer-to-peer transport, each of the 2 S visits of a micro-batch has a request of one message, the S
+// backward passes one more for the activations if another peer computed the forward pass, and there are two
+// answers. With S = 4 that is at most (8 + 4 + 2) ÷ 8 = 1.75 messages per visit. Without shared links, each
+// message is one event, and the computation another: 2.75. Two timers per micro-batch add 2 ÷ 8; refreshes
+// and steps are rare.
+TEST_CASE("a message without shared links is one event") {
   const Link own = link_of(0.02, 25e6);
   const Topology topology = flat_topology({15, 15, 15, 15}, own, own);
   const Cost one = cost_of(topology, 1), four = cost_of(topology, 4);
@@ -59,9 +60,9 @@ TEST_CASE("a message that shares no link is one event") {
   CHECK(four.late <= four.early + four.early / 50);
 }
 
-// That of its last byte and, after the latency, that of its arrival. Each changes the rates: 2 × 1.75
-// settlings a visit at most, each of which looks at the two links of the message and at those that feel it: in
-// all 11.24 a visit when this was written: a measurement, not derived.
+// One event for the last byte and one, after the latency, for the arrival. Each changes the rates: at most 2
+// × 1.75 updates per visit, each of which visits the two links of the message and those affected by it. The
+// total of 11.24 per visit is a measurement when this was written, not a derived number.
 TEST_CASE("a message over shared links is two events") {
   const Cost it = cost_of(access_link_topology(4, 15, 0.02, 25e6), 1);
   CHECK(it.shared > 1);

@@ -1,4 +1,4 @@
-// No micro-batch is lost or counted twice, whoever leaves whenever.
+// Checks that no micro-batch is lost or counted twice, whichever peers fail at any time.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,7 +12,7 @@ using namespace dtfm::sim;
 
 namespace {
 
-/// What became of each micro-batch's gradient at each stage, by the events of a run.
+/// Tracks the gradient of each micro-batch at each stage through the events of a run.
 class Ledger {
  public:
   explicit Ledger(int stages) : stages_(stages) {}
@@ -63,7 +63,7 @@ class Ledger {
     State state;
   };
 
-  /// Counted once, unless what was counted has been lost.
+  /// A gradient may be counted only once, unless the counted one has been lost.
   void add(const SwarmEvent& event) {
     const auto [place, is_new] =
         entries_.try_emplace(std::pair(event.micro_batch, event.stage), Entry{event.peer, State::held});
@@ -82,7 +82,7 @@ class Ledger {
           (entry.state == State::held || entry.state == State::averaged))
         entry.state = State::lost;
   }
-  /// Every stage has counted it, at some time.
+  /// Checks that every stage has counted the micro-batch at some time.
   void finish(long long micro_batch) {
     REQUIRE(finished_.insert(micro_batch).second);
     for (int stage = 0; stage < stages_; ++stage) REQUIRE(entries_.count({micro_batch, stage}) == 1);
@@ -94,7 +94,8 @@ class Ledger {
   mutable std::map<int, long long> lost_after_held_{{0, 0}, {1, 0}, {2, 0}};
 };
 
-/// Six peers in two sites, three stages; messages take 0.3 s, forwards 1 s, backwards 3 s, all-reduces 2 s.
+/// Six peers at two sites, three stages; messages take 0.3 s, forward passes 1 s, backward passes 3 s,
+/// all-reduces 2 s.
 struct SmallSwarm {
   Problem problem{flat_topology({3, 3}, link_of(0.1, 50), link_of(0.1, 50)), swarm_job(3, 1, 10, 50, 4), {}};
   SwarmSetup setup;
@@ -110,7 +111,7 @@ struct SmallSwarm {
     scenario.detection_s = 0.5;
     problem.job.training.optimizer = "sgd-8";
   }
-  /// The dates of what is seen.
+  /// Runs the swarm and returns the times of the observed events.
   std::vector<double> run(const std::vector<DeviceEvent>& events) {
     scenario.events = events;
     Ledger ledger(3);
@@ -125,7 +126,7 @@ struct SmallSwarm {
       CHECK(device.compute_s + device.fetching_s + device.idle_s + device.down_s == Approx(report.length_s));
     return dates;
   }
-  /// At everything that is seen, just after it, and at two moments before the next.
+  /// Returns the time of every observed event, just after it, and two times before the next event.
   std::vector<double> moments() {
     std::vector<double> dates = run({});
     dates.erase(std::unique(dates.begin(), dates.end()), dates.end());
@@ -142,7 +143,7 @@ constexpr auto transports = {SwarmTransport::relay, SwarmTransport::peer_to_peer
 
 }  // namespace
 
-TEST_CASE("every peer leaves at every moment") {
+TEST_CASE("no gradient is lost or counted twice if any peer fails at any time") {
   for (const SwarmTransport transport : transports) {
     SmallSwarm swarm(transport);
     const std::vector<double> moments = swarm.moments();
@@ -155,7 +156,7 @@ TEST_CASE("every peer leaves at every moment") {
   }
 }
 
-TEST_CASE("every peer leaves at every moment and comes back, with delayed updates and rebalancing") {
+TEST_CASE("so it is if the peer rejoins with delayed updates and rebalancing") {
   for (const SwarmTransport transport : transports) {
     SmallSwarm swarm(transport);
     swarm.setup.delayed_update = true;
@@ -168,7 +169,7 @@ TEST_CASE("every peer leaves at every moment and comes back, with delayed update
   }
 }
 
-TEST_CASE("every peer leaves at every moment and comes back, where calls are verified and one peer lies") {
+TEST_CASE("so it is if calls are verified and one peer is faulty") {
   for (const SwarmTransport transport : transports) {
     SmallSwarm swarm(transport);
     swarm.setup.verify = 0.5;
@@ -181,7 +182,7 @@ TEST_CASE("every peer leaves at every moment and comes back, where calls are ver
   }
 }
 
-TEST_CASE("peers leave and join at random") {
+TEST_CASE("so it is if peers fail and join at random") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -204,9 +205,9 @@ TEST_CASE("peers leave and join at random") {
   }
 }
 
-// Stage 1 of three has one peer of four; it leaves at 20 s and comes back at 30 s, to the stage that has
-// nobody.
-TEST_CASE("a stage without peers blocks until somebody joins it") {
+// Stage 1 of three has one of the four peers; it fails at 20 s and rejoins at 30 s, in the stage without
+// peers.
+TEST_CASE("a stage without peers blocks until a peer joins it") {
   SmallSwarm swarm(SwarmTransport::relay);
   swarm.problem.topology = flat_topology({3}, link_of(0.1, 50), link_of(0.1, 50));
   swarm.options.seconds = 100;
@@ -220,9 +221,9 @@ TEST_CASE("a stage without peers blocks until somebody joins it") {
   CHECK(report.samples > 10);
 }
 
-// One stage of 1,000 parameters, of which Adam saves 12 bytes each: 120 s at 100 B/s, and the latency. When
-// the peer that gives it, the first, leaves at 150 s, the other gives all of it anew.
-TEST_CASE("who joins fetches the state of its stage before it serves") {
+// One stage of 1,000 parameters, for each of which Adam saves 12 bytes: 120 s at 100 B/s, plus the latency.
+// When the sending peer, the first one, fails at 150 s, the other one sends everything again.
+TEST_CASE("a joining peer fetches the state of its stage before it serves") {
   const Link link = link_of(0.5, 100);
   const Problem problem{flat_topology({3}, link, link), swarm_job(1, 1, 0, 1000, 4), {}};
   SwarmOptions options;
@@ -237,20 +238,20 @@ TEST_CASE("who joins fetches the state of its stage before it serves") {
   CHECK(report.stages[0].peers == 3);
   scenario.events.push_back({150, 0});
   CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s == Approx(170.5));
-  // Nobody has it any more: from the checkpoint, 12,000 bytes at 50 B/s; or at once, anew.
+  // No peer has it any more: it comes from the checkpoint, 12,000 bytes at 50 B/s, or starts anew at once.
   scenario.events.back() = {150, 0};
   scenario.events.push_back({160, 1});
   const SwarmReport anew = simulate_swarm(problem, {}, scenario, options);
   CHECK(anew.devices[2].fetching_s == Approx(60));
-  CHECK(anew.events.back().text == "nobody has the weights of stage 0: it begins anew");
+  CHECK(anew.events.back().text == "no peer has the weights of stage 0: it starts again from the seed");
   scenario.checkpoint = Checkpoint{8 * 50, {}};
   CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s ==
         Approx(60 + 240).epsilon(1e-9));
 }
 
-// Stage 1 takes three times as long as stage 0, and has as few peers: all requests pile up there. The first
-// move comes after the first period, to that stage, and no more than one in each period follows.
-TEST_CASE("rebalancing moves a peer to where the requests are") {
+// Stage 1 takes three times as long as stage 0 and has equally few peers, so requests pile up there. After
+// the first period a peer moves to that stage, and at most one follows per period.
+TEST_CASE("rebalancing moves a peer to the stage with the most requests") {
   const Link link = link_of(0, 1e6);
   Problem problem{flat_topology({8}, link, link), swarm_job(2, 1, 0, 10, 32), {}};
   std::get<LayerChain>(problem.job.model).layers[1].forward = Flops(3e12);
@@ -259,7 +260,7 @@ TEST_CASE("rebalancing moves a peer to where the requests are") {
   setup.stages = 2;
   SwarmOptions options;
   options.seconds = 1000;
-  // The peers are dealt 2 and 6. Four leave the slower stage: 2 and 2 are there.
+  // The peers are assigned 2 and 6. Four leave the slower stage: 2 and 2 remain.
   Scenario scenario;
   scenario.compute_jitter.cv = 0.01;
   const SwarmReport dealt = simulate_swarm(problem, setup, scenario, options);

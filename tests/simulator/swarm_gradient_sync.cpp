@@ -22,7 +22,7 @@ Problem problem_of(const std::vector<int>& per_site, const Link& inside, const L
 
 // Memory that moves 1e7 B/s reads and writes 41/32 of 8e6 bytes in 1.025 s (4 bits of 16, and scales), and
 // 1537/1024 of 1e7 bytes of gradients (8 bits of 16, and scales) in 1.501 s.
-TEST_CASE("peers expand what comes and compress what goes") {
+TEST_CASE("peers decompress what they receive and compress what they send") {
   Problem problem{flat_topology({2}, link_of(0, 1e8), link_of(0, 1e8)), swarm_job(2, 1, 8e6, 5e6, 4),
                   Calibration{1, 0, 1, 0}};
   problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e7);
@@ -39,23 +39,23 @@ TEST_CASE("peers expand what comes and compress what goes") {
   }
 }
 
-// G = 4 peers over pairs of 1e8 B/s: each has 3e8 B/s, 2 V (G − 1) ÷ (G b) = 4 s; a pair carries V · 2 ÷ 4: 4
-// s.
-TEST_CASE("between equal pairs an all-reduce takes as long as each of them") {
+// G = 4 peers with pairwise links of 1e8 B/s: each has 3e8 B/s, 2 V (G − 1) ÷ (G b) = 4 s; a pair carries V ·
+// 2 ÷ 4: 4 s.
+TEST_CASE("between equal pairs an all-reduce takes as long as on each pair") {
   const Problem problem = problem_of({4}, link_of(0, 1e8), link_of(0, 1e8));
   const Butterfly exchange = butterfly(bytes, all_reduce_rates(problem, members));
   CHECK(exchange.seconds == Approx(4));
   CHECK(slowest_pair_s(problem, members, bytes, exchange.shards) == Approx(4));
 }
 
-// Two sites of two: a peer has 1e9 + 2e8 B/s, so all together could be through after 2 · 8e8 · 3 ÷ (4
-// · 1.2e9) = 1 s; but half of V goes over every pair between the sites.
-TEST_CASE("a slow pair holds an all-reduce up, whatever its peers can move elsewhere") {
+// Two sites of two peers: a peer has 1e9 + 2e8 B/s, so all together could finish in 2 · 8e8 · 3 ÷ (4 · 1.2e9)
+// = 1 s; but half of V is sent over every pair between the sites.
+TEST_CASE("a slow pair limits an all-reduce whatever its peers can send elsewhere") {
   Problem problem = problem_of({2, 2}, link_of(0, 1e9), link_of(0, 1e8));
   const Butterfly exchange = butterfly(bytes, all_reduce_rates(problem, members));
   CHECK(exchange.seconds == Approx(1));
   CHECK(slowest_pair_s(problem, members, bytes, exchange.shards) == Approx(4));
-  // All messages of a sender over that entry share it: two pairs.
+  // All messages of a sender over that entry share its rate: two pairs.
   std::get<RuleLinks>(problem.topology.links).links[1].shared_by_sender = true;
   CHECK(slowest_pair_s(problem, members, bytes, exchange.shards) == Approx(8));
 }

@@ -1,6 +1,6 @@
-// Rebalancing on recorded fleets of spot instances, as far as the paper's numbers can be had from others than
-// its own recording: 82.7 % of the optimum without, 95.8 % with a period of 300 s. The whole table, which is
-// in simulator/swarm/README.md, is printed by test_simulator_swarm_rebalancing "[table]".
+// Rebalancing on recorded spot instances, to the extent that the paper's numbers can be reproduced without
+// its own recording: 82.7 % of the optimum without rebalancing, 95.8 % with a period of 300 s.
+// `test_simulator_swarm_rebalancing "[table]"` prints the whole table of simulator/swarm/README.md.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -24,14 +24,14 @@ namespace {
 
 struct Recording {
   std::string name, file;
-  int devices;   // the most that are there at a time
-  double hours;  // of the recording
+  int devices;   // maximum available at a time
+  double hours;  // length of the recording
 };
 const Recording g4dn{"g4dn", "g4dn_alive.csv", 24, 10.8}, p3{"p3", "p3_alive.csv", 32, 11.3},
     a100{"a100", "gcp_a100x1-east1b_alive.csv", 64, 26.5},
     v100{"v100", "gcp_v100x1-east1c_alive.csv", 80, 22.3};
 
-/// Nothing if the recording is not there.
+/// Returns nothing if the recording is missing.
 std::optional<Scenario> read_fleet_scenario(const Recording& recording) {
   std::ifstream file(std::string(DTFM_SHARED_DATA) + "/spot/" + recording.file);
   if (!file) return std::nullopt;
@@ -44,15 +44,15 @@ std::optional<Scenario> read_fleet_scenario(const Recording& recording) {
   return scenario;
 }
 
-/// When peers move: never; as published, whenever loads differ; or only where that helps.
+/// When peers move: never; as published, whenever loads differ; or only if it helps.
 struct Rule {
   std::optional<double> period = {};
   bool must_help = true;
 };
 constexpr bool as_published = false;
 
-/// The paper's model on as many T4s as the recording has machines, 200 Mb/s between any two. `state`: its
-/// parameters ÷ those that there are, so that moves cost so much less.
+/// Runs the paper's model on as many T4s as the recording has machines, with 200 Mb/s between any two.
+/// `state` scales the stored state of a stage, and so the cost of moves.
 SwarmReport run(const Recording& recording, const Scenario& scenario, int stages, const Rule& rule,
                 double state = 1, int batch = 1024) {
   const Link link = link_of(0.02, 25e6);
@@ -72,12 +72,12 @@ SwarmReport run(const Recording& recording, const Scenario& scenario, int stages
   return report;
 }
 
-/// Of the optimum, in what the assignments allow.
+/// Share of the optimum that the assignments permit.
 double assigned_share(const SwarmReport& report) {
   return report.assigned_samples_per_s / report.optimal_samples_per_s;
 }
 
-/// In what was computed: what is useful, and the gradients that were lost with the peers that left.
+/// Share of the optimum that was computed: useful work, and gradients that were lost with failed peers.
 double computed_share(const SwarmReport& report) {
   long long least = std::numeric_limits<long long>::max();
   for (const SwarmStage& stage : report.stages)
@@ -85,7 +85,8 @@ double computed_share(const SwarmReport& report) {
   return static_cast<double>(least) / report.length_s / report.optimal_samples_per_s;
 }
 
-/// In what is useful; where peers serve says what they reach, within five points of it.
+/// Share of the optimum that is useful work, which is checked to be within five points of what the
+/// assignments permit.
 double share(const Recording& recording, const Scenario& scenario, int stages, const Rule& rule,
              double state = 1) {
   const SwarmReport report = run(recording, scenario, stages, rule, state);
@@ -95,7 +96,7 @@ double share(const Recording& recording, const Scenario& scenario, int stages, c
 
 }  // namespace
 
-TEST_CASE("rebalancing every 300 s brings swarms nearer to the optimum") {
+TEST_CASE("rebalancing every 300 s brings swarms closer to the optimum") {
   for (const Recording& recording : {a100, v100}) {
     const std::optional<Scenario> scenario = read_fleet_scenario(recording);
     if (!scenario) {
@@ -113,9 +114,9 @@ TEST_CASE("rebalancing every 300 s brings swarms nearer to the optimum") {
   }
 }
 
-// T = 60 s ≥ T = 300 s ≥ none, at every number of stages; two stages of many peers have next to nothing to
-// gain.
-TEST_CASE("the more often peers may move where that helps, the nearer is the optimum") {
+// T = 60 s is at least as good as T = 300 s, which is at least as good as none, for every number of stages.
+// Two stages of many peers have almost nothing to gain.
+TEST_CASE("the more often peers may move where it helps the closer a swarm gets to the optimum") {
   for (const Recording& recording : {g4dn, p3, a100, v100}) {
     const std::optional<Scenario> scenario = read_fleet_scenario(recording);
     if (!scenario) {
@@ -138,13 +139,14 @@ TEST_CASE("the more often peers may move where that helps, the nearer is the opt
       for (const SwarmReport& report : {without, rarely, often}) CHECK(missing(report) > 0);
       CHECK(missing(without) < 0.05);
       CHECK(missing(rarely) < 0.05);
-      CHECK(missing(often) < 0.052);  // 0.051 of v100 in two stages, less than 0.045 of all others
+      CHECK(missing(often) < 0.052);  // 0.051 for v100 in two stages, less than 0.045 for all others
     }
   }
 }
 
-// What a peer has added up since the last step is lost with it: the more of a batch it has, the more that is.
-TEST_CASE("small fleets lose less of small batches with the peers that leave") {
+// Gradients that a peer has summed since the last step are lost with it; the larger its share of a batch, the
+// more is lost.
+TEST_CASE("small swarms lose less of small batches when peers fail") {
   const std::optional<Scenario> scenario = read_fleet_scenario(g4dn);
   if (!scenario) {
     WARN("skipped: there is no " << g4dn.file);
@@ -163,9 +165,10 @@ TEST_CASE("small fleets lose less of small batches with the peers that leave") {
   }
 }
 
-// A stage's state (1.5 GB at 25 MB/s) takes 60 s to arrive, and as published a peer moves every time, whether
-// that helps or not: a period of 60 s is better than one of 300 s here only where moves cost next to nothing.
-TEST_CASE("rebalancing as fast as states can be fetched costs more than it brings") {
+// The state of a stage (1.5 GB at 25 MB/s) takes 60 s to arrive, and with the published rule a peer moves
+// every time, whether that helps or not. A period of 60 s is therefore better than 300 s only if moves are
+// almost free.
+TEST_CASE("rebalancing as fast as states can be fetched costs more than it gains") {
   const std::optional<Scenario> scenario = read_fleet_scenario(a100);
   if (!scenario) {
     WARN("skipped: there is no " << a100.file);

@@ -1,4 +1,4 @@
-// Swarms by hand: times, bytes, steps.
+// Swarms with times, bytes and steps derived by hand.
 #include <cmath>
 
 #include "planner/core/error.hpp"
@@ -12,12 +12,13 @@ namespace {
 
 constexpr auto relay = SwarmTransport::relay, peer_to_peer = SwarmTransport::peer_to_peer;
 
-/// One trainer with one micro-batch, a stage on every device, one layer each; the trainer is at device 0.
+/// One trainer with one micro-batch, and one stage of one layer on every device; the trainer is next to
+/// device 0.
 struct Line {
   int stages = 2;
   double latency = 0.5, bandwidth = 10, forward = 1, activation = 20;
   SwarmTransport transport = relay;
-  bool access = false;  // the links are those of the devices, not of pairs
+  bool access = false;  // links belong to devices rather than to pairs
   Calibration constants = {};
 
   SwarmReport run(double seconds) const {
@@ -33,15 +34,15 @@ struct Line {
     options.seconds = seconds;
     return simulate_swarm(problem, setup, {}, options);
   }
-  /// Seconds of a micro-batch: forward and backward of every stage; to and from the stages that are not
-  /// beside the trainer.
+  /// Returns the seconds per micro-batch: forward and backward passes of all stages, and messages to and from
+  /// the stages that are not next to the trainer.
   double period() const {
     const double computing =
         stages * (4 * forward * constants.compute_scale + 2 * constants.micro_batch_overhead_s);
     const double message = activation / (bandwidth * constants.network_efficiency);
     const double wait = latency + constants.message_overhead_s;
     if (transport == relay) return computing + (stages - 1) * (4 * wait + 5 * message);
-    // In, from stage to stage; out, back to the trainer; the same backward.
+    // Forward: in, from stage to stage, and back to the trainer; the same backward.
     return computing + (2 * (stages - 1) + 2) * (wait + message);
   }
 };
@@ -62,7 +63,7 @@ TEST_CASE("one micro-batch after the other takes the sum of its parts") {
     }
 }
 
-TEST_CASE("constants count as elsewhere, and links of devices as those of pairs") {
+TEST_CASE("calibration constants apply as elsewhere and device links equal pair links") {
   for (const SwarmTransport transport : {relay, peer_to_peer})
     for (const bool access : {false, true}) {
       Line line;
@@ -77,10 +78,9 @@ TEST_CASE("constants count as elsewhere, and links of devices as those of pairs"
     }
 }
 
-// Of ten micro-batches, relayed: for each stage that is not beside the trainer, 1 + 1 activations forward and
-// 2
-// + 1 backward, of 20 bytes; all within the one site.
-TEST_CASE("bytes of visits are those of the released code") {
+// Ten micro-batches, relayed: for each stage that is not next to the trainer, 1 + 1 activations forward and 2
+// + 1 backward, of 20 bytes, all within the single site.
+TEST_CASE("bytes per visit are those of the released code") {
   Line line;
   line.stages = 3;
   const SwarmReport report = line.run(10 * line.period() * (1 + 1e-9));
@@ -91,10 +91,10 @@ TEST_CASE("bytes of visits are those of the released code") {
 // Computing grows as h³, messages as h²; U = T_c ÷ (T_c + T_t + k RTT), where relaying takes T_t = 5 (S − 1)
 // messages and k = 2 (S − 1) round trips. Over a grid of 6 widths and 6 latencies, (1 ÷ U − 1) T_c is fitted
 // by a a_t messages and k round trips.
-TEST_CASE("utilisation follows the square-cube law") {
+TEST_CASE("utilization follows the square-cube law") {
   constexpr int stages = 4, grid = 6;
   double u[grid][grid], mm = 0, mr = 0, rr = 0, my = 0, ry = 0;
-  // At most 9.8 s a forward and 29.5 s a backward: no request takes as long as a timeout.
+  // A forward pass takes at most 9.8 s and a backward pass 29.5 s, so no request reaches its timeout.
   const auto line_of = [](int width, int delay) {
     const double hidden = std::exp2(width);
     Line line;
@@ -141,9 +141,9 @@ TEST_CASE("utilisation follows the square-cube law") {
   CHECK(1 - residual / total > 0.9999);
 }
 
-// One stage, six peers, activations of no size: all bytes are those of all-reduces, 2 Ψ (G − 1) ÷ G of each
+// One stage, six peers, activations of size zero: all bytes are those of all-reduces, 2 Ψ (G − 1) ÷ G per
 // peer.
-TEST_CASE("an all-reduce of equal peers has the bytes of a ring's") {
+TEST_CASE("an all-reduce of equal peers has the bytes of a ring") {
   constexpr double parameters = 1000;
   for (const bool apart : {false, true}) {
     const Link link = link_of(0, 100);
@@ -161,7 +161,7 @@ TEST_CASE("an all-reduce of equal peers has the bytes of a ring's") {
     for (const LinkReport& it : report.links) bytes += it.bytes;
     CHECK(bytes == Approx(5 * 6 * (2 * psi * 5 / 6)).epsilon(1e-12));
     if (apart) {
-      // From site 0 to site 1: 4 · 2 pairs, V (1/6 + 1/6) each; the same back.
+      // From site 0 to site 1: 4 · 2 pairs, V (1/6 + 1/6) each; the same in reverse.
       for (const LinkReport& it : report.links)
         if (it.from != it.to) CHECK(it.bytes == Approx(5 * 8 * psi / 3).epsilon(1e-12));
     }
@@ -182,12 +182,13 @@ TEST_CASE("a delayed update overlaps with the next batch") {
   setup.delayed_update = true;
   const SwarmReport delayed = simulate_swarm(problem, setup, {}, options);
   CHECK(delayed.useful_samples > in_turn.useful_samples);
-  // Batches of 16 at two peers of 4 s a sample take 32 s; an all-reduce of 6 kB among two, 6 s.
+  // Batches of 16 at two peers of 4 s per sample take 32 s; an all-reduce of 6 kB between two peers takes 6
+  // s.
   CHECK(in_turn.steps.size() == Approx(2000 / 38.0).epsilon(0.05));
   CHECK(delayed.steps.size() == Approx(2000 / 32.0).epsilon(0.05));
 }
 
-TEST_CASE("speeds, jitter and seeds") {
+TEST_CASE("runs depend on speeds and jitter and seed") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e6), link_of(0.01, 1e6)), swarm_job(2, 1, 10, 10, 8), {}};
   SwarmSetup setup;
   setup.stages = 2;
@@ -208,7 +209,7 @@ TEST_CASE("speeds, jitter and seeds") {
   const std::string before = bytes(jitter);
   jitter.seed = 1;
   CHECK(bytes(jitter) != before);
-  // Two peers of each stage make 1/2 a second; at half their speed from 250 s on, half of it.
+  // Two peers per stage complete 1/2 sample per second; at half their speed from 250 s on, half of that.
   Scenario slow;
   for (int device = 0; device < 4; ++device)
     slow.events.push_back({250, device, DeviceEvent::Kind::speed, 0.5});
@@ -218,7 +219,7 @@ TEST_CASE("speeds, jitter and seeds") {
   CHECK(report.share_of_optimum < 1.01);
 }
 
-TEST_CASE("what is not modelled is refused") {
+TEST_CASE("what is not modelled is rejected") {
   Problem problem{flat_topology({4}, link_of(0, 1e3), link_of(0, 1e3)), swarm_job(2, 1, 1, 1, 16), {}};
   SwarmSetup setup;
   setup.stages = 3;

@@ -1,4 +1,4 @@
-// Calls that are computed a second time: what that costs, and how soon a peer that lies is found.
+// Verification by recomputing calls: its cost, and how soon a faulty peer is detected.
 #include <cmath>
 #include <limits>
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr auto relay = SwarmTransport::relay, peer_to_peer = SwarmTransport::peer_to_peer;
 
-/// Equal peers of one stage; a backward takes three times as long as a forward, messages no time, and no step
-/// comes.
+/// Equal peers of one stage. A backward pass takes three times as long as a forward pass, messages take no
+/// time, and there is no optimizer step.
 struct OneStage {
   Problem problem;
   SwarmSetup setup;
@@ -30,10 +30,10 @@ struct OneStage {
 
 }  // namespace
 
-// Each call brings 1 + p computations of its length, and with 20 micro-batches for each peer all always
-// compute: 1 ÷ (1 + p) of the micro-batches. Of 40,000 (the backwards of which are 3/4 of the work) the share
-// that is drawn differs from p by 4 √(p (1 − p) ÷ 40,000) ≤ 0.01; what is under way at the end are 160 and as
-// many checks: 0.008.
+// Each call causes 1 + p computations of its length, and with 20 micro-batches per peer all peers always
+// compute: 1 ÷ (1 + p) of the micro-batches. For 40,000 calls (whose backward passes are 3/4 of the work) the
+// drawn share differs from p by 4 √(p (1 − p) ÷ 40,000) ≤ 0.01; at the end 160 calls and as many checks are
+// in flight: 0.008.
 TEST_CASE("verifying a share p of the calls leaves 1 / (1 + p) of the throughput") {
   OneStage swarm(8, 0.1);
   swarm.setup.trainers = 1;
@@ -50,20 +50,20 @@ TEST_CASE("verifying a share p of the calls leaves 1 / (1 + p) of the throughput
       const SwarmReport report = swarm.run();
       const auto samples = static_cast<double>(report.samples);
       CHECK(samples / static_cast<double>(without.samples) == Approx(1 / (1 + share)).epsilon(0.012));
-      // All that was computed: the first time 0.4 s a sample, but for what is under way, and the second time.
+      // All computation: the first time 0.4 s per sample, except for what is in flight, plus the second time.
       double computing = 0;
       for (const SwarmDevice& device : report.devices) computing += device.compute_s;
       CHECK(computing - 0.4 * samples - report.verification.compute_s ==
             Approx(0).margin(0.4 * 160 + 8 * 0.3));
       CHECK(report.verification.compute_s == Approx(0.4 * share * samples).margin(0.4 * 0.012 * 40'000));
       CHECK(report.verification.unverified == 0);
-      CHECK(report.useful_samples <= report.samples + 160);  // what is computed twice is not counted twice
+      CHECK(report.useful_samples <= report.samples + 160);  // recomputed samples are not counted twice
     }
 }
 
-// Two peers, one micro-batch at a time, whose trainer is beside peer 0: what goes there has no bytes. All
+// Two peers, one micro-batch at a time, and a trainer next to peer 0, to which messages have no bytes. All
 // calls are verified, each by the peer that did not compute it. An activation has 7 bytes.
-TEST_CASE("of a check the input alone is sent again") {
+TEST_CASE("a check sends only the input again") {
   for (const SwarmTransport transport : {relay, peer_to_peer}) {
     OneStage swarm(2);
     swarm.setup.transport = transport;
@@ -77,10 +77,10 @@ TEST_CASE("of a check the input alone is sent again") {
       const bool is_forward = event.kind == SwarmEvent::Kind::forward;
       if (!is_forward && event.kind != SwarmEvent::Kind::gradient) return;
       ++calls;
-      // Input, and of a backward the gradient of its output. The peer that has the input of its own forward
-      // does not need it again; the peer that is verified does not give it.
+      // A check needs the input and, for a backward pass, the gradient of its output. The peer that has the
+      // input from its own forward pass does not need it again; the verified peer does not supply it.
       if (is_forward) forward_by = event.peer;
-      if (event.peer != 0) return;  // peer 1 has computed it: peer 0 does so now
+      if (event.peer != 0) return;  // peer 1 has computed it, and peer 0 does so now
       bytes += 7;
       if (!is_forward && (transport == relay || forward_by == 0)) bytes += 7;
     };
@@ -89,11 +89,11 @@ TEST_CASE("of a check the input alone is sent again") {
     CHECK(report.verification.bytes == bytes);
     CHECK(report.verification.unverified == 0);
     CHECK(report.verification.verified <= calls);
-    CHECK(report.verification.verified >= calls - 4);  // those in a line at the end
+    CHECK(report.verification.verified >= calls - 4);  // except those queued at the end
   }
 }
 
-TEST_CASE("a call that finds no second peer is not verified, and costs nothing") {
+TEST_CASE("a call without a second peer is not verified and costs nothing") {
   OneStage swarm(1);
   swarm.options.seconds = 400.5;
   const SwarmReport without = swarm.run();
@@ -106,10 +106,10 @@ TEST_CASE("a call that finds no second peer is not verified, and costs nothing")
   CHECK(report.samples == without.samples);
 }
 
-// The number n of corrupt calls up to the one that is verified has P(n) = p (1 − p)ⁿ⁻¹: mean 1 ÷ p, variance
-// (1 − p) ÷ p², P(1) = p. Of 500 runs mean and share lie within four standard deviations of their own. With
-// two peers all checks of one are in the other's line, in order.
-TEST_CASE("a peer that lies is caught after 1 / p corrupt calls") {
+// The number n of corrupt calls up to the first that is verified has P(n) = p (1 − p)ⁿ⁻¹: mean 1 ÷ p,
+// variance (1 − p) ÷ p², P(1) = p. Over 500 runs, mean and share are within four standard deviations. With
+// two peers, all checks of one are queued at the other in order.
+TEST_CASE("a faulty peer is detected after 1 / p corrupt calls on average") {
   constexpr int runs = 500;
   for (const double share : {0.1, 0.3}) {
     double sum = 0, at_once = 0;
@@ -134,7 +134,7 @@ TEST_CASE("a peer that lies is caught after 1 / p corrupt calls") {
   }
 }
 
-TEST_CASE("who has lied does not come back; who is honest is not banned") {
+TEST_CASE("a banned peer does not return and a correct peer is not banned") {
   OneStage swarm(4);
   swarm.options.seconds = 2000;
   swarm.setup.verify = 0.5;
@@ -147,12 +147,12 @@ TEST_CASE("who has lied does not come back; who is honest is not banned") {
   const SwarmReport again = swarm.run();
   CHECK(again.joins == 0);
   CHECK(again.stages[0].peers == 3);
-  swarm.setup.verify = 0;  // nobody looks
+  swarm.setup.verify = 0;  // no verification
   CHECK(swarm.run().joins == 1);
   CHECK(swarm.run().verification.corrupt_calls > 0);
 }
 
-TEST_CASE("shares that are none are refused") {
+TEST_CASE("invalid verification shares are rejected") {
   OneStage swarm(2);
   for (const double share : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
     swarm.setup.verify = share;

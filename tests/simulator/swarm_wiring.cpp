@@ -1,4 +1,4 @@
-// Who is asked next.
+// How trainers choose the next peer to ask.
 #include "simulator/swarm/wiring.hpp"
 
 #include <array>
@@ -32,17 +32,17 @@ struct ThreePeers {
 
 }  // namespace
 
-// Every pick moves a peer's virtual time on by size ÷ rate, so that over a virtual time T peer p has T ×
-// rate_p: shares 1/7, 2/7 and 4/7 of 70,000 picks.
-TEST_CASE("peers are asked in proportion to their rates") {
+// Every pick advances a peer's virtual time by size ÷ rate, so over a virtual time T peer p has T × rate_p:
+// shares 1/7, 2/7 and 4/7 of 70,000 picks.
+TEST_CASE("peers are picked in proportion to their rates") {
   ThreePeers it;
   for (int i = 0; i < 70'000; ++i) it.pick();
   for (int peer = 0; peer < 3; ++peer)
     CHECK(it.picks[static_cast<std::size_t>(peer)] == Approx(10'000 << peer).epsilon(0.02));
 }
 
-// Who is left out keeps its virtual time: all of its turns are still to come.
-TEST_CASE("the peer to ask is another than the one that is left out") {
+// An excluded peer keeps its virtual time: all of its turns are still to come.
+TEST_CASE("an excluded peer is not picked") {
   for (int out = 0; out < 3; ++out) {
     ThreePeers it;
     for (int i = 0; i < 100; ++i) {
@@ -57,8 +57,9 @@ TEST_CASE("the peer to ask is another than the one that is left out") {
   }
 }
 
-TEST_CASE("tasks of unlike size count by their size") {
-  // Forwards of 1 and backwards of 2.5 in turn: the units of each peer are in proportion to its rate.
+TEST_CASE("tasks of different sizes count by their size") {
+  // Forward passes of 1 and backward passes of 2.5 in turn: the units of each peer are in proportion to its
+  // rate.
   ThreePeers it;
   std::array<double, 3> units{};
   for (int i = 0; i < 70'000; ++i) {
@@ -69,12 +70,12 @@ TEST_CASE("tasks of unlike size count by their size") {
     CHECK(units[static_cast<std::size_t>(peer)] == Approx(17'500 << peer).epsilon(0.02));
 }
 
-// All begin at virtual time 0 with rate 1: each is asked once, in random order, before any twice, and is then
-// at
-// 1. The first measurement alone is the average (bias correction), so the second round moves peer p on by
-// 2^-p: to 2, 1.5 and 1.25, again in random order as all three are at 1. Then peer 2 (1.25 → 1.5), then peers
-// 1 and 2 at 1.5 in random order (→ 2, 1.75), then peer 2 at 1.75 (→ 2): then all are at 2.
-TEST_CASE("the first picks by hand") {
+// All begin at virtual time 0 with rate 1: each is picked once, in random order, before any is picked twice,
+// and is then at 1. The first measurement alone is the average (bias correction), so the second round
+// advances peer p by 2^-p: to 2, 1.5 and 1.25, again in random order as all three are at 1. Then peer 2 (1.25
+// → 1.5), then peers 1 and 2 at 1.5 in random order (→ 2, 1.75), then peer 2 at 1.75 (→ 2): then all are at
+// 2.
+TEST_CASE("the first picks are those derived by hand") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     INFO("seed " << seed);
     ThreePeers it;
@@ -93,8 +94,8 @@ TEST_CASE("the first picks by hand") {
   }
 }
 
-// 1 s, then 3 s per unit: 0.1 · 1, then 0.9 · 0.1 + 0.1 · 3 = 0.39, of weights 0.1 + 0.09 = 0.19.
-TEST_CASE("rates are moving averages without bias") {
+// 1 s, then 3 s per unit: 0.1 · 1, then 0.9 · 0.1 + 0.1 · 3 = 0.39, with weights 0.1 + 0.09 = 0.19.
+TEST_CASE("rates are bias-corrected moving averages") {
   Wiring wiring(1);
   CHECK(wiring.rate(0) == 1);
   wiring.measure(0, 2, 2);
@@ -103,13 +104,13 @@ TEST_CASE("rates are moving averages without bias") {
   CHECK(wiring.rate(0) == Approx(0.19 / 0.39));
 }
 
-TEST_CASE("who is banned is not asked until it announces itself anew") {
+TEST_CASE("a banned peer is not picked until it announces itself again") {
   ThreePeers it;
   for (int i = 0; i < 100; ++i) it.pick();
   CHECK(it.wiring.ban(2, 40));
   CHECK_FALSE(it.wiring.ban(2, 40));
   const int before = it.picks[2];
-  it.announce(35);  // before its ban
+  it.announce(35);  // announced before its ban
   for (int i = 0; i < 700; ++i) it.pick();
   CHECK(it.picks[2] == before);
   it.announce(45);
@@ -117,7 +118,7 @@ TEST_CASE("who is banned is not asked until it announces itself anew") {
   CHECK(it.picks[2] - before == Approx(400).epsilon(0.02));
 }
 
-TEST_CASE("whose record has expired is forgotten, and enters at the time of the others") {
+TEST_CASE("a peer with an expired record is forgotten and re-enters at the others' virtual time") {
   ThreePeers it;
   for (int i = 0; i < 7'000; ++i) it.pick();
   const std::array<Announcement, 2> two{{{0, 50}, {1, 50}}};
@@ -128,12 +129,12 @@ TEST_CASE("whose record has expired is forgotten, and enters at the time of the 
   CHECK(it.picks[2] == before);
   CHECK(it.wiring.rate(2) == 1);
   it.announce(60);
-  // At the top's virtual time, it has no arrears to work off: its share from now on is 4/7.
+  // It starts at the virtual time of the first, without a backlog: its share from now on is 4/7.
   for (int i = 0; i < 700; ++i) it.pick();
   CHECK(it.picks[2] - before == Approx(400).epsilon(0.02));
 }
 
-TEST_CASE("there may be nobody") {
+TEST_CASE("a pick without peers returns nothing") {
   Rng rng = Rng::for_task(0, 0);
   Wiring wiring(2);
   CHECK_FALSE(wiring.pick(1, rng));
@@ -144,8 +145,8 @@ TEST_CASE("there may be nobody") {
   CHECK_FALSE(wiring.pick(1, rng));
 }
 
-// Announced at 2, 7, 12, …; the last before 14.5 is that of 12, and lives until 312.
-TEST_CASE("records live for 300 s after the last announcement") {
+// Announced at 2, 7, 12, …; the last before 14.5 is that of 12, which is valid until 312.
+TEST_CASE("records are valid for 300 s after the last announcement") {
   Announcements announcements(2);
   announcements.begin(1, 4, 2);
   CHECK(announcements.valid(0, 13).empty());

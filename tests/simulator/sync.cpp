@@ -17,7 +17,7 @@ constexpr double S = 200e6, B = 125e6, a = 0.005;  // bytes, bytes per second, s
 
 struct Outcome {
   double makespan = 0, bytes = 0;
-  std::vector<double> ends;  // of each device
+  std::vector<double> ends;  // per device
 };
 
 Outcome synchronize(const Topology& topology, const std::string& sync, Calibration constants = {}) {
@@ -37,7 +37,7 @@ Outcome synchronize(const Topology& topology, const std::string& sync, Calibrati
   return outcome;
 }
 
-/// n devices of one site, each with B in and out and a to the others.
+/// Returns n devices of one site, each with access links of B and latency a to the others.
 Topology access_link_star(int n) {
   Topology topology = flat_topology({n}, link_of(a, 10 * B), link_of(a, 10 * B));
   for (Device& device : topology.devices) device.uplink = device.downlink = BitsPerSecond(8 * B);
@@ -56,7 +56,7 @@ TEST_CASE("a ring takes 2 (n - 1)(a + S / (n B))") {
   CHECK(synchronize(access_link_star(8), "ring").makespan == Approx(2.87));  // case c01
 }
 
-TEST_CASE("all pairs take 2 (a + (n - 1) S / (n B))") {
+TEST_CASE("sharded-ps takes 2 (a + (n - 1) S / (n B)) with one access link per device") {
   for (int n : {2, 3, 5, 8}) {
     const Outcome outcome = synchronize(access_link_star(n), "sharded-ps");
     CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / (n * B))));
@@ -65,7 +65,7 @@ TEST_CASE("all pairs take 2 (a + (n - 1) S / (n B))") {
   CHECK(synchronize(access_link_star(8), "sharded-ps").makespan == Approx(2.81));  // case c03
 }
 
-TEST_CASE("all pairs of which each has its own rate take 2 (a + S / (n B))") {
+TEST_CASE("sharded-ps takes 2 (a + S / (n B)) if every pair has its own rate") {
   CHECK(synchronize(flat_topology({8}, link_of(a, B), link_of(a, B)), "sharded-ps").makespan ==
         Approx(2 * (a + S / (8 * B))));
 }
@@ -75,7 +75,7 @@ TEST_CASE("a central parameter server among the devices takes 2 (a + (n - 1) S /
     const Outcome outcome = synchronize(access_link_star(n), "central-ps");
     CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / B)));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
-    CHECK(outcome.ends[0] == Approx(outcome.makespan / 2));  // the server has it first
+    CHECK(outcome.ends[0] == Approx(outcome.makespan / 2));  // the server is done first
   }
 }
 
@@ -85,13 +85,13 @@ TEST_CASE("a binomial tree takes 2 log2 n (a + S / B)") {
     CHECK(outcome.makespan == Approx(2 * std::log2(n) * (a + S / B)));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
   }
-  // Two leaves send to the root at once, a + 2 S / B; it sends to one after the other, 2 (a + S / B).
+  // Two leaves send to the root at once, a + 2 S / B; it sends to them one after the other, 2 (a + S / B).
   CHECK(synchronize(access_link_star(3), "tree").makespan == Approx(3 * a + 4 * S / B));
   for (int n : {5, 6, 7}) CHECK(synchronize(access_link_star(n), "tree").makespan <= 2 * 3 * (a + S / B));
 }
 
-// t sites of k devices, all rates per flow. Inside, each of k - 1 flows to an owner has its own rate.
-TEST_CASE("hierarchical: shards inside the sites, rings across") {
+// t sites of k devices, all rates per flow. Inside a site, each of k - 1 flows to an owner has its own rate.
+TEST_CASE("hierarchical uses shards inside the sites and rings across") {
   const double W = 10e6, far = 0.1;
   for (int t : {2, 3})
     for (int k : {1, 2, 4}) {
@@ -104,15 +104,15 @@ TEST_CASE("hierarchical: shards inside the sites, rings across") {
   CHECK(synchronize(one, "hierarchical").makespan == Approx(synchronize(one, "sharded-ps").makespan));
 }
 
-// Sites of 3 and 2: two shards of S / 2. Bytes: inside, every device but a shard's owner sends it, and gets
-// it back: 2 (2 + 1) S / 2 · 2 shards; across, a ring of two a shard: 2 · 2 · S / 4 · 2 shards.
+// Sites of 3 and 2: two shards of S / 2. Bytes inside a site: every device except a shard's owner sends it
+// and gets it back, 2 (2 + 1) S / 2 · 2 shards. Across: a ring of two per shard, 2 · 2 · S / 4 · 2 shards.
 TEST_CASE("hierarchical with sites of unequal size has as many shards as the smallest") {
   const Outcome outcome = synchronize(flat_topology({3, 2}, link_of(a, B), link_of(a, B)), "hierarchical");
   CHECK(outcome.bytes == Approx(6 * S + 2 * S));
   for (const double end : outcome.ends) CHECK(end > 0);
 }
 
-TEST_CASE("overhead is paid by every message, efficiency by every byte") {
+TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   Calibration constants;
   constants.message_overhead_s = 0.25;
   constants.network_efficiency = 0.5;
@@ -120,8 +120,8 @@ TEST_CASE("overhead is paid by every message, efficiency by every byte") {
         Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
-// A ring on four devices has 2 · 3 messages of S / 4 in a row, each of them twice as large.
-TEST_CASE("an exchange sends its bytes over the sync efficiency, and pipelines do not") {
+// A ring of four devices has 2 · 3 consecutive messages of S / 4, each of which is doubled.
+TEST_CASE("sync efficiency increases the bytes of gradient synchronization only") {
   Calibration constants;
   constants.sync_efficiency = 0.5;
   const Outcome outcome = synchronize(access_link_star(4), "ring", constants);
@@ -129,7 +129,7 @@ TEST_CASE("an exchange sends its bytes over the sync efficiency, and pipelines d
   CHECK(outcome.bytes == Approx(2 * synchronize(access_link_star(4), "ring").bytes));
 }
 
-TEST_CASE("an unknown way of exchanging gradients is refused") {
+TEST_CASE("an unknown gradient sync algorithm is rejected") {
   const Topology topology = access_link_star(2);
   CHECK(error_message([&] { synchronize(topology, "gossip"); }) == "there is no gradient_sync `gossip`");
 }

@@ -1,4 +1,4 @@
-// Stages of several devices: what their all-reduces cost.
+// Stages of several devices, and the cost of their all-reduces.
 #include <set>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 
 const Link instant = link_of(0, 1e18);
 
-/// `hosts` hosts of one site with `gpus` GPUs each.
+/// Returns `hosts` hosts of one site with `gpus` GPUs each.
 Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
   Topology topology = flat_topology({hosts * gpus}, between, between);
   for (int i = 0; i < topology.size(); ++i) topology.devices[at(i)].host = i / gpus;
@@ -25,7 +25,8 @@ Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
   return topology;
 }
 
-/// The devices in order: pipeline 0 has the first stages · tensor, stage 0 of them the first `tensor`.
+/// Returns a plan that assigns the devices in order: the first stages · tensor devices to pipeline 0, the
+/// first `tensor` of these to its stage 0.
 Plan tensor_plan(const Job& job, int stages, int replicas, int tensor, int micro_batches) {
   Plan plan = plan_of(job, stages, replicas, micro_batches);
   plan.tensor = tensor;
@@ -51,12 +52,13 @@ double makespan(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-// L = 3 layers of 1 s and 2 s, m = 2 micro-batches of 5 sequences, outputs of S = 5 · 1e6 bytes, B = 8e7 ·
-// 1/2 bytes per second that carry tensors. Every layer has 4 all-reduces, 6 and one more forward with `full`.
-TEST_CASE("all-reduces of a stage go around its ring, message by message") {
+// L = 3 layers of 1 s and 2 s, m = 2 micro-batches of 5 sequences, outputs of S = 5 · 1e6 bytes, and an
+// effective B = 8e7 · 1/2 bytes per second. Every layer has 4 all-reduces, or 6 and one more forward pass
+// with `full`.
+TEST_CASE("all-reduces of a stage pass around its ring message by message") {
   struct Case {
     std::string recompute;
-    double seconds, all_reduces;  // of a layer and a sequence; of a layer and a micro-batch
+    double seconds, all_reduces;  // per layer and sequence; per layer and micro-batch
   };
   for (const Case& it : {Case{"none", 3, 4}, Case{"selective", 3, 4}, Case{"full", 4, 6}})
     for (const auto& [hosts, t] : {std::pair(1, 2), std::pair(1, 4), std::pair(4, 4)}) {
@@ -64,7 +66,7 @@ TEST_CASE("all-reduces of a stage go around its ring, message by message") {
       Job job = chain_job(3, 0, 1e6);
       job.training.micro_batch = 5;
       job.training.recompute = it.recompute;
-      job.compression.activations = 0.25;  // not of these
+      job.compression.activations = 0.25;  // does not apply to all-reduces
       const Link link = link_of(0.003, 8e7);
       const Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
       const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
@@ -76,41 +78,41 @@ TEST_CASE("all-reduces of a stage go around its ring, message by message") {
     }
 }
 
-TEST_CASE("an all-reduce of a transformer is of micro-batch · sequence · hidden numbers") {
+TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden numbers") {
   Job job = chain_job(1, 0, 0);
   job.model = Transformer{4, 8, 2, 16, 100};
   job.training.micro_batch = 3;
   for (const auto& [precision, bytes] : {std::pair("bf16", 2), std::pair("fp32", 4)}) {
     job.training.precision = precision;
     const Problem problem{hosts_with(1, 2, instant, instant), job, {}};
-    // 4 layers, 4 all-reduces, in which each of two devices sends all it has.
+    // 4 layers, 4 all-reduces, in which each of two devices sends everything it has.
     CHECK(bytes_of(iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1)), Activity::all_reduce) ==
           4 * 4 * 2 * 3.0 * 16 * 8 * bytes);
   }
 }
 
-// Ranks 0 and 1 on one host, 2 and 3 on another: two of the four links of the ring go between them.
+// Ranks 0 and 1 are on one host, 2 and 3 on another: two of the four links of the ring are between hosts.
 TEST_CASE("a ring is as fast as its slowest link") {
   const Job job = chain_job(1, 0, 4e6);
   const Problem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
   CHECK(makespan(problem, tensor_plan(job, 1, 1, 4, 1)) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 1)));
 }
 
-// Two stages of two devices and two layers. A layer's all-reduces of one direction take x = 2 · 2 (0.01 + 1)
+// Two stages of two devices and two layers. A layer's all-reduces in one direction take x = 2 · 2 (0.01 + 1)
 // s; each rank sends its half of a message to the other host, 0.2 + 3 s.
-TEST_CASE("a stage sends on what its all-reduces have summed") {
+TEST_CASE("a stage sends its output after its all-reduces") {
   const Job job = chain_job(4, 0, 2e6);
   const Problem problem{hosts_with(2, 2, link_of(0.01, 1e6), link_of(0.2, 1e6 / 3)), job, {}};
   const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
   CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 1)) == Approx(2 * (forward + backward + 3.2)));
-  // m micro-batches: (m + p − 1) forwards and backwards, as messages of 3.2 s hide behind those of 9.08 s;
-  // the first one and the last one do not.
+  // m micro-batches: (m + p − 1) forward and backward passes, as messages of 3.2 s hide behind passes of 9.08
+  // s, except for the first and the last message.
   CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 8)) == Approx(9 * (forward + backward) + 2 * 3.2));
 }
 
-// Two replicas of one stage of two devices with 4 layers: each rank exchanges the halves of the gradients
-// with its peer, 1 s a layer, apart from the all-reduces of x = 2 · 2 · 0.1 s a layer and direction.
-TEST_CASE("overlapped, the gradients of a layer are exchanged behind its all-reduces") {
+// Two replicas of one stage of two devices with 4 layers: each rank synchronizes its half of the gradients
+// with its peer, 1 s per layer, independent of the all-reduces of x = 2 · 2 · 0.1 s per layer and direction.
+TEST_CASE("with overlap the gradients of a layer are synchronized after its all-reduces") {
   Job job = chain_job(4, 1e6, 2e5);
   const Topology topology = hosts_with(2, 2, link_of(0, 1e6), link_of(0, 1e6));
   const Plan plan = tensor_plan(job, 1, 2, 2, 1);
@@ -123,7 +125,7 @@ TEST_CASE("overlapped, the gradients of a layer are exchanged behind its all-red
   CHECK(bytes_of(overlapped, Activity::all_reduce) == Approx(bytes));
 }
 
-TEST_CASE("with links that take no time, t devices take 1 / t of the time") {
+TEST_CASE("with instant links t devices take 1 / t of the time") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const int t : {2, 3, 8}) {
       CAPTURE(schedule, t);
@@ -155,7 +157,7 @@ TEST_CASE("t devices are never more than t times as fast as one") {
       }
 }
 
-TEST_CASE("tasks of tensor parallel stages have names of their own and come after what they wait for") {
+TEST_CASE("tasks of tensor-parallel stages have unique names and come after their predecessors") {
   for (const bool overlap : {false, true}) {
     Job job = chain_job(4, 1e6, 1e6);
     job.parallelism.overlap = overlap;
@@ -174,8 +176,8 @@ TEST_CASE("tasks of tensor parallel stages have names of their own and come afte
 }
 
 // One layer: 0.5 s, then x = 2 · 2 · 1 s, 1 s, x. Ranks 0 and 1 compute, then wait for the network, and hold
-// the micro-batch to the end.
-TEST_CASE("all-reduces are waiting for the network, and hold the memory of what waits for them") {
+// the micro-batch until the end.
+TEST_CASE("all-reduces count as waiting for the network and hold activation memory") {
   const Job job = chain_job(1, 0, 2e6);
   const Problem problem{hosts_with(1, 2, link_of(0, 1e6), instant), job, {}};
   const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1));

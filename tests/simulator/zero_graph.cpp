@@ -17,9 +17,9 @@ using namespace dtfm::sim;
 
 namespace {
 
-constexpr double parameters = 5e7;  // of a layer: 1e8 bytes
+constexpr double parameters = 5e7;  // per layer: 1e8 bytes
 
-/// Devices that compute all layers, over links of so many bytes per second and no latency.
+/// Returns devices that compute all layers, over links of `bytes_per_s` without latency.
 Problem zero_problem(int devices, int layers, double bytes_per_s, const std::string& sync) {
   Problem problem{flat_topology({devices}, link_of(0, bytes_per_s), link_of(0, bytes_per_s)),
                   chain_job(layers, parameters, 1e6), Calibration{1, 0, 1, 0}};
@@ -43,9 +43,9 @@ std::map<int, double> sent_bytes(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-// arXiv 1910.02054, section 7: 2 Ψ for gradients and optimizer states in parts, 3 Ψ for parameters too; a
-// ring of G sends (G − 1) / G of each.
-TEST_CASE("every device sends what ZeRO says") {
+// arXiv 1910.02054, section 7: 2 Ψ for sharded gradients and optimizer states, 3 Ψ for sharded parameters as
+// well; a ring of G sends (G − 1) / G of each.
+TEST_CASE("every device sends the bytes stated in the ZeRO paper") {
   for (const int devices : {2, 3, 8}) {
     const double psi = 4 * 2 * parameters, part = psi * (devices - 1) / devices;
     for (const auto& [sync, once, again] : {std::tuple("zero2", 2, 1), std::tuple("zero3", 3, 3)})
@@ -62,29 +62,30 @@ TEST_CASE("every device sends what ZeRO says") {
 
 // Two devices, two layers of 1 s forward and 2 s backward. A collective of a layer is one step of 5e7 bytes:
 // g.
-//   g = 0.5 s: gathers 0–0.5, 0.5–1; F0 0.5–1.5, F1 1.5–2.5; gathers 1.5–2 (layer 1), 2.5–3 (layer 0); B1
-//   2.5–4.5, B0 4.5–6.5; the last gradients 6.5–7.
+//   g = 0.5 s: gathers 0–0.5, 0.5–1; F0 0.5–1.5, F1 1.5–2.5; gathers 1.5–2 (layer 1), 2.5–3 (layer 0);
+//   B1 2.5–4.5, B0 4.5–6.5; the last gradients 6.5–7.
 //   g = 3 s: gathers 0–3, 3–6, 6–9, 9–12; F0 3–4, F1 6–7, B1 9–11, B0 12–14; gradients 11–14, 14–17.
-TEST_CASE("parameters of the next layer come while one is computed") {
+TEST_CASE("zero3 gathers the parameters of the next layer while one is computed") {
   CHECK(seconds(zero_problem(2, 2, 1e8, "zero3"), 1) == Approx(7));
   CHECK(seconds(zero_problem(2, 2, 5e7 / 3, "zero3"), 1) == Approx(17));
 }
 
-// F 0–2, B1 2–4, B0 4–6; gradients of layer 0 6–6.5; both layers' parameters 6.5–7.5.
-TEST_CASE("with gradients in parts, parameters are gathered once, at the end") {
+// F 0–2, B1 2–4, B0 4–6; gradients of layer 0 6–6.5; parameters of both layers 6.5–7.5.
+TEST_CASE("zero2 gathers parameters once at the end") {
   CHECK(seconds(zero_problem(2, 2, 1e8, "zero2"), 1) == Approx(7.5));
-  // A micro-batch more: 6 s of computations, which hide the exchange of the first one's gradients.
+  // One more micro-batch: 6 s of computations, which hide the gradient synchronization of the first one.
   CHECK(seconds(zero_problem(2, 2, 1e8, "zero2"), 2) == Approx(13.5));
 }
 
-// G = 3 devices, one layer of no work: 2 steps of a third each, each 1e8 / 3 bytes and 0.1 s of latency.
+// G = 3 devices, one layer: 2 steps of a third each, each 1e8 / 3 bytes and 0.1 s of latency.
 TEST_CASE("a collective takes G − 1 steps around the ring") {
   Problem problem = zero_problem(3, 1, 1e8, "zero2");
   problem.topology = flat_topology({3}, link_of(0.1, 1e8), link_of(0.1, 1e8));
   CHECK(seconds(problem, 1) == Approx(3 + 2 * 2 * (1.0 / 3 + 0.1)));
 }
 
-/// Hosts of so many devices, over links of so many bytes per second inside and across, for each device.
+/// Returns hosts of `on_host` devices each, with links of `inside` bytes per second within hosts and `across`
+/// between hosts, for each device.
 Problem hosts_problem(int hosts, int on_host, int layers, double inside, double across,
                       const std::string& sync) {
   Problem problem = zero_problem(hosts * on_host, layers, inside, sync);
@@ -99,17 +100,17 @@ Problem hosts_problem(int hosts, int on_host, int layers, double inside, double 
   return problem;
 }
 
-// Each of 2 hosts has 2 devices. One ring would take 3 steps of 1e8 / 4 bytes at 1e7 B/s: 7.5 s; two rings
-// have half of that each, and each leaves a host through another device. Nobody waits inside.
-TEST_CASE("hosts are left through as many devices as they have") {
+// Each of 2 hosts has 2 devices. One ring would take 3 steps of 1e8 / 4 bytes at 1e7 B/s: 7.5 s. Each of two
+// rings has half of that and leaves a host through a different device; transfers inside a host take no time.
+TEST_CASE("there is one ring per device of a host") {
   const Problem problem = hosts_problem(2, 2, 1, 1e12, 1e7, "zero2");
   CHECK(seconds(problem, 1) == Approx(1 + 2 + 2 * 3.75).epsilon(1e-3));
   Problem uneven = hosts_problem(2, 2, 1, 1e12, 1e7, "zero2");
-  uneven.topology.devices[1].host = 1;  // 1 and 3: one ring
+  uneven.topology.devices[1].host = 1;  // hosts 1 and 3: one ring
   CHECK(seconds(uneven, 1) == Approx(1 + 2 + 2 * 7.5).epsilon(1e-3));
 }
 
-TEST_CASE("around several rings every device sends and gets as much as around one") {
+TEST_CASE("with several rings every device sends and receives as much as with one") {
   for (const auto& [hosts, on_host] : {std::pair(2, 2), std::pair(3, 4), std::pair(1, 4), std::pair(4, 1)}) {
     CAPTURE(hosts, on_host);
     const Problem problem = hosts_problem(hosts, on_host, 3, 1e10, 1e9, "zero3");
@@ -134,7 +135,7 @@ TEST_CASE("around several rings every device sends and gets as much as around on
 
 // F 0–1, B 1–3; 1 s to compress 1e8 bytes and half of that for a part of them, 3–4.5; half of the bytes of a
 // part 4.5–4.75; parameters 4.75–5.25.
-TEST_CASE("compressed gradients take their device time, and fewer bytes") {
+TEST_CASE("compressed gradients take device time and fewer bytes") {
   Problem problem = zero_problem(2, 1, 1e8, "zero2");
   problem.job.compression = {1, 0.5, BitsPerSecond(8e8)};
   CHECK(seconds(problem, 1) == Approx(5.25));
@@ -143,7 +144,7 @@ TEST_CASE("compressed gradients take their device time, and fewer bytes") {
   CHECK(seconds(alone, 1) == Approx(3));
 }
 
-TEST_CASE("a device holds its part of the state, and while it computes what it has gathered") {
+TEST_CASE("a device holds its part of the state and gathered layers while it computes") {
   const double resident = parameter_bytes(zero_problem(1, 1, 1, "zero3").job.training).resident;
   REQUIRE(resident == 16);
   for (const auto& [sync, whole, gathered] : {std::tuple("zero2", 2.0, 2.0), std::tuple("zero3", 0.0, 6.0)}) {
@@ -158,7 +159,7 @@ TEST_CASE("a device holds its part of the state, and while it computes what it h
   }
 }
 
-TEST_CASE("what a device does not send of its gradients it keeps whole") {
+TEST_CASE("error feedback keeps the whole gradients that a device does not send") {
   Problem problem = zero_problem(4, 5, 1e9, "zero3");
   problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e12);
   const Plan plan = plan_of(problem.job, 1, 4, 1);
@@ -166,10 +167,11 @@ TEST_CASE("what a device does not send of its gradients it keeps whole") {
   const StageLoad before = load();
   compress_gradients(problem.job, "top-1%");
   CHECK(load().state_bytes == Approx(before.state_bytes + 5 * parameters * 2));
-  CHECK(load().working_bytes == Approx(before.working_bytes));  // gradients of a layer, before they are cut
+  // gradients of a layer before they are sharded
+  CHECK(load().working_bytes == Approx(before.working_bytes));
 }
 
-TEST_CASE("devices with fewer micro-batches take part in what is exchanged") {
+TEST_CASE("devices with fewer micro-batches take part in all collectives") {
   const Problem problem = zero_problem(2, 2, 1e8, "zero3");
   Plan plan = plan_of(problem.job, 1, 2, 2);
   plan.pipelines[1].micro_batches = 1;
@@ -179,7 +181,7 @@ TEST_CASE("devices with fewer micro-batches take part in what is exchanged") {
   CHECK(replay_makespan(iteration_graph(problem, plan)) > seconds(problem, 1));
 }
 
-TEST_CASE("every task of it has a name of its own, after what it waits for") {
+TEST_CASE("every ZeRO task has a unique name and comes after its predecessors") {
   const Problem problem = zero_problem(3, 2, 1e8, "zero3");
   const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, 3, 2));
   std::set<std::string> names;
@@ -191,7 +193,7 @@ TEST_CASE("every task of it has a name of its own, after what it waits for") {
   }
 }
 
-TEST_CASE("what ZeRO is not for is refused") {
+TEST_CASE("plans that ZeRO does not support are rejected") {
   const Problem problem = zero_problem(4, 4, 1e8, "zero3");
   CHECK(error_message([&] { iteration_graph(problem, plan_of(problem.job, 2, 2, 1)); }) ==
         "zero3 is data-parallel alone: every pipeline is one stage on one device");

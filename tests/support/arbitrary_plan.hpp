@@ -1,4 +1,4 @@
-// Any plan of a random problem: for properties that hold for all.
+// Random plans of a random problem, for properties that hold for every plan.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace dtfm {
 
-/// Everything else that a job can say about how it is trained.
+/// Randomizes all training settings of a job except the schedule.
 inline void set_training(Rng& rng, Job& job, const std::string& schedule) {
   const char* syncs[] = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
   job.parallelism.schedule = schedule;
@@ -28,17 +28,17 @@ inline void set_training(Rng& rng, Job& job, const std::string& schedule) {
     job.compression = {0.25, 0.5, std::nullopt};
     if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
     if (rng.below(2) == 0) job.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
-    if (rng.below(4) == 0) job.compression.gradients = 8;  // worse than none
+    if (rng.below(4) == 0) job.compression.gradients = 8;  // more bytes than uncompressed
   }
 }
 
-/// The schedule, too.
+/// Randomizes the schedule, too.
 inline void set_training(Rng& rng, Job& job) {
   const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
   set_training(rng, job, schedules[rng.below(3)]);
 }
 
-/// Any cut of the layers into stages of at least `least`.
+/// Returns a random split of the layers into stages of at least `min_layers` layers.
 inline std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages, int min_layers) {
   std::vector<int> sizes(at(stages), min_layers);
   for (int left = layers - stages * min_layers; left > 0; --left)
@@ -52,9 +52,9 @@ inline std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int s
   return split;
 }
 
-/// Any shape, devices in any order, any cuts (common or not), any micro-batches of each pipeline; the job
-/// gets as many as the pipelines have together.
-/// `tensor`: the most devices of a stage; of 2, with `any_degree` a stage has one or two.
+/// Returns a plan of any shape: devices in any order, any layer split (shared or not), any number of
+/// micro-batches per pipeline. The job's batch is set to the total of the pipelines. A stage has at most
+/// `tensor` devices; if that is 2 and `any_degree` is set, each stage has one or two.
 inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degree = false) {
   Job& job = problem.job;
   const int layers = layer_count(job.model), chunks = job.parallelism.chunks.value_or(1);

@@ -1,5 +1,4 @@
-// Runs of which a constant of the simulator makes most of the time, as if measured on machines that have
-// these.
+// Runs in which one simulator constant dominates the time, as if measured on machines with these constants.
 #pragma once
 
 #include <cmath>
@@ -19,7 +18,7 @@ inline const Calibration truth{1.3, 0.1, 0.8, 0.6, 0.06, 0.7};
 
 class RunTable {
  public:
-  /// Layers of `flops` forward; a row as measured without noise.
+  /// Adds a run of layers with `flops` forward, as if measured without noise.
   void add(int layers, double flops, double output, double parameters, int stages, int replicas,
            int micro_batches) {
     Job job = chain_job(layers, parameters, output);
@@ -42,8 +41,8 @@ class RunTable {
   std::vector<MeasuredRun> runs_;
 };
 
-/// 49 runs, in each of which one constant makes most of the time. With `exchanges`, some have several
-/// replicas.
+/// Returns 49 runs, in each of which one constant dominates the time. If `with_gradient_sync`, some have
+/// several replicas.
 inline std::vector<MeasuredRun> designed_runs(const Calibration& constants, bool with_gradient_sync = true) {
   RunTable runs;
   for (const int m : {2, 3})
@@ -62,7 +61,7 @@ inline std::vector<MeasuredRun> designed_runs(const Calibration& constants, bool
   return runs.measured_with(constants);
 }
 
-/// Normal, by Box and Muller.
+/// Returns a standard normal number (Box-Muller).
 inline double noise(Rng& rng) {
   return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(2 * std::acos(-1.0) * rng.uniform());
 }

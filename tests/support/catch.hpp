@@ -1,4 +1,4 @@
-// Catch2 2 and 3 behind one header. A part of a string is matched by contains("…").
+// Wraps Catch2 versions 2 and 3. contains("…") matches a part of a string.
 #pragma once
 
 #include <string>

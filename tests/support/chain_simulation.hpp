@@ -1,4 +1,4 @@
-// Runs of pipelines whose dates are worked out by hand, and what is asked of their reports.
+// Runs of pipelines whose event times are derived by hand, and what tests read from their reports.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@ using namespace sim;
 
 using IterationTimes = std::vector<double>;
 
-/// Pipelines of `stages` stages with one layer each, which takes 1 s forward and 2 s backward; messages of
-/// `output` bytes over 1 MB/s. Gradients take no time.
+/// Pipelines of `stages` stages with one layer each, which takes 1 s forward and 2 s backward, and messages
+/// of `output` bytes over 1 MB/s. Gradient synchronization takes no time.
 struct ChainRun {
   Problem problem;
   Plan plan;
@@ -34,7 +34,7 @@ struct ChainRun {
   }
 };
 
-/// Start and end of every iteration, in whole microseconds.
+/// Returns start and end of every iteration in whole microseconds.
 inline IterationTimes iteration_times(const SimReport& report) {
   IterationTimes result;
   for (const IterationReport& it : report.iterations)
@@ -42,7 +42,7 @@ inline IterationTimes iteration_times(const SimReport& report) {
   return result;
 }
 
-/// Device-seconds of computations.
+/// Returns the device-seconds of all computations.
 inline double total_compute_s(const SimReport& report) {
   double sum = 0;
   for (const DeviceReport& device : report.devices) sum += device.compute_s;

@@ -1,4 +1,4 @@
-// What a lowered graph asks of the devices.
+// Compute load of devices in a lowered graph.
 #pragma once
 
 #include "simulator/lowering/graph_builder.hpp"
@@ -6,7 +6,7 @@
 namespace dtfm {
 using namespace sim;
 
-/// Of all computations of a device.
+/// Returns the total duration of all computations on a device.
 inline double compute_seconds(const LabelledGraph& lowered, int device) {
   double sum = 0;
   for (const Task& task : lowered.graph.tasks)

@@ -1,4 +1,4 @@
-// The message of the Error that something throws.
+// Returns the message of the Error that a function throws.
 #pragma once
 
 #include <string>

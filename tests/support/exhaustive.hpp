@@ -1,4 +1,4 @@
-// COMM-COST by its definition: every matching, every order, every partition. For tiny instances.
+// COMM-COST by its definition: every matching, every order, every partition. For tiny instances only.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ inline double exhaustive_matching(const CommCostModel& model, const std::vector<
   return best;
 }
 
-/// DATAP + PIPELINEP of a partition whose stages come in the order of `groups`.
+/// Returns DATAP + PIPELINEP of a partition whose stages are in the order of `groups`.
 inline double exhaustive_cost_in_order(const CommCostModel& model, const Groups& groups) {
   double data_parallel = 0, pipeline_parallel = 0;
   for (const auto& group : groups) data_parallel = std::max(data_parallel, exhaustive_sync_cost(model, group));
@@ -54,7 +54,7 @@ inline double exhaustive_cost_in_order(const CommCostModel& model, const Groups&
   return data_parallel + pipeline_parallel;
 }
 
-/// COMM-COST of a partition: the best order as well.
+/// Returns the COMM-COST of a partition, minimized over the order of the stages.
 inline double exhaustive_comm_cost(const CommCostModel& model, const Groups& groups) {
   const std::size_t n = groups.size();
   std::vector<std::vector<double>> weights(n, std::vector<double>(n));
@@ -75,7 +75,7 @@ inline double exhaustive_comm_cost(const CommCostModel& model, const Groups& gro
   return data_parallel + shortest;
 }
 
-/// Calls `visit` with every partition of the devices into `stages` groups of `replicas`, once each.
+/// Calls `visit` once with every partition of the devices into `stages` groups of `replicas`.
 inline void for_each_partition(int stages, int replicas, const std::function<void(const Groups&)>& visit) {
   Groups groups(at(stages));
   const std::function<void(int)> place = [&](int device) {
@@ -87,13 +87,13 @@ inline void for_each_partition(int stages, int replicas, const std::function<voi
         place(device + 1);
         group.pop_back();
       }
-      if (is_new) break;  // the other empty groups are no different
+      if (is_new) break;  // the other empty groups are equivalent
     }
   };
   place(0);
 }
 
-/// The least COMM-COST of all partitions.
+/// Returns the minimum COMM-COST over all partitions.
 inline double exhaustive_optimum(const CommCostModel& model) {
   double best = std::numeric_limits<double>::infinity();
   for_each_partition(model.stages, model.replicas, [&](const Groups& groups) {

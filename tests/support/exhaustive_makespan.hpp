@@ -1,4 +1,4 @@
-// The best order of a few chains of computations, by trying all.
+// Finds the shortest schedule of a few chains of computations by trying all.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,20 @@
 
 namespace dtfm {
 
-/// One thing after the other on devices without neighbours: the least time in which all chains can be done.
+/// Computes the minimum makespan of chains of steps on devices that run one step at a time.
 class ExhaustiveMakespan {
  public:
   struct Step {
     int device;
-    double seconds, delay_s;  // after the step before
+    double seconds, delay_s;  // delay after the previous step
 
     friend bool operator==(const Step&, const Step&) = default;
   };
   using Chain = std::vector<Step>;
 
-  /// Or `best`, if it is less. Every schedule can be made by placing steps in the order in which they begin,
-  /// each as early as it can be: all such orders are tried, but that of equal chains the first goes first.
+  /// Returns the minimum makespan, or `best` if that is less. Every schedule can be built by placing steps in
+  /// the order of their start times, each as early as possible, so all such orders are tried. Of equal
+  /// chains, the first always goes first.
   static double minimize(const std::vector<Chain>& chains, int devices, double best) {
     ExhaustiveMakespan search{chains, devices, best};
     search.branch();
@@ -70,9 +71,9 @@ class ExhaustiveMakespan {
 
   const std::vector<Chain>& chains_;
   double best_;
-  std::vector<std::size_t> next_;          // of each chain
-  std::vector<double> chain_ready_, device_free_;       // of each chain, of each device
-  std::vector<std::vector<double>> remaining_s_;  // of each chain from each step on
+  std::vector<std::size_t> next_;          // per chain
+  std::vector<double> chain_ready_, device_free_;       // per chain; per device
+  std::vector<std::vector<double>> remaining_s_;  // per chain, from each step to the end
 };
 
 }  // namespace dtfm

@@ -1,4 +1,4 @@
-// Plans to hand over: the worked example, and any.
+// Plans to export: the worked example, and random ones.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@
 namespace dtfm {
 using namespace exporter;
 
-/// Hosts ga (2 GPUs), gb (1) and gc (3); two pipelines of three stages, seven layers cut 3/2/2, on purpose
-/// out of order. 8 micro-batches of 2 each.
+/// Hosts ga (2 GPUs), gb (1) and gc (3); two pipelines of three stages, with seven layers split 3/2/2 and
+/// devices deliberately out of order; 8 micro-batches of 2 sequences per pipeline.
 inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
  "job": {"version": 1, "name": "worked", "model": {"kind": "transformer", "layers": 7, "hidden": 2048, "heads": 16,
    "sequence": 2048, "vocabulary": 50304, "tied": false},
@@ -28,7 +28,7 @@ inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
   {"micro_batches": 8, "stages": [{"layers": [0, 3], "devices": ["gb:0"]}, {"layers": [3, 5], "devices": ["gc:2"]},
                                   {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
 
-/// The files for these targets.
+/// Returns the exported files of these targets.
 inline ExportFiles make_export_files(const std::string& plan, std::vector<std::string> names,
                                ExportChoices choices = {}, std::optional<RankOrder> order = {}) {
   std::vector<const Exporter*> targets;
@@ -37,14 +37,14 @@ inline ExportFiles make_export_files(const std::string& plan, std::vector<std::s
   return export_files(read_export_bundle({"plan.json", plan}, std::nullopt, choices), targets);
 }
 
-/// What a plan's pipelines have in common, and what they differ in.
+/// Which properties of the pipelines of a random plan are fixed.
 struct PlanConstraints {
-  bool is_uniform = true;           // depth, layers, micro-batches, tensor degree
-  bool has_equal_stages = false;  // as many layers in each
+  bool is_uniform = true;           // same depth, layers, micro-batches and tensor degree
+  bool has_equal_stages = false;  // same number of layers in each stage
   int max_tensor = 1;
 };
 
-/// Any plan of a GPT of 24 layers on machines of 1 to 4 GPUs, in any order.
+/// Returns a random plan of a GPT of 24 layers on machines with 1 to 4 GPUs, in any order.
 inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, RankOrder order) {
   const auto below = [&](int bound) {
     return static_cast<int>(rng.below(static_cast<std::uint32_t>(bound)));

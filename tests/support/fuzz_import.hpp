@@ -1,4 +1,4 @@
-// What the fuzzers of importers share.
+// Shared code of the importer fuzzers.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 namespace dtfm {
 using namespace io;
 
-/// Any bytes as a file called `name` give a profile that reads back when it is written, or an Error.
+/// Checks that any bytes in a file called `name` give either an Error or a profile that reads back after
+/// being written.
 template <class Import>
 void fuzz_import(const Import& import, const std::string& name, const std::uint8_t* data, std::size_t size) {
   ImportSettings settings;

@@ -1,4 +1,4 @@
-// What the fuzzers of importers of measured networks share.
+// Shared code of the fuzzers of network-measurement importers.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace dtfm {
 using namespace io;
 
-/// Any bytes as files, which a line of dashes divides, give a topology that reads back as it was (which the
-/// writer asserts), or an Error.
+/// Checks that any bytes, split into files by a line of dashes, give either an Error or a topology that reads
+/// back unchanged (which the writer asserts).
 template <class Import>
 void fuzz_network_measurements(const Import& import, const std::uint8_t* data, std::size_t size) {
   constexpr std::string_view divider = "\n----\n";

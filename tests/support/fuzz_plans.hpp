@@ -1,5 +1,4 @@
-// What the fuzz targets of plan readers share: a small topology and job, and what must hold of a plan they
-// accept.
+// Shared code of the plan-reader fuzzers: a small topology and job, and the check of every accepted plan.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +13,7 @@
 namespace dtfm {
 using namespace io;
 
-/// Devices a … d.
+/// Returns a topology with devices a … d.
 inline Topology four_devices() {
   Topology topology;
   topology.name = "four";

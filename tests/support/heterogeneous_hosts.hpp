@@ -1,4 +1,4 @@
-// Jobs on hosts with unlike numbers of GPUs, whose stages have unlike tensor degrees.
+// Jobs on hosts with different numbers of GPUs, so that stages have different tensor degrees.
 #pragma once
 
 #include <numeric>
@@ -10,8 +10,8 @@
 
 namespace dtfm {
 
-/// Hosts of one site with so many GPUs each. A forward of one of 4 blocks takes some 13 ms on a GPU, its
-/// output 1.6 ms inside a host and 9 ms between hosts.
+/// Returns a problem with the given numbers of GPUs per host, all in one site. The forward pass of one of the
+/// 4 blocks takes about 13 ms on one GPU; its output takes 1.6 ms within a host and 9 ms between hosts.
 inline Problem host_problem(const std::vector<int>& hosts, int micro_batches) {
   const int all = std::accumulate(hosts.begin(), hosts.end(), 0);
   Problem problem{flat_topology({all}, link_of(0.001, 2e6), link_of(0.001, 2e6)), {}, {}};

@@ -1,4 +1,4 @@
-// Jobs of unlike layers, on which estimates are compared with the simulator.
+// Jobs with heterogeneous layers, on which estimates are compared with the simulator.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace dtfm {
 
-/// Any of least, …, most.
+/// Returns a random integer in [least, most].
 inline int random_int(Rng& rng, int least, int most) {
   return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
 }
 
-/// 16 to 24 layers that differ, of some seconds each.
+/// Returns a job of 16 to 24 different layers that take a few seconds each.
 inline Job heterogeneous_layers(Rng& rng, const std::string& schedule, const std::string& sync) {
   Job job = chain_job(random_int(rng, 16, 24), 0, 0);
   for (Layer& layer : std::get<LayerChain>(job.model).layers) {

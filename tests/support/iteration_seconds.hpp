@@ -1,4 +1,4 @@
-// Seconds of an iteration, estimated and simulated.
+// Estimated and simulated duration of an iteration.
 #pragma once
 
 #include "planner/cost/iteration_time/iteration_time.hpp"

@@ -13,7 +13,7 @@
 namespace dtfm {
 using namespace sim;
 
-/// A share of rates that is smaller is rounding.
+/// Relative differences below this are rounding errors.
 inline constexpr double fair_tolerance = 1e-8;
 
 inline std::vector<double> used_capacity(std::span<const LinkCapacity> links,
@@ -24,7 +24,7 @@ inline std::vector<double> used_capacity(std::span<const LinkCapacity> links,
   return used;
 }
 
-/// Whether nothing but this flow itself holds it at its rate: its ceiling, or that of a fat pipe.
+/// Whether the flow's rate is limited only by its own rate cap, including that of a link that is not shared.
 inline bool is_at_rate_cap(std::span<const LinkCapacity> links, const FlowDemand& flow, double rate) {
   double rate_cap = flow.rate_cap;
   for (const LinkUse& use : flow.uses)
@@ -55,7 +55,8 @@ inline void check_max_min_fair(std::span<const LinkCapacity> links, std::span<co
   }
 }
 
-/// Small whole numbers, so that many links fill at the same level, or any numbers; now and then an outage.
+/// Returns a small integer, so that many links saturate at the same level, or any number, or occasionally 0
+/// (an outage).
 inline double random_capacity(Rng& rng) {
   if (rng.below(20) == 0) return 0;
   return rng.below(2) == 0 ? 1 + rng.below(4) : 0.1 + 10 * rng.uniform();

@@ -1,4 +1,4 @@
-// Every plan of a tiny problem.
+// Enumerates every plan of a tiny problem.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace dtfm {
 using namespace cost;
 
-/// Calls `use` with every way to write `total` as `parts` numbers of at least 1.
+/// Calls `use` with every way to write `total` as a sum of `parts` positive integers.
 inline void for_each_composition(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {
   if (parts == 1) {
     sum.push_back(total);
@@ -29,8 +29,8 @@ inline void for_each_composition(int total, int parts, std::vector<int>& sum, co
   }
 }
 
-/// Calls `use` with every plan of so many stages and pipelines on `used`, pipeline by pipeline, from
-/// `pipeline` on: any layers, and any micro-batches that are left.
+/// Calls `use` with every extension of `plan` to `replicas` pipelines of `stages` stages on the devices
+/// `used`, with any layer split and any distribution of the remaining micro-batches.
 inline void for_each_pipeline(const IterationModel& model, const std::vector<int>& used, int stages,
                               int replicas, Plan& plan, int remaining_batches,
                               const std::function<void(const Plan&)>& use) {
@@ -55,7 +55,7 @@ inline void for_each_pipeline(const IterationModel& model, const std::vector<int
   }
 }
 
-/// Every plan in which all pipelines are equally deep, of one device a stage.
+/// Calls `use` with every plan whose pipelines are equally deep, with one device per stage.
 inline void for_each_plan(const IterationModel& model, const std::function<void(const Plan&)>& use) {
   const int devices = model.problem.topology.size(), batches = micro_batch_count(model.problem.job.training);
   const Parallelism& how = model.problem.job.parallelism;

@@ -1,4 +1,4 @@
-// Random networks for property tests, from smooth to full of ties.
+// Random networks for property tests, from costs that all differ to costs with many ties.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace dtfm {
 using namespace cost;
 
-/// Devices that are alike but for their links.
+/// Returns a topology of devices that differ only in their links.
 inline Topology measured_topology(const Eigen::MatrixXd& latency, const Eigen::MatrixXd& bandwidth) {
   Topology topology;
   topology.sites = {{"here"}};
@@ -29,7 +29,8 @@ inline Topology measured_topology(const Eigen::MatrixXd& latency, const Eigen::M
   return topology;
 }
 
-/// Every direction of every pair has links of its own: 1 … 100 ms, 0.1 … 10 Gbps.
+/// Returns a topology in which both directions of every pair have independent links: 1 … 100 ms, 0.1 … 10
+/// Gbps.
 inline Topology directed_topology(Rng& rng, int devices) {
   Eigen::MatrixXd latency(devices, devices), bandwidth(devices, devices);
   for (int a = 0; a < devices; ++a) {
@@ -42,13 +43,13 @@ inline Topology directed_topology(Rng& rng, int devices) {
 }
 
 enum class Network {
-  smooth,       // sync and hop of every pair drawn from [1, 2)
-  ties,         // from {1, 2, 3}
+  smooth,       // sync and hop costs of every pair drawn from [1, 2)
+  ties,         // drawn from {1, 2, 3}
   directed,     // from the links of `directed_topology`
-  sites,        // alike within a site; between two sites from {1, …, 9}
-  even_sites,   // sites of equal size, costs from {1, 2}: many sites that are twins of each other
-  noisy_sites,  // as sites, with noise on every pair
-  regions       // sites in two regions; hops 1 within, 10 or 20 between; mixed groups exchange in 1 or 100
+  sites,        // equal within a site; between two sites from {1, …, 9}
+  even_sites,   // sites of equal size, costs from {1, 2}: many sites are interchangeable
+  noisy_sites,  // as `sites`, with noise on every pair
+  regions       // sites in two regions; hop 1 within, 10 or 20 between; sync across regions 1 or 100
 };
 inline constexpr std::array all_networks{Network::smooth, Network::ties,       Network::directed,
                                          Network::sites,  Network::even_sites, Network::noisy_sites,
@@ -59,7 +60,7 @@ inline CommCostModel empty_model(int stages, int replicas) {
   return {stages, replicas, Eigen::MatrixXd::Zero(n, n), Eigen::MatrixXd::Zero(n, n)};
 }
 
-/// size × size, symmetric; every entry, the diagonal too, is draw(row, column).
+/// Returns a symmetric size × size table whose entries, including the diagonal, are draw(row, column).
 template <class Draw>
 Eigen::MatrixXd symmetric_table(int size, const Draw& draw) {
   Eigen::MatrixXd table(size, size);
@@ -68,13 +69,13 @@ Eigen::MatrixXd symmetric_table(int size, const Draw& draw) {
   return table;
 }
 
-/// What every pair of devices has according to the table between their sites; nothing on the diagonal.
+/// Expands a table between sites to one between devices, with zeros on the diagonal.
 inline Eigen::MatrixXd by_site(const std::vector<int>& site, const Eigen::MatrixXd& between) {
   const int n = static_cast<int>(site.size());
   return symmetric_table(n, [&](int a, int b) { return a == b ? 0 : between(site[at(a)], site[at(b)]); });
 }
 
-/// The site of each device, in a random order of the devices.
+/// Returns the site of each device, in random order.
 inline std::vector<int> random_sites(Rng& rng, int devices, bool even) {
   const int sites = 2 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::max(1, devices - 2))));
   std::vector<int> site(at(devices));
@@ -103,7 +104,7 @@ inline CommCostModel region_model(Rng& rng, int stages, int replicas) {
   return model;
 }
 
-/// A model whose costs are symmetric, but sync and hop need not agree on what is far.
+/// Returns a model with symmetric costs. Pairs that are expensive to synchronize need not be expensive hops.
 inline CommCostModel random_model(Rng& rng, Network network, int stages, int replicas) {
   const int n = stages * replicas;
   if (network == Network::regions) return region_model(rng, stages, replicas);

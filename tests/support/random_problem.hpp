@@ -1,4 +1,4 @@
-// Small random problems: unlike layers, unlike devices, unlike links.
+// Small random problems with heterogeneous layers, devices and links.
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,12 @@
 
 namespace dtfm {
 
-/// Log-uniform in [least, most].
+/// Returns a log-uniform number in [least, most].
 inline double random_size(Rng& rng, double least, double most) {
   return least * std::pow(most / least, rng.uniform());
 }
 
-/// `layers` layers of 0.1 to 10 TFLOP forward, whose backward is not in proportion.
+/// Returns a job of `layers` layers of 0.1 to 10 TFLOP forward and an independent number of FLOPs backward.
 inline Job random_chain_job(Rng& rng, int layers) {
   Job job;
   job.name = "random";
@@ -41,7 +41,8 @@ inline Job random_chain_job(Rng& rng, int layers) {
   return job;
 }
 
-/// Two kinds of GPU at up to three sites. `shared`: some capacities are of several messages together.
+/// Returns devices with two kinds of GPU at up to three sites. If `shared`, some capacities are shared by
+/// several messages.
 inline Topology random_topology(Rng& rng, int devices, bool shared) {
   Topology topology;
   topology.name = "random";

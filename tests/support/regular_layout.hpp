@@ -1,4 +1,4 @@
-// The layout that hosts with several GPUs suggest: every pipeline goes from host to host.
+// A regular layout on hosts with several GPUs: every pipeline passes from host to host.
 #pragma once
 
 #include <string>
@@ -12,8 +12,9 @@ struct RegularLayout {
   Plan plan;
 };
 
-/// Host s has stage s of all pipelines, a layer or two chunks of one, and one uplink for all, on which a
-/// message takes 1 s, as long as the forward of a layer. Speeds lie between 1 and 1 − `unlike`.
+/// Host s has stage s of all pipelines, which is one layer or two chunks of one. All pipelines share the
+/// host's uplink, on which a message takes 1 s, like the forward pass of a layer. Speeds lie between 1 −
+/// `speed_spread` and 1.
 inline RegularLayout regular_layout(const std::string& schedule, int stages, int pipelines, int micro_batches,
                                     double speed_spread = 0) {
   const int chunks = schedule == "interleaved" ? 2 : 1;

@@ -1,4 +1,4 @@
-// What every result of a search must be, whatever the strategy.
+// Invariants of every search result, whatever the strategy.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace dtfm {
 using namespace cost;
 using namespace search;
 
-/// Every device once.
+/// Whether every device occurs exactly once.
 inline bool is_permutation_of_devices(const Placement& placement, int devices) {
   std::vector<int> sorted = placement.devices(), all(at(devices));
   std::sort(sorted.begin(), sorted.end());

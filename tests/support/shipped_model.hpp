@@ -1,4 +1,4 @@
-// The published cases: topologies that come with the program, with the volumes of GPT-3 XL in 8 × 8.
+// The published cases: topologies shipped with the program, with the volumes of GPT-3 XL on 8 × 8 devices.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Small problems for the simulator, with round numbers: forwards of 1 s a layer, backwards of 2 s.
+// Small problems for the simulator with round numbers: 1 s forward and 2 s backward per layer.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@
 namespace dtfm {
 using namespace sim;
 
-/// `per_site[i]` devices with one GPU of 1 TFLOP/s at site i; inside a site and between sites, flows that
-/// share nothing.
+/// Returns `per_site[i]` single-GPU devices of 1 TFLOP/s at site i. Flows share nothing, neither inside a
+/// site nor between sites.
 inline Topology flat_topology(const std::vector<int>& per_site, Link inside, Link between) {
   Topology topology;
   topology.name = "flat";
   Gpu gpu{"one", Bytes(16e9), FlopsPerSecond(1e12)};
   gpu.peak_fp32 = gpu.peak;
-  gpu.memory_bandwidth = unlimited;  // layers take their FLOPs' time
+  gpu.memory_bandwidth = unlimited;  // so that the duration of a layer depends on its FLOPs only
   topology.gpus = {gpu};
   RuleLinks rules;
   const auto sites = static_cast<Eigen::Index>(per_site.size());
@@ -52,7 +52,8 @@ inline Link link_of(double latency_s, double bytes_per_s) {
   return link;
 }
 
-/// `layers` layers of 1 TFLOP forward, `parameters` each, with an output of `output` bytes.
+/// Returns a job of `layers` layers of 1 TFLOP forward, with `parameters` parameters and an output of
+/// `output` bytes each.
 inline Job chain_job(int layers, double parameters, double output) {
   Job job;
   job.name = "chain";
@@ -68,7 +69,7 @@ inline Job chain_job(int layers, double parameters, double output) {
   return job;
 }
 
-/// Pipelines over the devices in order: pipeline 0 has the first `stages` of them, and so on.
+/// Returns a plan that assigns the devices in order: the first `stages` devices to pipeline 0, and so on.
 inline Plan plan_of(const Job& job, int stages, int replicas, int micro_batches) {
   Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
   for (int replica = 0; replica < replicas; ++replica) {

@@ -1,4 +1,4 @@
-// A new folder of a test, gone afterwards.
+// A new folder for a test, which is deleted afterwards.
 #pragma once
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "dtfm-test-").string();
-    name += std::string(6, 'X');  // which mkdtemp replaces
+    name += std::string(6, 'X');  // replaced by mkdtemp
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder can be made");
     path_ = name;
   }
@@ -24,13 +24,13 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
 
-  /// Makes the folders on the way.
+  /// Creates missing parent folders.
   void write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name) << text;
   }
   const std::filesystem::path& path() const { return path_; }
-  /// Of the files and folders in it.
+  /// Returns the number of files and folders in it.
   std::size_t files() const {
     return static_cast<std::size_t>(
         std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));

@@ -47,10 +47,10 @@ class TwoStages {
     result.makespan = 12.5;
   }
 
-  /// The first of its kind, from 0 to 12.5.
+  /// Returns the first iteration, from 0 to 12.5 s.
   RunInterval iteration() const { return {RunInterval::Kind::iteration, 0, 0, 12.5, labelled, result}; }
 
-  /// The same, ended at `end` by a departure.
+  /// Aborts the iteration at `end`, as a device failure would.
   void abort_at(double end) {
     for (TaskRecord& record : result.tasks) {
       if (record.finish <= end) continue;

@@ -1,4 +1,4 @@
-// Plans that run on small problems, and what becomes of their devices.
+// Plans running on small problems, and changes to their devices.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace dtfm {
 using namespace cost;
 using namespace search;
 
-/// Layers of 1 s forward and 2 s backward; messages of 1 s inside a site, 4 s between sites. 1,000 parameters
-/// a layer are 12,000 bytes to move: 120 s inside a site, 480 s between sites.
+/// Layers take 1 s forward and 2 s backward; messages take 1 s inside a site and 4 s between sites. The 1,000
+/// parameters of a layer are 12,000 bytes to migrate: 120 s inside a site, 480 s between sites.
 inline Problem small_problem(const std::vector<int>& per_site, int layers, int micro_batches) {
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 1000, 100), {}, {}};
@@ -42,7 +42,7 @@ inline std::set<int> devices_of(const Plan& plan) {
   return {all.begin(), all.end()};
 }
 
-/// The plan where device `gone` is no longer there and those after it have moved up.
+/// Returns the plan after device `gone` has left and the devices after it have been renumbered.
 inline Plan without_device(Plan plan, int gone) {
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages)
@@ -59,7 +59,7 @@ inline Topology without_device(const Topology& topology, int gone) {
   return result;
 }
 
-/// Two pipelines of two stages, each inside a site; device 4 of the first site is not used.
+/// Returns two pipelines of two stages, each inside one site; device 4, in the first site, is unused.
 inline Plan two_pipelines(const Job& job) {
   Plan plan = plan_of(job, 2, 2, 4);
   plan.pipelines[1].stages[0].devices = {3};
@@ -72,7 +72,7 @@ struct DecidedWithMigration {
   std::shared_ptr<const MigrationCost> migration;
 };
 
-/// With these units, going on from `before`.
+/// Returns a decided problem with these tensor-parallel groups, for a warm start from `before`.
 inline DecidedWithMigration make_decided(const Problem& problem, const std::vector<int>& tensors,
                        const std::vector<std::vector<int>>& tensor_groups, const Plan& before) {
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
@@ -89,14 +89,14 @@ inline std::vector<std::vector<int>> one_by_one(int devices) {
   return tensor_groups;
 }
 
-/// Two pipelines of two stages on devices 0 … 3, of which 0 and 3 are gone; others have come.
+/// Returns two pipelines of two stages on devices 0 … 3, of which 0 and 3 have left and others have joined.
 inline Plan plan_missing_two_devices(const Job& job) {
   Plan plan = plan_of(job, 2, 2, 4);
   plan.pipelines[0].stages[0].devices = plan.pipelines[1].stages[1].devices = {no_device};
   return plan;
 }
 
-/// Hosts of 2, 2, 1 and 1 devices in one site; the first two are stages of two devices.
+/// Returns hosts of 2, 2, 1 and 1 devices in one site; the first two can hold stages of two devices.
 inline Problem heterogeneous_hosts() {
   Problem problem = host_problem({2, 2, 1, 1}, 12);
   problem.job.parallelism.tensor = 2;

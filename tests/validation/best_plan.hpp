@@ -1,4 +1,4 @@
-// The plan of the default search and what the simulator says of it, for tables of plans.
+// Returns the plan of the default search with its simulated time, for tables of plans.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace dtfm {
 using namespace search;
 using namespace sim;
 
-/// Seconds of an iteration.
+/// Returns the simulated seconds of an iteration.
 inline double simulated_s(const PlanCandidate& candidate) {
   Problem problem = candidate.job->problem;
   if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
@@ -27,7 +27,7 @@ struct BestPlan {
   double seconds = 0;  // simulated
 };
 
-/// Of the finalists, the one that is simulated fastest.
+/// Returns the finalist with the shortest simulated iteration.
 inline BestPlan best_plan(const Problem& problem, int threads) {
   IterationSearchOptions options;
   options.common.threads = threads;

@@ -1,4 +1,5 @@
-// How well constants are found again from runs with noise, and whether intervals are what they say.
+// Checks how well constants are recovered from noisy runs, and whether confidence intervals have their stated
+// coverage.
 #include <array>
 
 #include "planner/core/parallel.hpp"
@@ -9,8 +10,7 @@
 using namespace dtfm;
 using namespace dtfm::sim;
 
-TEST_CASE(
-    "with 5 % noise constants are within 5 % and in their intervals, new runs in theirs, 90 times in 100") {
+TEST_CASE("with 5 % noise 90 of 100 fits have constants within 5 % and within their intervals") {
   constexpr int seeds = 100;
   const std::vector<MeasuredRun> runs = designed_runs(truth);
   struct Hits {
@@ -26,7 +26,7 @@ TEST_CASE(
       its.inside[i] = fit.intervals[i].low <= value(truth, i) && value(truth, i) <= fit.intervals[i].high;
     }
     its.outliers = static_cast<int>(outlier_rows(fit).size());
-    // A run that is measured anew, another one for each seed.
+    // A run measured independently, a different one for each seed.
     Rng rng = Rng::for_task(stream, 1);
     const MeasuredRun& next = runs[rng.below(static_cast<std::uint32_t>(runs.size()))];
     const double factor = prediction_factor(fit.constants, fit.spread, [&](const Calibration& it) {
@@ -50,8 +50,8 @@ TEST_CASE(
     CAPTURE(calibration_constants[i].name, sum.near[i], sum.inside[i]);
     CHECK(sum.near[i] >= 90);
     CHECK(sum.inside[i] >= 90);
-    CHECK(sum.inside[i] < seeds);  // else they would be too wide
+    CHECK(sum.inside[i] < seeds);  // otherwise the intervals would be too wide
   }
   CHECK(sum.predicted >= 90);
-  CHECK(sum.outliers <= 5);  // one table in a hundred is meant to have one
+  CHECK(sum.outliers <= 5);  // one table in a hundred is expected to have one
 }

@@ -1,4 +1,4 @@
-// How far estimated iteration times may be from simulated ones, on the topologies that come with the program.
+// Limits the error of estimated iteration times against simulated ones on the shipped topologies.
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int plans = 500;
 
-/// The default job with fewer micro-batches, so that the simulator is done sooner.
+/// Returns the default job with fewer micro-batches, to shorten the simulation.
 Problem shipped_problem(const std::string& topology) {
   const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (topology + ".yaml");
   Problem problem{read_topology(file), default_job(), built_in_calibration(), built_in_roofline()};
@@ -31,16 +31,16 @@ EstimateError error_on(const std::string& topology) {
 
 }  // namespace
 
-TEST_CASE("Kendall's rank correlation") {
+TEST_CASE("rank correlation is computed as defined by Kendall") {
   CHECK(kendall_tau({{1, 10}, {2, 20}, {3, 30}}) == Approx(1));
   CHECK(kendall_tau({{1, 30}, {2, 20}, {3, 10}}) == Approx(-1));
-  // Of three pairs two are in the same order and one in the opposite.
+  // Of three pairs, two are in the same order and one in opposite order.
   CHECK(kendall_tau({{1, 10}, {2, 30}, {3, 20}}) == Approx(1.0 / 3));
   // A tie on one side: 2 of √(2 · 3).
   CHECK(kendall_tau({{1, 10}, {1, 20}, {3, 30}}) == Approx(2 / std::sqrt(6)));
 }
 
-TEST_CASE("estimates are within 1 % of the simulator where links are not shared") {
+TEST_CASE("estimates are within 1 % of the simulator if links are not shared") {
   for (const char* topology : {"aws-ten-regions", "four-continents", "onprem-cloud", "three-clouds"}) {
     const EstimateError error = error_on(topology);
     CAPTURE(topology, error.mean, error.worst, error.rank_correlation);
@@ -49,7 +49,7 @@ TEST_CASE("estimates are within 1 % of the simulator where links are not shared"
   }
 }
 
-TEST_CASE("estimates are within 10 % of the simulator where links are shared, and rank plans as it does") {
+TEST_CASE("estimates are within 10 % of the simulator if links are shared and rank plans alike") {
   for (const char* topology :
        {"datacenter", "multicloud-20", "regional", "spot", "universities", "worldwide"}) {
     const EstimateError error = error_on(topology);

@@ -63,7 +63,7 @@ Plan random_plan(const Problem& problem, Rng& rng) {
     for (int stage = 0; stage < stages; ++stage)
       placement.at(stage, replica) = order[at(replica * stages + stage)];
   Plan plan = plan_from_placement(placement, job);
-  if (job.parallelism.schedule == "interleaved")  // multiples of the stages
+  if (job.parallelism.schedule == "interleaved")  // multiples of the number of stages
     for (Pipeline& pipeline : plan.pipelines)
       pipeline.micro_batches = std::max(1, pipeline.micro_batches / stages) * stages;
   return plan;

@@ -1,4 +1,4 @@
-// Estimated iteration times against simulated ones, on random plans.
+// Compares estimated with simulated iteration times on random plans.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,34 @@
 
 namespace dtfm {
 
-/// Some devices of the topology in a random order, in a random number of pipelines of one random depth; the
-/// layers as even as possible. With schedule interleaved the micro-batches are multiples of the stages, and
-/// may be others than the job's.
+/// Returns a plan of some of the devices in random order, in a random number of pipelines of one random
+/// depth, with the layers split as evenly as possible. With schedule interleaved the number of micro-batches
+/// is a multiple of the stages, which may differ from the job's.
 Plan random_plan(const Problem& problem, Rng& rng);
 
 struct EstimateError {
   double mean = 0,
-         worst = 0;  // of estimated ÷ simulated − 1: its absolute value; with its sign, the farthest
-  double far = 0;    // share that is off by more than 5 %
+         worst = 0;  // of estimated ÷ simulated − 1: mean absolute value; largest deviation, with its sign
+  double far = 0;    // share of plans with a deviation of more than 5 %
   double rank_correlation = 0;  // Kendall's τ-b
   int plans = 0;
 };
 
-/// Of `plans` random plans, of streams `seed`.
+/// Returns the error over `plans` random plans drawn from the streams of `seed`.
 EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t seed, int threads);
 
-/// Of any plans of so many random jobs with this schedule, each on a random topology of up to nine devices
-/// (tests/support/arbitrary_plan.hpp), of streams 0 … ; `shared`: some capacities are of several messages.
+/// Returns the error over one random plan for each of `jobs` random jobs with this schedule, on random
+/// topologies of up to nine devices (tests/support/arbitrary_plan.hpp), drawn from streams 0 … . If `shared`,
+/// some capacities are shared by several messages.
 EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads);
 
-/// Of pipelines in the regular layout (tests/support/regular_layout.hpp): 2 and 4 of 4 and 8 stages, with 1
-/// to 64 micro-batches, on devices whose speeds differ by up to `unlike`.
+/// Returns the error over pipelines in the regular layout (tests/support/regular_layout.hpp): 2 and 4
+/// pipelines of 4 and 8 stages, with 1 to 64 micro-batches, on devices whose speeds differ by up to
+/// `speed_spread`.
 EstimateError regular_layout_error(const std::string& schedule, double speed_spread);
 
-/// Kendall's τ-b of pairs (a, b): the share of pairs of pairs in the same order less that in opposite orders,
-/// where ties are in neither.
+/// Returns Kendall's τ-b of pairs (a, b): the share of pairs of pairs in the same order minus the share in
+/// opposite order, corrected for ties.
 double kendall_tau(const std::vector<std::pair<double, double>>& pairs);
 
 }  // namespace dtfm

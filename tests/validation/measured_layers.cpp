@@ -31,7 +31,7 @@ Layer kind_named(const std::vector<Layer>& kinds, const std::string& name) {
   throw Error("", fmt::format("no kind of layer {} in the model", name));
 }
 
-/// Forward, backward and update, of those that were measured.
+/// Adds those of forward, backward and update that were measured.
 void add_times(LayerSample sample, const std::array<double, 3>& seconds, std::vector<LayerSample>& samples) {
   for (const Quantity what : {Quantity::forward, Quantity::backward, Quantity::update}) {
     sample.what = what;
@@ -63,8 +63,8 @@ void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& sa
 
 struct SailorModel {
   const char *folder, *name;
-  Transformer shape;  // as trained there, by the models' publications
-  bool has_head;      // its last layer; else a norm
+  Transformer shape;  // as trained there, according to the models' publications
+  bool has_head;      // whether the last layer is a head rather than a norm
 };
 
 struct SailorGpu {
@@ -83,7 +83,7 @@ double median(std::vector<double> values) {
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
-/// Of the layers between the first and the last.
+/// Returns the median over the layers between the first and the last.
 std::array<double, 3> median_block(const Json& layers) {
   std::array<double, 3> result{};
   for (std::size_t i = 0; i < result.size(); ++i) {
@@ -95,7 +95,7 @@ std::array<double, 3> median_block(const Json& layers) {
   return result;
 }
 
-/// The state that an update of the file is of: two blocks with both ends of the model.
+/// Returns the state that an update time of the file refers to: two blocks with both ends of the model.
 Layer updated(const std::vector<Layer>& kinds, bool has_head) {
   Layer layer;
   layer.name = "two blocks and both ends";
@@ -105,7 +105,7 @@ Layer updated(const std::vector<Layer>& kinds, bool has_head) {
   return layer;
 }
 
-/// `sample` says model and GPU; `layers` are those of one micro-batch size and tensor degree.
+/// Adds the layers of one micro-batch size and tensor degree. `sample` holds model and GPU.
 void add_layers(LayerSample sample, const SailorModel& model, const Json& layers,
                 std::vector<LayerSample>& samples) {
   const std::vector<Layer> kinds = layer_kinds(model.shape, bytes_per_element(sample.training)).kinds;
@@ -119,7 +119,7 @@ void add_layers(LayerSample sample, const SailorModel& model, const Json& layers
   add_times(sample, {0, 0, block[2]}, samples);
   if (!model.has_head) return;
   sample.layer = kind_named(kinds, "embedding");
-  add_times(sample, {times(0)[0], 0, 0}, samples);  // 3 µs backward: none was computed
+  add_times(sample, {times(0)[0], 0, 0}, samples);  // the backward time is 3 µs, so none was computed
   const std::array<double, 3> head = times(layers.size() - 1);
   sample.layer = kind_named(kinds, "head");
   add_times(sample, {head[0], head[1], 0}, samples);
@@ -150,7 +150,7 @@ void add_sailor(const std::filesystem::path& folder, std::vector<LayerSample>& s
 
 std::vector<LayerSample> read_measured_layers(const std::string& configs, const std::string& data) {
   std::vector<LayerSample> samples;
-  std::set<std::filesystem::path> files;  // in order
+  std::set<std::filesystem::path> files;  // in sorted order
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(configs) / "profiles"))
     if (entry.path().extension() == ".json") files.insert(entry.path());
   for (const auto& file : files) add_profile(file, samples);

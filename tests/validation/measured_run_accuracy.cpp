@@ -23,25 +23,25 @@ constexpr int threads = 2;
 
 }  // namespace
 
-TEST_CASE("there are all the measured rows, on five networks") {
+TEST_CASE("all measured rows on five networks are present") {
   CHECK(runs().size() == 50);
   CHECK(network_names(runs()).size() == 5);
 }
 
-TEST_CASE("simulated iterations are within 6 % of the measured ones in the mean, all but two within 15 %") {
+TEST_CASE("simulated iterations are within 6 % of measured ones on average and all but two within 15 %") {
   const std::vector<double> errors = relative_errors(runs(), built_in_calibration(), threads);
   CHECK(mean_absolute(errors) <= 0.06);
   std::set<std::string> beyond;
   for (std::size_t i = 0; i < errors.size(); ++i)
     if (std::abs(errors[i]) > 0.149) beyond.insert(runs()[i].network + ", " + runs()[i].name);
-  // configs/calibration.yaml says why.
+  // configs/calibration.yaml explains these two.
   CHECK(beyond == std::set<std::string>{"10ms-1gbps, 3 layers a stage, batch 32, 1 pipeline",
                                         "50ms-1gbps, 3 layers a stage, batch 32, 1 pipeline"});
 }
 
-// Seconds = overhead + x · share, where x is what the message takes at the full rate: of relative errors, the
-// least squares are those of 1 = overhead ÷ seconds + share · x ÷ seconds.
-TEST_CASE("the overhead of a message is that of single messages, whatever a megabyte is") {
+// Seconds = overhead + x · share, where x is the duration of the message at the full rate. The least squares
+// of relative errors are those of 1 = overhead ÷ seconds + share · x ÷ seconds.
+TEST_CASE("the overhead of a message is that of single messages for either definition of a megabyte") {
   struct Message {
     double megabytes, bits_per_second, delay_s, seconds;
   };
@@ -67,7 +67,7 @@ TEST_CASE("the overhead of a message is that of single messages, whatever a mega
 TEST_CASE("the constants in use are the fitted ones") {
   const Calibration in_use = built_in_calibration(),
                     fitted = fit_calibration(runs(), directly_measured_constants(), threads);
-  // The time of a block is in configs/profiles/v100.json; the scale beside it is 1.
+  // The time of a block is in configs/profiles/v100.json, so the compute scale is 1.
   CHECK(in_use.compute_scale == 1);
   CHECK(fitted.compute_scale == Approx(1).epsilon(0.005));
   CHECK(in_use.message_overhead_s == fitted.message_overhead_s);
@@ -75,26 +75,26 @@ TEST_CASE("the constants in use are the fitted ones") {
   CHECK(in_use.iteration_overhead_s == Approx(fitted.iteration_overhead_s).epsilon(0.01));
 }
 
-// A fit from one start that is clamped at the bounds ends at 0.186.
-TEST_CASE("with all four constants free the fit finds the deeper of the two valleys") {
+// A fit from a single start that is clamped at the bounds ends at 0.186.
+TEST_CASE("with all four constants free the fit finds the deeper of two minima") {
   double squares = 0;
   for (const double error : relative_errors(runs(), fit_calibration(runs(), {}, threads), threads))
     squares += error * error;
   CHECK(squares < 0.1765);
 }
 
-TEST_CASE("a network that the constants were not fitted to is simulated within 8 % in the mean") {
+TEST_CASE("a network excluded from the fit is simulated within 8 % on average") {
   for (const HeldOutErrors& left_out : cross_validation_errors(runs(), directly_measured_constants(), threads)) {
     CAPTURE(left_out.network);
     CHECK(mean_absolute(left_out.errors) <= 0.08);
   }
 }
 
-TEST_CASE("calibrated with one half of the runs, the other half is within 7 % in the mean") {
+TEST_CASE("with constants calibrated on half of the runs the other half is within 7 % on average") {
   for (const HalfSplitFit& half : fit_to_halves(runs(), threads)) {
     CHECK(half.others.size() == 25);
     CHECK(mean_absolute(half.fitted) <= 0.06);
     CHECK(mean_absolute(half.others) <= 0.07);
-    CHECK(half.inside >= 23);  // of 25, by intervals that promise 95 %
+    CHECK(half.inside >= 23);  // of 25, for 95 % intervals
   }
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int stages = 8;
 
-/// `pipelines` pipelines of `batch` sequences each.
+/// Returns a run of `pipelines` pipelines of `batch` sequences each.
 MeasuredRun run_of(const std::string& network, const std::shared_ptr<const Topology>& topology, Job job,
                    int layers_a_stage, int batch, int pipelines, double seconds) {
   auto& chain = std::get<LayerChain>(job.model).layers;

@@ -1,4 +1,4 @@
-// The measured iterations of measured.csv as runs to be simulated.
+// The measured iterations of measured.csv as runs that can be simulated.
 #pragma once
 
 #include <array>
@@ -11,19 +11,20 @@
 namespace dtfm {
 using namespace sim;
 
-/// `folder` is tests/validation.
+/// Reads the runs; `folder` is tests/validation.
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder);
 
-/// What single messages say (configs/calibration.yaml), and no fit to iterations does.
+/// Returns the constants determined by single messages (configs/calibration.yaml), which a fit to iterations
+/// cannot determine.
 KnownCalibration directly_measured_constants();
 
-/// Of absolute values.
+/// Returns the mean of the absolute values.
 double mean_absolute(const std::vector<double>& errors);
 
-/// The networks of the runs, in order.
+/// Returns the networks of the runs in order.
 std::vector<std::string> network_names(const std::vector<MeasuredRun>& runs);
 
-/// Of the runs on each network, as simulated with constants fitted to the runs on the others.
+/// Errors of the runs on one network, simulated with constants fitted to the runs on the others.
 struct HeldOutErrors {
   std::string network;
   Calibration constants;
@@ -32,14 +33,14 @@ struct HeldOutErrors {
 std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
                                      int threads);
 
-/// As a user would calibrate (dtfm-calibrate) with every second run, of which no one has seen the others:
-/// drawn to the time of a block in its profile, the overhead of single messages, and no other losses.
+/// A calibration as by a user (dtfm-calibrate) with every second run, which does not see the others. Its
+/// prior is the time of a block in its profile, the overhead of single messages, and no other losses.
 struct HalfSplitFit {
   CalibrationFit fit;
   std::vector<double> fitted, others;  // errors of this half, and of the other
-  std::size_t inside = 0;              // of the others: how many lie in their predicted intervals
+  std::size_t inside = 0;              // how many of the others are in their predicted intervals
 };
-/// Of the first, third, … runs, and of the second, fourth, … .
+/// Fits the first, third, … runs, and the second, fourth, … .
 std::array<HalfSplitFit, 2> fit_to_halves(const std::vector<MeasuredRun>& runs, int threads);
 
 }  // namespace dtfm

@@ -1,6 +1,6 @@
-// GPT-3 6.7B, which fits no GPU alone, on two kinds of GPU, one fast for three slow, in hosts of eight: plans
-// by iteration time against the best plan whose stages all have as many layers and whose pipelines as many
-// micro-batches, all simulated: a table.
+// Prints a table for GPT-3 6.7B, which no single GPU can hold, on two kinds of GPU, one fast for three slow,
+// in hosts of eight. It compares plans by iteration time with the best plan that has equal layers in all
+// stages and equal micro-batches in all pipelines. All plans are simulated.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -24,7 +24,7 @@ using namespace io;
 using namespace search;
 namespace {
 
-/// A quarter of the hosts has A100s, the others the same at half the speed.
+/// Returns a topology in which a quarter of the hosts have A100s, and the others the same at half the speed.
 Topology mixed(int devices) {
   const int hosts = devices / 8;
   return parse_topology(fmt::format(R"(version: 1
@@ -41,8 +41,9 @@ links:
                         "mixed.yaml", "");
 }
 
-/// The least estimate of all equal splits over the first devices of a few orders: pipeline by pipeline or
-/// stage by stage; file order (the fast ones first), or one fast one and three slow ones in turn.
+/// Returns the equal split with the least estimate over the first devices of a few orders: pipeline by
+/// pipeline or stage by stage; in file order (fast devices first), or alternating one fast and three slow
+/// devices.
 PlanCandidate best_equal(const Problem& problem, int threads) {
   const int devices = problem.topology.size(), layers = layer_count(problem.job.model);
   const int batches = micro_batch_count(problem.job.training);
@@ -87,7 +88,8 @@ parallelism: {{schedule: 1f1b}}
   const auto [shape, seconds] = best_plan(problem, threads);
   const PlanCandidate equal = best_equal(problem, threads);
   const double equal_s = simulated_s(equal);
-  // Of computing alone: the equal split goes at the pace of the slow ones, ours at the sum of all speeds.
+  // For compute alone, the equal split runs at the pace of the slow devices, and ours at the sum of all
+  // speeds.
   const int fast = std::max(1, devices / 32) * 8;
   const double theory = 1 - 0.5 * devices / (fast + 0.5 * (devices - fast));
   fmt::print("| {} | {:.3f} ({} × {}) | {:.3f} ({} × {}) | {:.1f} % | {:.1f} % |\n", devices, seconds,

@@ -1,4 +1,5 @@
-// Plans by iteration time against other ways to place the paper's five cases, all simulated: a table.
+// Prints a table that compares plans by iteration time with other placements for the paper's five cases. All
+// plans are simulated.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -23,7 +24,7 @@ using namespace io;
 using namespace search;
 namespace {
 
-constexpr int side = 8;  // stages and replicas of the others
+constexpr int side = 8;  // stages and replicas of the other placements
 constexpr int random_placements = 1000;
 
 class OtherPlacements {
@@ -42,7 +43,8 @@ class OtherPlacements {
     return simulated_s(deployed(search_comm_cost(model, default_strategy, options).placement));
   }
 
-  /// Pipeline by pipeline (`across` = false) or stage by stage: in these files, inside or across regions.
+  /// Places devices pipeline by pipeline (`across` = false) or stage by stage: in these files, inside or
+  /// across regions.
   double in_file_order_s(bool across) const {
     Placement placement(side, side);
     for (int stage = 0; stage < side; ++stage)
@@ -51,7 +53,7 @@ class OtherPlacements {
     return simulated_s(deployed(placement));
   }
 
-  /// The one with the least estimate.
+  /// Returns the time of the random placement with the least estimate.
   double random_s(int threads) const {
     const auto candidates = parallel_map(random_placements, threads, [&](int i) {
       Rng rng = Rng::for_task(99, static_cast<std::uint64_t>(i));
@@ -69,7 +71,7 @@ class OtherPlacements {
   }
 
  private:
-  /// With drains where memory asks for them, as the planner makes them.
+  /// Adds flushes if memory requires them, as the planner does.
   PlanCandidate deployed(const Placement& placement) const {
     const Plan plan = plan_from_placement(placement, problem_.job);
     const PlanCandidate candidate = evaluate_plan(job_, plan, 0, score_);
@@ -82,7 +84,7 @@ class OtherPlacements {
   std::shared_ptr<const DecidedJob> job_;
 };
 
-/// Is the plan the fastest?
+/// Prints a row and returns whether the plan is the fastest.
 bool print_row(const std::string& topologies, const std::string& name, int layers, int batch, int threads) {
   Job job = default_job();
   job.training.global_batch = batch;

@@ -16,7 +16,7 @@ const std::vector<LayerSample>& measured() {
   return samples;
 }
 
-/// With a warning where they are not there.
+/// Whether the shared profiles are available; prints a warning if not.
 bool has_shared_profiles() {
   for (const LayerSample& sample : measured())
     if (sample.model == "OPT-350M") return true;
@@ -24,7 +24,7 @@ bool has_shared_profiles() {
   return false;
 }
 
-/// A GPU of 1 TFLOP/s and 100 GB/s.
+/// Returns a sample on a GPU of 1 TFLOP/s and 100 GB/s.
 LayerSample sample_of(double flops, double bytes, LayerSample::Quantity what, double seconds) {
   LayerSample sample;
   sample.gpu = {"one", Bytes(1e9), FlopsPerSecond(1e12)};
@@ -40,8 +40,8 @@ LayerSample sample_of(double flops, double bytes, LayerSample::Quantity what, do
 
 }  // namespace
 
-// Times made by the formula with compute 2, memory 3 and 5, launch 0.25 s.
-TEST_CASE("the fit finds the constants that times were made with") {
+// Times from the formula with compute 2, memory 3 and 5, launch 0.25 s.
+TEST_CASE("the fit recovers the constants of generated times") {
   using Quantity = LayerSample::Quantity;
   std::vector<LayerSample> samples;
   for (const double f : {1.0, 2.0})
@@ -58,9 +58,9 @@ TEST_CASE("the fit finds the constants that times were made with") {
   CHECK(summary(samples, fitted).mean < 1e-9);
 }
 
-// Forwards of 2 f − 0.5 s: the least squares would have a launch of −0.5 s. Without it, those of 2 c and of
-// c in the ratio 1 ÷ (2 − 0.5 ÷ f) of the relative errors.
-TEST_CASE("no constant is below 0") {
+// Forward passes of 2 f − 0.5 s: the least squares would have a launch time of −0.5 s. Without it, they are
+// those of 2 c and of c in the ratio 1 ÷ (2 − 0.5 ÷ f) of the relative errors.
+TEST_CASE("no fitted constant is negative") {
   using Quantity = LayerSample::Quantity;
   const std::vector<LayerSample> samples = {sample_of(1e12, 0, Quantity::forward, 1.5),
                                             sample_of(2e12, 0, Quantity::forward, 3.5)};
@@ -70,7 +70,7 @@ TEST_CASE("no constant is below 0") {
   CHECK(fitted.compute == Approx((a + b) / (a * a + b * b)));
 }
 
-TEST_CASE("bad constants are refused") {
+TEST_CASE("invalid roofline constants are rejected") {
   const auto error_text = [](const std::string& text) {
     return error_message([&] { parse_roofline(text, "r.yaml"); });
   };
@@ -81,7 +81,7 @@ TEST_CASE("bad constants are refused") {
             .find("r.yaml:5:9: `launch`: expected a time with its unit") == 0);
 }
 
-TEST_CASE("there are all the measured times of blocks") {
+TEST_CASE("all measured times of blocks are present") {
   if (!has_shared_profiles()) return;
   const auto blocks = [](const char* model, int tensor) {
     return filter_samples(measured(),
@@ -90,14 +90,14 @@ TEST_CASE("there are all the measured times of blocks") {
                          })
         .size();
   };
-  // Forward and backward; micro-batches of 8 did not fit in a V100 alone.
+  // Forward and backward; micro-batches of 8 did not fit in a single V100.
   CHECK(blocks("OPT-350M", 1) == 2 * (3 + 4));
   CHECK(blocks("GPT-Neo-2.7B", 1) == 2 * (3 + 4));
   CHECK(blocks("OPT-350M", 8) == 2 * 4);
   CHECK(blocks("gpt3-xl", 1) == 2);
 }
 
-TEST_CASE("the constants of the roofline are the fitted ones") {
+TEST_CASE("the roofline constants in use are the fitted ones") {
   if (!has_shared_profiles()) return;
   const Roofline in_use = built_in_roofline(), fitted = fit_roofline(filter_samples(measured(), is_used_in_fit));
   CHECK(in_use.compute == Approx(fitted.compute).epsilon(0.005));
@@ -108,7 +108,7 @@ TEST_CASE("the constants of the roofline are the fitted ones") {
 }
 
 // The README has the numbers.
-TEST_CASE("estimates are within 7 % of measured times in the mean, within 40 % on a GPU left out") {
+TEST_CASE("estimates are within 7 % of measured times on average and within 40 % on an excluded GPU") {
   if (!has_shared_profiles()) return;
   const auto fitted = filter_samples(measured(), is_used_in_fit);
   CHECK(summary(fitted, built_in_roofline()).mean <= 0.07);
@@ -119,8 +119,8 @@ TEST_CASE("estimates are within 7 % of measured times in the mean, within 40 % o
   }
 }
 
-// What the comment of read_measured_layers says of updates: seconds × bandwidth ÷ bytes of state.
-TEST_CASE("updates take as many passes over the optimizer's state on both GPUs, for both models") {
+// Checks what read_measured_layers says about updates: seconds × bandwidth ÷ bytes of state.
+TEST_CASE("updates take equally many passes over the optimizer state for both GPUs and models") {
   if (!has_shared_profiles()) return;
   const auto updates = filter_samples(
       measured(), [](const auto& it) { return is_used_in_fit(it) && it.what == LayerSample::Quantity::update; });

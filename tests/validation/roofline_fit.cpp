@@ -28,7 +28,7 @@ double estimated_s(const LayerSample& sample, const Roofline& roofline) {
   return 0;
 }
 
-/// One row a sample: what a unit of each constant makes of its measured time.
+/// Returns one row per sample: the share of its measured time that one unit of each constant contributes.
 Eigen::MatrixXd shares(const std::vector<LayerSample>& samples) {
   Eigen::MatrixXd result(samples.size(), constants);
   for (Eigen::Index row = 0; row < result.rows(); ++row)
@@ -40,8 +40,8 @@ Eigen::MatrixXd shares(const std::vector<LayerSample>& samples) {
   return result;
 }
 
-/// x ≥ 0 with the least |a x − 1|²: of the least squares in all subsets of the columns, the best one without
-/// a negative value. There are few columns.
+/// Returns the x ≥ 0 that minimizes |a x − 1|²: of the least-squares solutions for all subsets of the
+/// columns, the best one without a negative value. There are few columns.
 Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a) {
   const Eigen::VectorXd ones = Eigen::VectorXd::Ones(a.rows());
   Eigen::VectorXd best = Eigen::VectorXd::Zero(a.cols());

@@ -1,6 +1,7 @@
-// The order of systems that the literature found, in the simulator: world-wide, a plan is faster than GPipe
-// on devices at random, that than Megatron-LM, its ranks in order before ranks at random, and ZeRO-3 comes
-// last (Yuan et al., arXiv 2206.01288, who measured 3.8 to 4.8 times over the systems of their day).
+// Checks that simulated systems are ranked as in the literature: with the worldwide topology, a plan is
+// faster than GPipe on random devices, which is faster than Megatron-LM, whose ranks are faster in order than
+// at random, and ZeRO-3 comes last (Yuan et al., arXiv 2206.01288, who measured 3.8 to 4.8 times over the
+// systems of their time).
 #include <fmt/format.h>
 
 #include "planner/io/readers/calibration_reader.hpp"
@@ -27,7 +28,7 @@ Problem problem_on(const std::string& topology, int layers, int batch) {
   return problem;
 }
 
-/// Seconds of an iteration in the best layout; infinite where none fits.
+/// Returns the seconds of an iteration in the best layout, or infinity if none fits.
 double seconds_of(const Problem& problem, std::string_view name) {
   for (const Scheme& scheme : schemes()) {
     if (scheme.name != name) continue;
@@ -58,7 +59,7 @@ void print(const Problem& problem, const Row& row) {
 
 }  // namespace
 
-TEST_CASE("world-wide, systems are in the order of the literature") {
+TEST_CASE("on the worldwide topology systems are ranked as in the literature") {
   fmt::print("planned, then × unplanned, Megatron, Megatron with random ranks, ZeRO-3\n");
   for (const int layers : {24, 40})
     for (const int batch : {1024, 4096}) {
@@ -76,7 +77,7 @@ TEST_CASE("world-wide, systems are in the order of the literature") {
     }
 }
 
-TEST_CASE("in a data centre all are within a factor of 3") {
+TEST_CASE("in a data centre all systems are within a factor of 3") {
   const Problem problem = problem_on("datacenter", 24, 1024);
   const Row row = row_of(problem);
   print(problem, row);

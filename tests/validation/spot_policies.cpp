@@ -1,4 +1,5 @@
-// Eleven hours of a recorded spot fleet under every policy: what each comes to, and that nothing is made up.
+// Runs eleven hours of recorded spot instances under every policy, and checks their ranking and that the
+// numbers are consistent.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -28,7 +29,7 @@ namespace {
 constexpr int stages = 4, replicas = 6, micro_batches = 8;  // of each pipeline
 constexpr double hours = 11;
 
-/// 32 instances of topologies/spot.yaml with one GPU each, as many as the recording ever has.
+/// 32 instances of topologies/spot.yaml with one GPU each, the maximum in the recording.
 const char* const fleet = R"(
 version: 1
 name: spot-32
@@ -36,7 +37,7 @@ devices: [{site: datacenter, count: 32, gpu: V100-16GB, uplink: 1.25 Gbps, downl
 links: [{within: datacenter, latency: 0 ms, bandwidth: 1.25 Gbps}]
 )";
 
-/// GPT-3 XL, with the batch that 24 of the instances share in six pipelines.
+/// Returns GPT-3 XL with the batch that 24 of the instances share in six pipelines.
 Problem fleet_problem() {
   Problem problem;
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
@@ -50,7 +51,7 @@ Problem fleet_problem() {
 
 }  // namespace
 
-TEST_CASE("every policy on a recorded spot fleet") {
+TEST_CASE("every policy handles recorded spot instances consistently") {
   const auto folder = std::filesystem::path(DTFM_SHARED_DATA) / "spot";
   if (!std::filesystem::exists(folder / "p3-trace.csv")) {
     WARN("skipped: no p3-trace.csv in " << folder);
@@ -85,12 +86,13 @@ TEST_CASE("every policy on a recorded spot fleet") {
     rate[std::string(policy.name)] = useful.samples_per_s;
     CHECK(report.stopped.empty());
     CHECK(report.length_s == hours * 3600);
-    // All samples of every iteration that counts, and no others.
+    // All samples of every completed iteration count, and no others.
     CHECK(useful.samples == samples * static_cast<double>(report.iterations.size()));
     for (std::size_t i = 1; i < report.iterations.size(); ++i)
       REQUIRE(report.iterations[i].start_s >= report.iterations[i - 1].end_s);
-    // Every device-second is of use or lost, but for what the horizon cut off: at most an iteration's. A
-    // replanned one takes as many, but for what cutting layers otherwise changes of it.
+    // Every device-second is useful or lost, except for the work that the horizon cut off, which is at most
+    // one iteration. A replanned iteration takes as many device-seconds, except for the effect of splitting
+    // layers differently.
     const double kept = static_cast<double>(report.iterations.size()) * computed(calm);
     const double rest = computed(report) - report.lost_work_s - kept;
     if (!policy.asks_planner) {
@@ -100,19 +102,18 @@ TEST_CASE("every policy on a recorded spot fleet") {
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==
             Approx(report.length_s));
-    // The same price for all: who is there does not depend on what is done about it.
+    // All policies cost the same, because the availability of devices does not depend on the policy.
     const double there_s =
         useful.optimal_samples / samples * undisturbed_seconds(problem, plan) * stages * replicas;
     CHECK(useful.usd.value() == Approx(useful.usd_egress + there_s * gpu.price->value() / 3600));
   }
-  // Who waits for nobody is faster, and who loses less.
+  // Policies that do not wait are faster, as are those that lose less work.
   CHECK(rate["restart-without-pipeline"] > 2 * rate["wait"]);
   CHECK(rate["restart-without-pipeline"] > 1.2 * rate["restart"]);
   CHECK(rate["drop-pipeline"] >= rate["restart-without-pipeline"]);
   CHECK(rate["spare"] > rate["drop-pipeline"]);
-  // Bamboo (NSDI 2023) is faster than going back to a checkpoint; planning anew (Varuna, EuroSys 2022;
-  // Oobleck, SOSP 2023) is faster than Bamboo. Nothing but that uses machines for which the plan had no
-  // place.
+  // Bamboo (NSDI 2023) is faster than restarting from a checkpoint; replanning (Varuna, EuroSys 2022;
+  // Oobleck, SOSP 2023) is faster than Bamboo. Only replanning uses devices that the plan had no slot for.
   CHECK(rate["redundant"] > rate["restart"]);
   CHECK(rate["replan"] > 1.2 * rate["redundant"]);
   CHECK(rate["replan"] > rate["spare"]);

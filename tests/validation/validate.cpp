@@ -1,4 +1,4 @@
-// Prints measured and simulated iteration times, measured and estimated times of layers, and simulated and
+// Prints measured and simulated iteration times, measured and estimated layer times, and simulated and
 // estimated iteration times.
 #include <algorithm>
 #include <cmath>
@@ -33,7 +33,7 @@ void print(const char* what, const Calibration& constants) {
       constants.iteration_overhead_s);
 }
 
-/// What the profile of the runs should say of a block: its time, scaled as the fit would.
+/// Prints what the profile of the runs should contain for a block: its time, scaled as by the fit.
 void print_block(const MeasuredRun& run, double compute_scale) {
   const LayerProfile& profile = run.work->job.profiles.front();
   const double forward_s = profiled_time(profile, "block", 1, 1).forward_s;
@@ -41,7 +41,7 @@ void print_block(const MeasuredRun& run, double compute_scale) {
              forward_s, forward_s * compute_scale);
 }
 
-/// What a user's calibration with half of the runs says of the other half.
+/// Prints what a user's calibration with half of the runs predicts for the other half.
 void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
   const char* const names[] = {"rows 1, 3, 5, …", "rows 2, 4, 6, …"};
   const std::array<HalfSplitFit, 2> halves = fit_to_halves(runs, threads);
@@ -97,7 +97,7 @@ void print(const std::string& what, const ErrorSummary& errors) {
              100 * errors.mean, 100 * errors.worst);
 }
 
-/// Of what the constants were not fitted to.
+/// Prints the errors of samples that the constants were not fitted to.
 void print_others(const std::vector<LayerSample>& samples, const Roofline& roofline) {
   using Quantity = LayerSample::Quantity;
   const auto print_where = [&](const std::string& what, const auto& holds) {
@@ -138,7 +138,7 @@ void validate_roofline(const std::string& configs, const std::string& data) {
   print_others(samples, in_use);
 }
 
-/// Topologies of a folder with the default job, by name.
+/// Returns the topologies of a folder with the default job, by name.
 std::vector<std::pair<std::string, Problem>> problems_of(const std::string& folder, int global_batch) {
   std::vector<std::pair<std::string, Problem>> problems;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -156,8 +156,8 @@ void print_row(const std::string& what, const EstimateError& error) {
              error.rank_correlation);
 }
 
-/// Random plans for the default job: on every topology; and of other ways to train, where they are farthest
-/// off.
+/// Compares random plans for the default job on every topology, and for other training settings on the
+/// topologies where these have the largest errors.
 void validate_estimates(const std::string& folder) {
   constexpr int plans = 500, plans_of_others = 100, batch_of_others = 256;
   const int threads = omp_get_max_threads();
@@ -191,7 +191,7 @@ void validate_estimates(const std::string& folder) {
   print_worst("interleaved", "sharded-ps", false);
 }
 
-/// Where nothing is as it usually is.
+/// Compares jobs in which all settings are random.
 void validate_random_jobs() {
   constexpr int jobs = 1000;
   fmt::print("\nany plans of {} random jobs each, on random topologies\n", jobs);
@@ -204,7 +204,7 @@ void validate_random_jobs() {
     }
 }
 
-/// Where everything is as regular as it can be, and almost.
+/// Compares layouts that are regular, or almost.
 void validate_regular_layouts() {
   fmt::print(
       "\npipelines from host to host, each of which has one uplink\n"

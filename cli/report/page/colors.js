@@ -1,5 +1,5 @@
-// Colours of sites: hues that people with any colour vision tell apart, after Paul Tol's "muted", and a grey.
-// Beyond ten they come again with stripes, and names stand beside them everywhere.
+// Colours of sites: the colour-blind safe scheme "muted" by Paul Tol, and a grey. Beyond ten sites, colours repeat with
+// stripes; names are always shown next to them.
 
 const siteHues = ["#88ccee", "#cc6677", "#ddcc77", "#117733", "#5e55c4", "#aa4499", "#44aa99", "#999933", "#882255",
   "#a7b0ba"];
@@ -7,7 +7,7 @@ const siteHues = ["#88ccee", "#cc6677", "#ddcc77", "#117733", "#5e55c4", "#aa449
 const siteHue = (site) => siteHues[site % siteHues.length];
 const siteRound = (site) => Math.floor(site / siteHues.length);
 
-/** A CSS background: plain, or with stripes ever closer. */
+/** CSS background of a site: plain or, when colours repeat, striped. */
 function siteBackground(site) {
   const round = siteRound(site);
   if (round === 0) return siteHue(site);
@@ -17,7 +17,7 @@ function siteBackground(site) {
   return `repeating-linear-gradient(${angle}deg, ${siteHue(site)} 0 ${step}px, ${stripe} ${step}px ${step + 2}px)`;
 }
 
-/** The same as the fill of a shape in `picture`. */
+/** The same as a fill for shapes in `picture`. */
 function siteFill(picture, site) {
   const round = siteRound(site);
   if (round === 0) return siteHue(site);
@@ -29,7 +29,7 @@ function siteFill(picture, site) {
   return `url(#site-${site})`;
 }
 
-/** Of a stage, with text on it: stripes only at its left end; where its devices lie in several sites, these side by side. */
+/** Background of a stage, on which text is legible: stripes only at the left end; several sites are side by side. */
 function stageBackground(sites) {
   const unique = [...new Set(sites)];
   const [first] = unique;
@@ -40,7 +40,7 @@ function stageBackground(sites) {
   return `linear-gradient(90deg, ${parts.join(", ")})`;
 }
 
-/** Black or white, whichever stands out more (WCAG's relative luminance). */
+/** Black or white, whichever has more contrast to `hue` (WCAG relative luminance). */
 function inkOn(hue) {
   const linear = (channel) => (channel <= 10.31475 ? channel / 3294.6 : ((channel / 255 + 0.055) / 1.055) ** 2.4);
   const { r, g, b } = d3.rgb(hue);
@@ -48,5 +48,5 @@ function inkOn(hue) {
   return luminance > 0.179 ? "#000000" : "#ffffff";
 }
 
-/** From idle to always busy; brighter and darker pages show both ends. */
+/** From idle to always busy; both ends are visible on light and dark pages. */
 const busyColor = d3.interpolateRgb("#9aa7b5", "#d9480f");

@@ -1,34 +1,34 @@
-// Of dtfm-compare: how fast each scheme is under each scenario and what it costs, and what its row assumes.
+// Sections of dtfm-compare: speed and cost of each scheme under each scenario, layouts and assumptions.
 
-/** Digits are those of the program's table. */
+/** Numbers have the same digits as in the table that the program prints. */
 const schemeColumns = [
   { name: "scheme", text: (row) => row.scheme },
-  { name: "s a batch", number: true, text: ({ run }) => ifKnown(run.seconds_per_batch, (value) => grouped(significant(value, 6))) },
+  { name: "s per batch", number: true, text: ({ run }) => ifKnown(run.seconds_per_batch, (value) => grouped(significant(value, 6))) },
   { name: "tokens/s", number: true, text: ({ run }) => ifKnown(run.tokens_per_s, tokenRate) },
   { name: "time", number: true, text: ({ run }) => ifKnown(run.time_ratio, timeRatio) },
   { name: "USD/M tokens", number: true, text: ({ run }) => ifKnown(run.cost_per_million_tokens, (value) => significant(value, 4)) },
-  { name: "sent an iteration", number: true, text: ({ run, why }) => (why === undefined && run.iterations ? bytes(run.sent_bytes / run.iterations) : "–") },
+  { name: "sent per iteration", number: true, text: ({ run, why }) => (why === undefined && run.iterations ? bytes(run.sent_bytes / run.iterations) : "–") },
   { name: "layout", text: (row) => row.why ?? row.layout.words + (row.run.stopped ? `; stopped: ${row.run.stopped}` : "") },
 ];
 const ifKnown = (value, format) => (typeof value === "number" ? format(value) : "–");
 const tokenRate = (value) => grouped(significant(value, 6));
 const timeRatio = (value) => `${value.toFixed(2)}\u00a0×`;
 
-/** Why a scheme has no numbers under a scenario; undefined: it has. */
+/** Why a scheme has no numbers under a scenario; undefined if it has. */
 function whyNone(scheme, run) {
   if (scheme.why_none) return `no layout: ${scheme.why_none}`;
   return run.tokens_per_s === null ? `no result: ${run.stopped}` : undefined;
 }
 
-/** Who ran to its end is before who ended early, whose rate is of a part; then who has no numbers. */
+/** Complete runs come before those that stopped early, whose rate covers only a part; schemes without numbers are last. */
 const rank = ({ run }) => (typeof run.tokens_per_s !== "number" ? 2 : run.stopped ? 1 : 0);
 
-/** {words, rows} of every scenario, the fastest first; a row is a scheme with its `run` there and `why` it has no numbers. */
+/** {words, rows} for every scenario, the fastest scheme first; a row is a scheme with its `run`, or `why` it has no numbers. */
 function scenariosOf({ schemes }) {
   const runs = schemes.find((scheme) => scheme.runs.length)?.runs ?? [{ scenario: null }];
   return runs.map(({ scenario }, i) => {
     const rows = schemes.map((scheme) => ({ ...scheme, run: scheme.runs[i] ?? {}, why: whyNone(scheme, scheme.runs[i]) }));
-    return { words: i === 0 ? "nothing happens" : `scenario ${scenario ?? i}`, rows: d3.sort(rows, rank, (row) => -(row.run.tokens_per_s ?? 0)) };
+    return { words: i === 0 ? "nominal" : `scenario ${scenario ?? i}`, rows: d3.sort(rows, rank, (row) => -(row.run.tokens_per_s ?? 0)) };
   });
 }
 
@@ -48,15 +48,15 @@ function comparisonTiles(comparison) {
   return [...tiles, { name: "Schemes with a result", value: `${running} of ${rows.length}`, more: words }];
 }
 
-/** In rows without numbers the last cell, which says why, takes their place. */
+/** In rows without numbers, extends the last cell, which gives the reason, over the columns of numbers. */
 function spreadReasons(lines, columns) {
   lines.selectAll("td.number").remove();
   lines.select("td:last-child").attr("colspan", columns.length - 1);
 }
 
 /**
- * A panel of bars for each scenario, side by side where there is room, all on one scale and with the schemes in one
- * order: the best of the first panel first. The line is where the first scheme of the comparison is.
+ * Adds a panel of bars for each scenario, side by side if there is room, with the same scale and the same order of
+ * schemes: the best of the first panel first. A line marks the value of the first scheme of the comparison.
  */
 function addPanels(section, { schemes: [first] }, panels, { column, value, isMoreBetter, why }) {
   const box = section.append("div").attr("class", "panels chart");
@@ -76,15 +76,15 @@ function addPanels(section, { schemes: [first] }, panels, { column, value, isMor
 function showSpeed({ document: { comparison } }) {
   if (!comparison?.schemes.length) return;
   const section = addSection("speed", "How fast each scheme trains", "Speed",
-    `Tokens a second of the same job on the same machines: longer is better. The line is at ${comparison.schemes[0].scheme}; what each row assumes is below.`);
+    `Tokens per second for the same job on the same machines; longer is better. The line marks ${comparison.schemes[0].scheme}. Assumptions are listed below.`);
   addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[2], value: ({ run }) => run.tokens_per_s,
     isMoreBetter: true, why: (row) => row.why });
 }
 
 function showCost({ document: { comparison } }) {
   if (!comparison?.schemes.some(({ runs }) => runs.some((run) => run.cost_per_million_tokens))) return;
-  const section = addSection("cost", "What a million tokens cost", "Cost",
-    `USD for the devices that a scheme uses: shorter is better. The line is at ${comparison.schemes[0].scheme}.`);
+  const section = addSection("cost", "Cost per million tokens", "Cost",
+    `USD for the devices that a scheme uses; shorter is better. The line marks ${comparison.schemes[0].scheme}.`);
   addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[4], value: ({ run }) => run.cost_per_million_tokens,
     isMoreBetter: false, why: ({ why }) => (why === undefined ? "the price of a device is not known" : "no result") });
 }
@@ -98,20 +98,20 @@ function addSchemeTable(section, caption, columns, rows) {
 function showSchemes({ document: { comparison } }) {
   if (!comparison?.schemes.length) return;
   const [first] = comparison.schemes;
-  const section = addSection("schemes", "All numbers, and the layouts chosen", "Numbers",
-    `Time is a batch's, against that of ${first.scheme}. Each layout is the fastest that the scheme allows and that fits the memory: ` +
-    "tp devices a stage, pp stages, dp pipelines.");
+  const section = addSection("schemes", "All numbers and layouts", "Numbers",
+    `Time is per batch, relative to ${first.scheme}. Each layout is the fastest one of the scheme that fits in memory: ` +
+    "tp devices per stage, pp stages, dp pipelines.");
   for (const { words, rows } of scenariosOf(comparison))
     addSchemeTable(section, words, schemeColumns, rows);
 }
 
 function showAssumptions({ document: { comparison } }) {
   if (!comparison?.schemes.length) return;
-  const section = addSection("assumptions", "What each row is, and assumes", "Assumptions", "Layouts: how many fit the memory, of those that were tried.");
+  const section = addSection("assumptions", "Schemes and their assumptions", "Assumptions", "Layouts: how many fit in memory, of those that were tried.");
   addSchemeTable(section, plural(comparison.schemes.length, "scheme"), [
     { name: "scheme", text: (it) => it.scheme },
     { name: "layouts", number: true, text: ({ layout }) => `${count(layout.fitting)} of ${count(layout.tried)}` },
-    { name: "is", text: (it) => it.what },
-    { name: "assumes", text: (it) => it.assumes },
+    { name: "description", text: (it) => it.what },
+    { name: "assumptions", text: (it) => it.assumes },
   ], comparison.schemes);
 }

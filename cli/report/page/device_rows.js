@@ -1,10 +1,10 @@
-// One bar a device, site by site: where its time goes, how full its memory is.
+// Charts with one bar per device, ordered by site, for time and memory.
 
 const rowSizes = { most: 16, least: 4, named: 10, height: 560, labelWidth: 128, narrowLabelWidth: 84, axisHeight: 22 };
 
 /**
- * `rows`: {label, site (index), parts: [{value, fill}], capacity?: number, tip: [[name, value], …]}, in the order
- * of sites; `most`: the value at the right end; `format`: of the axis.
+ * `rows`: {label, site (index), parts: [{value, fill}], capacity?: number, tip: [[name, value], …]}, ordered by site;
+ * `most`: the value at the right end; `format`: number format of the axis.
  */
 function addDeviceRows(parent, label, report, rows, most, format) {
   const box = parent.append("div").attr("class", "chart scroll tall").attr("tabindex", 0)
@@ -41,7 +41,7 @@ function drawDeviceRows(box, label, report, rows, { width, most, format }) {
   addTooltip(groups, (row) => row.label, (row) => row.tip);
 }
 
-/** Names of devices where there is room for them, else of their sites; a stripe of the site's colour. */
+/** Adds names of devices if there is room, else of sites, and a stripe in the colour of the site. */
 function addRowLabels(picture, report, rows, { top, step, left }) {
   const room = Math.floor((left - 12) / 6.5);
   picture.append("g").selectAll("rect").data(rows).join("rect").attr("x", left - 7)
@@ -57,5 +57,5 @@ function addRowLabels(picture, report, rows, { top, step, left }) {
     .text(({ text }) => shortened(text, room));
 }
 
-/** In the order of the sites, then of the topology. */
+/** Rows ordered by site, then by device index. */
 const bySite = (report, rows) => d3.sort(rows, (row) => report.siteOf(row.device), (row) => row.device);

@@ -11,7 +11,7 @@ function showDeviceTime(report) {
   const { simulation } = report.document;
   if (!simulation?.devices?.length || !(simulation.length_s > 0)) return;
   const section = addSection("time", "Where each device's time goes", "Devices' time",
-    `Of ${report.runInWords()}, ${seconds(simulation.length_s)} long. Sending and receiving go on beside it.`);
+    `Over ${report.runName()}, ${seconds(simulation.length_s)} long. Sending and receiving overlap with these.`);
   const used = timeParts.filter(({ key }) => simulation.devices.some((device) => device[key] > 0));
   addLegend(section, used.map(({ text, fill }) => ({ text, background: fill })));
   const share = (value) => `${percent(value / simulation.length_s)}, ${seconds(value)}`;

@@ -1,6 +1,6 @@
-// Sections, tables and legends. All text goes in as text.
+// Sections, tables and legends. All text is inserted as text, never as HTML.
 
-/** A section of the page with its heading; what it is about stands below it, its short title in the contents. */
+/** Adds a section with a heading, an optional note below it, and an entry with its short title in the contents. */
 function addSection(id, title, shortTitle, note) {
   const section = d3.select("#report").append("section").attr("id", id).attr("aria-labelledby", `${id}-title`);
   section.append("h2").attr("id", `${id}-title`).text(title);
@@ -27,7 +27,7 @@ function addTable(parent, caption, columns, rows) {
   return table;
 }
 
-/** A bar in the last cell of every row, as long as `share` of it says, and a line at the share `mark`; none where these are undefined. */
+/** Adds a bar of length share(row), from 0 to 1, to the last cell of every row, and a line at the share `mark`, unless undefined. */
 function addBars(table, share, mark) {
   table.selectAll("tbody tr").each(function (row) {
     if (share(row) === undefined) return;
@@ -37,7 +37,7 @@ function addBars(table, share, mark) {
   });
 }
 
-/** The numbers of a chart, for those who do not see it or want to copy them. */
+/** Adds a collapsed table with the numbers of a chart, for accessibility and copying. */
 function addDetails(parent, caption, columns, rows, most = 1100) {
   const details = parent.append("details");
   details.append("summary").text(`Table: ${caption}`);
@@ -67,19 +67,19 @@ function onWidth(node, draw) {
   }).observe(node);
 }
 
-/** An empty picture of that size in `box`, in place of what was there. */
+/** Replaces the picture in `box` by an empty one of the given size. */
 function newPicture(box, width, height, label) {
   box.selectAll("svg").remove();
   return box.append("svg").attr("viewBox", `0 0 ${width} ${height}`).attr("width", width).attr("height", height)
     .attr("role", "img").attr("aria-label", label);
 }
 
-/** What an axis of numbers ≥ 0 spans: some room on both sides, and never so little that rounding shows. */
+/** Domain for an axis of numbers ≥ 0, with margins, and wide enough that rounding is invisible. */
 function roomy(values) {
   const [low, high] = d3.extent(values);
   const room = 0.1 * Math.max(high - low, 0.05 * high);
   return [Math.max(0, low - room), high + room];
 }
 
-/** A text element cut to `most` letters. */
+/** `text` truncated to `most` characters. */
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

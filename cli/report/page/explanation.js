@@ -1,17 +1,17 @@
-// With --explain: what the time of an iteration hangs on by the estimate, and what one change would help.
+// With --explain: the estimated bottlenecks of an iteration, and the effect of single changes.
 
-const mostChanges = 10;
+const maxChanges = 10;
 
 function showExplanation(report) {
   const explanation = report.document.plan?.explanation;
   if (!explanation) return;
-  const section = addSection("explanation", "What binds, and what would help", "What would help",
-    "By the estimate, each change alone, the plan otherwise as it is.");
+  const section = addSection("explanation", "Bottlenecks, and changes that would help", "What would help",
+    "Estimated for each change on its own, with the plan otherwise unchanged.");
   section.append("ul").attr("class", "chart").selectAll("li").data([...explanation.what_binds, ...explanation.scaling]).join("li")
     .text((words) => words);
   const helpful = explanation.changes.filter(({ gain, fits }) => fits && gain > 0);
   if (!helpful.length) return;
-  const changes = d3.sort(helpful, (a, b) => d3.descending(a.gain, b.gain)).slice(0, mostChanges);
+  const changes = d3.sort(helpful, (a, b) => d3.descending(a.gain, b.gain)).slice(0, maxChanges);
   const table = addTable(section.append("div").attr("class", "chart scroll"), "Changes that would help most", [
     { name: "change", text: (it) => it.words }, { name: "iteration", number: true, text: (it) => seconds(it.iteration_time_s) },
     { name: "less time", number: true, text: (it) => percent(it.gain) }, { name: "", text: () => "" },

@@ -1,17 +1,17 @@
-// The plans that were simulated before one was chosen, under each scenario.
+// The finalists: plans that were simulated under each scenario to choose the result.
 
 const finalistSizes = { step: 26, top: 26, left: 132, narrowLeft: 84 };
 const scenarioColors = ["var(--kind-F)", "var(--kind-X)", "var(--kind-B)", "var(--kind-R)", "var(--kind-U)", "var(--kind-W)", "var(--kind-A)"];
 
-/** Stages × replicas × devices of a stage, in one piece. */
+/** Stages × replicas × devices per stage, without line breaks. */
 const shapeOf = (it) => `${it.pipeline} × ${it.data}${it.tensor > 1 ? ` × ${it.tensor}` : ""}`.replaceAll(" ", "\u00a0");
 
-/** Of all finalists, in order. */
+/** Names of the scenarios of all finalists, in order. */
 function scenarioNames(finalists) {
   return [...new Set(finalists.flatMap((it) => Object.keys(it.simulated)))];
 }
 
-/** A hollow dot is the estimate, a full one the mean under a scenario; a line goes on to the longest iteration. */
+/** Draws a ring for the estimate and, for each scenario, a dot for the mean with a line to the longest iteration. */
 function drawFinalists(box, finalists, scenarios, width) {
   const { step, top } = finalistSizes;
   const left = width < 500 ? finalistSizes.narrowLeft : finalistSizes.left;
@@ -66,7 +66,7 @@ function finalistColumns(finalists, scenarios) {
     for (const [key, words] of [["mean_s", "mean"], ["p95_s", "p95"], ["max_s", "longest"]])
       columns.push({ name: `${name}, ${words}`, number: true, text: (it) => (it.simulated[name] ? seconds(it.simulated[name][key]) : "") });
   if (finalists.some((it) => it.moving_s !== undefined))
-    columns.push({ name: "moving", number: true, text: (it) => (it.moving_s === undefined ? "" : seconds(it.moving_s)) });
+    columns.push({ name: "migration", number: true, text: (it) => (it.moving_s === undefined ? "" : seconds(it.moving_s)) });
   const decisions = [...new Set(finalists.flatMap((it) => Object.keys(it.decisions ?? {})))];
   for (const name of decisions) columns.push({ name, text: (it) => String(it.decisions?.[name] ?? "") });
   return columns;
@@ -82,7 +82,7 @@ function showFinalists(report) {
   const scenarios = scenarioNames(finalists);
   if (!scenarios.length) return;
   const section = addSection("finalists", finalistTitle(finalists, scenarios), "Finalists",
-    "The best by the objective first. Rings: estimated. Dots: the simulated mean; a line goes on to the longest iteration.");
+    "The best by the objective first. Rings: estimate. Dots: simulated mean, with a line to the longest iteration.");
   if (scenarios.length > 1)
     addLegend(section, scenarios.map((text, i) => ({ text, background: scenarioColors[i % scenarioColors.length], round: true })));
   const box = section.append("div").attr("class", "chart");

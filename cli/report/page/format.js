@@ -1,4 +1,4 @@
-// Numbers as people read them: decimal units, five significant digits at most.
+// Numbers as text: decimal units, at most five significant digits.
 
 const significant = (value, digits) => String(Number(value.toPrecision(digits)));
 
@@ -19,7 +19,7 @@ const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"
 const microBatches = (value) => (value === 1 ? "1 micro-batch" : `${count(value)} micro-batches`);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
-/** Null is what never ends. */
+/** Null stands for a time that is never reached. */
 function seconds(value) {
   if (value === null || value === undefined) return "never";
   if (value === 0) return "0 s";
@@ -31,10 +31,10 @@ const flopsPerSecond = (value) =>
   scaled(value, [[1e18, "EFLOP/s"], [1e15, "PFLOP/s"], [1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1, "FLOP/s"]], 4);
 const dollars = (value) => `${significant(value, 4)} USD`;
 
-/** "5 ms", or "5 to 9 ms" where it differs from pair to pair. */
+/** "5 ms", or "5 to 9 ms" if pairs differ. */
 const range = ([low, high], format) => (low === high ? format(low) : `${format(low)} to ${format(high)}`);
-/** Layers first … last of [first, end). */
+/** Text for the layers [first, end), such as "3–5". */
 const layerRange = ([first, end]) =>
   end <= first ? "no layers" : end === first + 1 ? String(first) : `${first}–${end - 1}`;
-/** Of a stage; of all its virtual stages, where it has several. */
+/** Text for the layers of a stage, of all its virtual stages if it has several. */
 const layersOf = ({ layers, computes = [layers] }) => computes.map(layerRange).join(", ");

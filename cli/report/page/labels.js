@@ -1,8 +1,8 @@
-// Where the names of points go so that few lie on each other or on points.
+// Places labels of points such that they overlap little with each other and with the points.
 
 const letter = { width: 6.7, height: 14 };
 
-/** The places for the name of a point of radius `r`, the best first: {dx, dy, anchor}, dy of its base line. */
+/** Label positions for a point of radius `r`, the preferred first: {dx, dy, anchor}, where dy is that of the baseline. */
 const labelPlaces = (r) => [
   { dx: 0, dy: r + 15, anchor: "middle" },
   { dx: 0, dy: -r - 7, anchor: "middle" },
@@ -19,7 +19,7 @@ function labelBox({ x, y }, text, { dx, dy, anchor }) {
 const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) *
   Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 
-/** For each of `points` {x, y, r, text}, in order, the place where it covers least of what is there. */
+/** For each of `points` {x, y, r, text}, in order, the label position with the least overlap so far. */
 function placedLabels(points, width) {
   const taken = points.map(({ x, y, r }) => ({ left: x - r, right: x + r, top: y - r, bottom: y + r }));
   return points.map((point) => {

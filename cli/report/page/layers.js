@@ -1,7 +1,7 @@
-// Who computes which layers: a row for each pipeline, a column for each stage.
+// Assignment of layers to devices: one row per pipeline, one column per stage.
 
-const wideStages = 6; // of more, layers and devices stand below each other
-const denseStages = 12; // of more, devices are told by the tooltip alone
+const wideStages = 6; // beyond this, devices are below the layers
+const denseStages = 12; // beyond this, devices are only in the tooltip
 
 function cellTip(report, stage) {
   const rows = [["layers", layersOf(stage)]];
@@ -12,7 +12,7 @@ function cellTip(report, stage) {
   return rows;
 }
 
-function devicesInWords(devices) {
+function formatDevices(devices) {
   return devices.length <= 2 ? devices.join(" ") : `${devices[0]} + ${devices.length - 1}`;
 }
 
@@ -34,15 +34,15 @@ function addMatrix(section, report, { pipelines, parallelism }) {
     .style("background", (stage) => stageBackground(report.sitesOf(stage.devices)))
     .style("color", (stage) => inkOn(siteHue(report.sitesOf(stage.devices)[0])));
   cells.append("span").attr("class", "layers").text((stage) => layersOf(stage));
-  cells.append("span").attr("class", "devices").text((stage) => shortened(devicesInWords(stage.devices), 28));
+  cells.append("span").attr("class", "devices").text((stage) => shortened(formatDevices(stage.devices), 28));
   addTooltip(cells, (stage) => stage.devices.join(" "), (stage) => cellTip(report, stage));
 }
 
 function showLayers(report) {
   const { plan } = report.document;
   if (!plan?.pipelines?.length) return;
-  const section = addSection("layers", "Who computes which layers", "Layers",
-    "Each field names layers and device; colours are sites. Replicas of a stage, one below the other, exchange gradients.");
+  const section = addSection("layers", "Layers of each device", "Layers",
+    "Each cell shows layers and devices; colours are sites. The replicas of a stage, in one column, synchronize gradients.");
   addMatrix(section, report, plan);
   const used = report.sites.map((site, index) => ({ ...site, index })).filter(({ index }) => report.usedAt(index) > 0);
   addLegend(section, used.map(({ name, index }) =>

@@ -1,4 +1,4 @@
-// Reads the document and shows a section for everything that it holds.
+// Reads the document and shows a section for each part of it.
 
 class Report {
   constructor(data) {
@@ -17,7 +17,7 @@ class Report {
 
   sitesOf(ids) { return ids.map((id) => this.siteOf(this.deviceIndex.get(id))); }
 
-  /** Of site pairs: what the topology says of them and what the run sent over them. */
+  /** Links between sites: latency and bandwidth from the topology, joined with the traffic of the run. */
   joinedLinks() {
     const index = new Map(this.sites.map((site, i) => [site.name, i]));
     const links = new Map();
@@ -33,14 +33,14 @@ class Report {
     return [...links.values()];
   }
 
-  /** Share of the run in which something was on its way. */
+  /** Share of the run in which the link carried traffic. */
   busyShare(link) {
     const { length_s } = this.document.simulation;
     return length_s > 0 ? link.busy_s / length_s : 0;
   }
   busiest() { return d3.max(this.links, (link) => (link.bytes === undefined ? 0 : this.busyShare(link))) || 1; }
 
-  /** Of a plan; of a comparison all, for its schemes use what they like. */
+  /** Number of used devices per site; in a comparison all devices, because each scheme chooses its own. */
   usedCounts() {
     if (this.document.comparison) return this.sites.map((site) => site.devices);
     const counts = this.sites.map(() => 0);
@@ -55,7 +55,7 @@ class Report {
     return d3.rollups(here, (group) => group.length, (i) => this.gpuOf(i));
   }
 
-  /** Of each device of the plan: {pipeline, stage, layers, order}. */
+  /** Map from each device of the plan to its slot: {pipeline, stage, layers, order}. */
   places() {
     const places = new Map();
     (this.document.plan?.pipelines ?? []).forEach(({ stages }, pipeline) =>
@@ -66,19 +66,19 @@ class Report {
   }
 
   /**
-   * Seconds of an iteration: of a plan that was judged what its file says, for when nothing happens; else over the run
-   * that is shown, or all runs. Null: none is ever completed. Undefined: not known, as of a plan that does not fit.
+   * Mean seconds of an iteration: the nominal time in the plan file if the plan was simulated as a finalist, else of the
+   * shown run, or of all runs. Null: no iteration ever completes. Undefined: unknown, as for a plan that exceeds memory.
    */
   simulatedSeconds() {
     const { simulation, plan } = this.document;
-    const [judged] = plan?.finalists ?? [];
-    if (judged) return judged.simulated.nominal?.mean_s;
+    const [chosen] = plan?.finalists ?? [];
+    if (chosen) return chosen.simulated.nominal?.mean_s;
     const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
     return times?.mean ?? undefined;
   }
 
-  /** What the devices' times, links and the critical path are of. */
-  runInWords() { return this.document.simulation?.samples ? "the first of the runs" : "the simulated run"; }
+  /** Text for the run whose device times, links and critical path are shown. */
+  runName() { return this.document.simulation?.samples ? "the first of the runs" : "the simulated run"; }
 
   onTheme(listener) { this.themeListeners.push(listener); }
   themeChanged() { for (const listener of this.themeListeners) listener(); }
@@ -86,7 +86,7 @@ class Report {
 
 const themes = ["auto", "light", "dark"];
 
-/** One button that goes through the themes; auto follows the system. */
+/** A button that cycles through the themes; auto follows the system. */
 function addThemeButton(report) {
   let current = 0;
   const root = d3.select("html");
@@ -105,15 +105,15 @@ function addThemeButton(report) {
   show();
 }
 
-/** Who made the page from what, and what its numbers are. */
+/** Shows how the numbers were obtained, and from what. */
 function showAbout({ document }) {
   const { plan, simulation, comparison, topology, program } = document;
   const about = d3.select("#about");
   about.append("h2").text("About these numbers");
   const lines = [];
-  if (plan) lines.push("Estimated: by closed formulas of how pipelines fill, run and drain, of exchanges and of shared links.");
-  if (simulation || comparison) lines.push("Simulated: every computation and message replayed one by one, messages sharing the links they cross.");
-  lines.push("None of this is a measurement; times of layers are measured, imported or estimated, as the job says.");
+  if (plan) lines.push("Estimated: by closed formulas for warm-up, steady state and cool-down of pipelines, gradient synchronization and contention.");
+  if (simulation || comparison) lines.push("Simulated: every computation and message replayed, with concurrent messages sharing links.");
+  lines.push("None of this is a measurement; layer times are measured, imported or estimated, as specified in the job.");
   about.selectAll("p.line").data(lines).join("p").attr("class", "line").text((line) => line);
   const facts = [program, `topology ${topology.name}, fingerprint ${topology.fingerprint}`];
   if (plan?.search) facts.push(`strategy ${plan.search.strategy}, seed ${plan.search.seed}`);

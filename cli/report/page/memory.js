@@ -1,6 +1,6 @@
-// What each device must hold, against what it has.
+// Memory needed on each device, against its capacity.
 
-/** {device, needed, capacity?, peak?} in bytes: estimated where a plan says so, else the peak of the simulation. */
+/** {device, needed, capacity?, peak?} in bytes: the estimate of the plan if there is one, else the simulated peak. */
 function memoryOf({ plan, simulation }) {
   const peaks = new Map((simulation?.devices ?? []).map((it) => [it.device, it]));
   const estimated = plan?.estimate?.memory ?? [];
@@ -16,12 +16,12 @@ function showMemory(report) {
   if (!all.length) return;
   const isEstimate = Boolean(report.document.plan?.estimate?.memory?.length);
   const section = addSection("memory", "Memory of each device", "Memory",
-    `${isEstimate ? "Estimated need" : "Simulated peak"} of each device; the mark is what it has.`);
+    `${isEstimate ? "Estimated need" : "Simulated peak"} of each device; the mark is its capacity.`);
   if (all.some((it) => it.needed > it.capacity))
-    addLegend(section, [{ text: "fits", background: "var(--compute)" }, { text: "does not fit", background: "var(--network)" }]);
+    addLegend(section, [{ text: "fits", background: "var(--compute)" }, { text: "exceeds memory", background: "var(--network)" }]);
   const tip = (it) => [[isEstimate ? "needed" : "simulated peak", bytes(it.needed)],
-    ...(it.peak === undefined ? [] : [["simulated peak", bytes(it.peak)]]), ["has", bytes(it.capacity)],
-    ["filled", percent(it.needed / it.capacity)]];
+    ...(it.peak === undefined ? [] : [["simulated peak", bytes(it.peak)]]), ["capacity", bytes(it.capacity)],
+    ["used", percent(it.needed / it.capacity)]];
   const rows = bySite(report, all.map((it) => ({ ...it, label: it.device, device: report.deviceIndex.get(it.device) }))).map((it) => ({
     label: it.label,
     site: report.siteOf(it.device),
@@ -36,7 +36,7 @@ function showMemory(report) {
     { name: isEstimate ? "needed" : "simulated peak", number: true, text: (it) => bytes(it.needed) },
     ...(isEstimate && all.some((it) => it.peak !== undefined)
       ? [{ name: "simulated peak", number: true, text: (it) => (it.peak === undefined ? "" : bytes(it.peak)) }] : []),
-    { name: "has", number: true, text: (it) => bytes(it.capacity) },
-    { name: "filled", number: true, text: (it) => percent(it.needed / it.capacity) },
+    { name: "capacity", number: true, text: (it) => bytes(it.capacity) },
+    { name: "used", number: true, text: (it) => percent(it.needed / it.capacity) },
   ], all);
 }

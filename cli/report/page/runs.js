@@ -1,8 +1,8 @@
-// How long iterations take: each of a run, or the mean of each of many runs; and what happened meanwhile.
+// Iteration times of one run, or mean iteration times of many runs; and the events of a run.
 
 const runSizes = { height: 220, left: 64, bottom: 36, right: 16 };
 
-/** Dots: `values` in seconds over 0 … n−1, with `marks` {value, text} as lines across. */
+/** Draws `values` in seconds as dots over 0 … n−1, and `marks` {value, text} as horizontal lines. */
 function drawRuns(box, values, marks, xLabel, width) {
   const { height, left, bottom, right } = runSizes;
   const picture = newPicture(box, width, height, `Time of an iteration: ${xLabel}`);
@@ -27,7 +27,7 @@ function showSamples(samples) {
   const left = samples.left_out?.mean_iteration_time_s;
   const section = addSection("samples", "Distribution over runs", "Distribution",
     `Mean time of an iteration in each of ${plural(samples.runs, "run")}, in order of size: p50 ${seconds(times.p50)}, p95 ${seconds(times.p95)}, p99 ${seconds(times.p99)}.` +
-    (left ? ` So many points are drawn that ${count(left)} are left out, evenly.` : ""));
+    (left ? ` ${count(left)} evenly spread points are not drawn.` : ""));
   const values = d3.sort(samples.mean_iteration_time_s);
   const box = section.append("div").attr("class", "chart");
   const marks = [{ value: times.p50, text: `p50 ${seconds(times.p50)}` }, { value: times.p95, text: `p95 ${seconds(times.p95)}` }];
@@ -42,7 +42,7 @@ function showRuns(report) {
   if (simulation?.samples?.mean_iteration_time_s?.length) showSamples(simulation.samples);
   if (!simulation || (simulation.iterations.length < 2 && !simulation.events.length)) return;
   const left = simulation.left_out?.iterations;
-  const section = addSection("iterations", `Iterations of ${report.runInWords()}`, "Iterations",
+  const section = addSection("iterations", `Iterations of ${report.runName()}`, "Iterations",
     `${plural(simulation.iterations.length + (left ?? 0), "iteration")} in ${seconds(simulation.length_s)} of simulated time${left ? `; the last ${count(left)} are not drawn` : ""}.` +
     (simulation.iterations.length > 1 ? " The first, in which the pipelines warm up, is drawn, but not in the mean." : ""));
   const durations = simulation.iterations.map((it) => it.duration_s);
@@ -56,6 +56,6 @@ function showRuns(report) {
   }
   if (simulation.events.length)
     addTable(section.append("div").attr("class", "chart scroll").attr("tabindex", 0).attr("role", "region").attr("aria-label", "Events"),
-      "What happened" + (simulation.left_out?.events ? `, without the last ${count(simulation.left_out.events)}` : ""), [
+      "Events" + (simulation.left_out?.events ? `, without the last ${count(simulation.left_out.events)}` : ""), [
         { name: "at", text: (it) => seconds(it.date_s) }, { name: "event", text: (it) => it.text }], simulation.events);
 }

@@ -1,17 +1,17 @@
-// How the search went: the best plan so far against what was priced, and the bound that no plan beats.
+// Progress of the search: the best plan by the number of evaluations, and the lower bound.
 
-/** The search's score in the unit of the bound: money is counted by the iteration there, by the token here. */
+/** Factor from the score of the search to the unit of the bound: cost per iteration to cost per million tokens. */
 function scoreFactor({ objective, estimate }) {
   if (objective !== "cost-per-token") return 1;
   return 1e6 / (estimate.tokens_per_s * estimate.iteration_time_s);
 }
 
-const scoreUnit = { "cost-per-token": "USD a million tokens", "device-efficiency": "devices × s" };
+const scoreUnit = { "cost-per-token": "USD per million tokens", "device-efficiency": "devices × s" };
 
-/** A step down for each better plan; the last one lasts to the end of the search. */
+/** Draws a step for each better plan; the last one extends to the end of the search. */
 function drawConvergence(box, points, bound, format, unit, width) {
   const [height, left, bottom, right] = [300, 64, 40, 20];
-  const picture = newPicture(box, width, height, "Best plan so far against plans priced");
+  const picture = newPicture(box, width, height, "Best plan by number of evaluations");
   const x = d3.scaleLog([Math.max(1, points[0][0] / 2), Math.max(2, points[points.length - 1][0])], [left, width - right]);
   const values = [...points.map(([, value]) => value), ...(bound === undefined ? [] : [bound])];
   const y = d3.scaleLinear(roomy(values), [height - bottom, 14]).nice();
@@ -19,7 +19,7 @@ function drawConvergence(box, points, bound, format, unit, width) {
     .call(d3.axisBottom(x).ticks(Math.max(2, width / 160), "~s"));
   picture.append("g").attr("class", "axis").attr("transform", `translate(${left},0)`)
     .call(d3.axisLeft(y).ticks(5).tickSize(-(width - left - right))).select(".domain").remove();
-  picture.append("text").attr("class", "quiet").attr("x", width - right).attr("y", height - 6).attr("text-anchor", "end").text(width < 500 ? "plans priced (log)" : "plans and changes of plans priced (logarithmic)");
+  picture.append("text").attr("class", "quiet").attr("x", width - right).attr("y", height - 6).attr("text-anchor", "end").text(width < 500 ? "evaluations (log)" : "evaluations of plans and of changes to plans (logarithmic)");
   picture.append("text").attr("class", "quiet").attr("x", 4).attr("y", 10).text(unit);
   if (bound !== undefined) {
     picture.append("path").attr("class", "bound").attr("d", `M${left},${y(bound)}H${width - right}`)
@@ -31,7 +31,7 @@ function drawConvergence(box, points, bound, format, unit, width) {
     .style("stroke", "var(--accent)").style("stroke-width", "2px");
   const marks = picture.append("g").selectAll("circle").data(points.slice(0, -1)).join("circle").attr("class", "improvement")
     .attr("cx", ([at]) => x(Math.max(1, at))).attr("cy", ([, value]) => y(value)).attr("r", 4).style("fill", "var(--accent)");
-  addTooltip(marks, ([, value]) => format(value), ([at]) => [["after", `${count(at)} priced`]]);
+  addTooltip(marks, ([, value]) => format(value), ([at]) => [["after", `${count(at)} evaluations`]]);
 }
 
 function showSearch(report) {
@@ -43,8 +43,8 @@ function showSearch(report) {
   const format = unit === "s" ? seconds : (value) => `${significant(value, 5)} ${unit}`;
   const steps = search.convergence.map(([at, value]) => [at, value * factor]);
   const points = [...steps, [Math.max(search.evaluations, steps[steps.length - 1][0]), steps[steps.length - 1][1]]];
-  const section = addSection("search", "How the search went", "Search",
-    `Strategy ${search.strategy}, seed ${search.seed}: ${count(search.evaluations)} plans and changes of plans priced; it ended: ${search.stopped}.` +
+  const section = addSection("search", "Progress of the search", "Search",
+    `Strategy ${search.strategy}, seed ${search.seed}: ${count(search.evaluations)} evaluations of plans and of changes to plans; stopped: ${search.stopped}.` +
     (bound ? ` No plan is below the bound: ${bound.method}.` : ""));
   const box = section.append("div").attr("class", "chart");
   onWidth(box.node(), (width) => drawConvergence(box, points, bound?.value, format, unit, width));

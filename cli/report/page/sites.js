@@ -1,8 +1,8 @@
-// The graph of sites: near each other where messages are quick; edges by what the simulated run sent over them.
+// The graph of sites: distances by latency, edges by the traffic of the simulated run.
 
-const graphSizes = { height: 460, most: 300, mostSites: 400, mostNames: 48, ring: 6, margin: 62, iterations: 400 };
+const graphSizes = { height: 460, most: 300, maxSites: 400, maxNames: 48, ring: 6, margin: 62, iterations: 400 };
 
-/** Distances in the picture grow with the square root of the latency. The same input gives the same layout. */
+/** Force layout in which distances grow with the square root of the latency. The same input gives the same layout. */
 function sitePositions(report) {
   const nodes = report.sites.map((site, index) => ({ index, site }));
   const pairs = new Map();
@@ -23,7 +23,7 @@ function sitePositions(report) {
   return nodes;
 }
 
-/** The positions stretched to fill the picture, turned so that it is wide. */
+/** Positions scaled to fill the picture, transposed if they are higher than wide. */
 function fitted(nodes, width, height) {
   const margin = Math.min(graphSizes.margin, width / 6);
   const span = (values) => d3.extent(values);
@@ -38,7 +38,7 @@ function fitted(nodes, width, height) {
   }));
 }
 
-/** An arc that bends to its right, so that both directions of a pair are seen; a ring for traffic inside. */
+/** SVG path of a link: an arc bent to one side, so that both directions are visible, or a ring for traffic within a site. */
 function edgePath({ from, to }, points, radius) {
   const [a, b] = [points[from], points[to]];
   if (from === to) {
@@ -64,7 +64,7 @@ function linkTip(report, link) {
 function drawSites(box, report, nodes, edges, width) {
   const height = Math.min(graphSizes.height, 190 + 34 * nodes.length, Math.max(260, width * 0.62));
   const points = fitted(nodes, width, height);
-  const picture = newPicture(box, width, height, "Sites, and what is sent between them");
+  const picture = newPicture(box, width, height, "Sites and the traffic between them");
   const radius = d3.scaleSqrt([0, d3.max(report.sites, (site) => site.devices)], [4, Math.min(17, width / 32, 70 / Math.sqrt(nodes.length))]);
   const radiusOf = (site) => radius(report.sites[site].devices);
   const thick = d3.scaleSqrt([0, d3.max(edges, (link) => link.bytes ?? 0) || 1], [0.8, Math.min(8, width / 80, 60 / Math.sqrt(edges.length))]);
@@ -83,9 +83,9 @@ function drawSites(box, report, nodes, edges, width) {
   addTooltip(groups, (site) => site.name, (site) => siteTip(report, report.sites.indexOf(site)));
 }
 
-/** Where there are not too many; beside the rings around the sites. */
+/** Adds names, unless there are too many sites, clear of the rings around the sites. */
 function addSiteNames(groups, report, points, radiusOf, width) {
-  if (report.sites.length > graphSizes.mostNames) return;
+  if (report.sites.length > graphSizes.maxNames) return;
   const names = report.sites.map(({ name }) => shortened(name, width < 500 ? 12 : 22));
   const places = placedLabels(points.map((point, i) => ({ ...point, r: radiusOf(i) + graphSizes.ring, text: names[i] })), width);
   groups.append("text").attr("class", "halo").attr("text-anchor", (_, i) => places[i].anchor)
@@ -112,10 +112,10 @@ function showSites(report) {
   const isSimulated = report.links.some((link) => link.bytes !== undefined);
   const isByLatency = report.links.some((link) => link.from !== link.to && link.latency !== undefined);
   const notes = [isByLatency ? "The nearer two sites, the shorter the latency between them." : "",
-    isSimulated ? `Lines are what ${report.runInWords()} sent, one for each direction.` : ""];
+    isSimulated ? `Lines are what ${report.runName()} sent, one for each direction.` : ""];
   const section = addSection("sites", "Sites and links", "Sites", notes.join(" ").trim());
-  if (report.sites.length <= graphSizes.mostSites) addGraph(section, report, isSimulated);
-  else section.append("p").attr("class", "note").text(`${count(report.sites.length)} sites are too many to be drawn.`);
+  if (report.sites.length <= graphSizes.maxSites) addGraph(section, report, isSimulated);
+  else section.append("p").attr("class", "note").text(`${count(report.sites.length)} sites are too many to draw.`);
   addLinkTable(section, report, isSimulated);
 }
 
@@ -125,7 +125,7 @@ function addGraph(section, report, isSimulated) {
   const all = isSimulated ? sent : report.links.filter((link) => link.from < link.to);
   const edges = d3.sort(all, (a, b) => d3.descending(a.bytes ?? 0, b.bytes ?? 0)).slice(0, graphSizes.most);
   if (edges.length < all.length)
-    section.append("p").attr("class", "note").text(`Of ${count(all.length)} lines those ${count(edges.length)} are drawn that carry the most.`);
+    section.append("p").attr("class", "note").text(`Of ${count(all.length)} lines, only the ${count(edges.length)} with the most traffic are drawn.`);
   const box = section.append("div").attr("class", "chart");
   onWidth(box.node(), (width) => drawSites(box, report, nodes, edges, width));
   if (isSimulated) addBusyLegend(section, report);

@@ -1,4 +1,4 @@
-// What a reader wants to know first.
+// The summary section: title, tiles, warnings and settings.
 
 function showTitle(report) {
   const { plan, simulation, comparison, topology } = report.document;
@@ -6,27 +6,27 @@ function showTitle(report) {
   d3.select("#program").text(report.document.program);
   d3.select("#title").text(`${topology.name} · ${job}`);
   const words = [plural(report.deviceCount, "device"), plural(report.sites.length, "site")];
-  if (plan) words.push(shapeInWords(plan));
+  if (plan) words.push(formatShape(plan));
   if (comparison) words.push(plural(comparison.schemes.length, "scheme"), `batch ${count(comparison.batch)}`);
   if (simulation?.scenario) words.push(`scenario ${simulation.scenario}`);
   d3.select("#subtitle").text(words.join(", "));
 }
 
-function shapeInWords({ parallelism, pipelines }) {
+function formatShape({ parallelism, pipelines }) {
   const even = pipelines.every((pipeline) => pipeline.stages.length === parallelism.pipeline);
   const shape = `${even ? "" : "up to "}${plural(parallelism.pipeline, "stage")} × ${plural(parallelism.data, "pipeline")}`;
-  const tensor = parallelism.tensor > 1 ? ` × ${even ? "" : "up to "}${parallelism.tensor} devices a stage` : "";
+  const tensor = parallelism.tensor > 1 ? ` × ${even ? "" : "up to "}${parallelism.tensor} devices per stage` : "";
   return `${shape}${tensor}, ${parallelism.schedule}, ${parallelism.gradient_sync}`;
 }
 
-/** The tiles: {name, value, more}; what is not known is not among them. */
+/** The tiles, {name, value, more}, for everything that is known. */
 function summaryTiles(report) {
   const { plan, simulation } = report.document;
   const estimate = plan?.estimate ?? {};
   const mean = report.simulatedSeconds();
   const tiles = [];
   const add = (name, value, more = "") => tiles.push({ name, value, more });
-  if (mean !== undefined) add("Iteration, simulated", seconds(mean), spreadInWords(report));
+  if (mean !== undefined) add("Iteration, simulated", seconds(mean), formatSpread(report));
   if (estimate.iteration_time_s !== undefined)
     add("Iteration, estimated", seconds(estimate.iteration_time_s));
   if (estimate.comm_cost)
@@ -35,42 +35,42 @@ function summaryTiles(report) {
   const speed = speedOf(report);
   if (speed) add("Tokens per second", count(Math.round(speed.tokens)), speed.words);
   if (typeof estimate.cost_per_million_tokens === "number")
-    add("A million tokens", dollars(estimate.cost_per_million_tokens), `estimated${costInWords(estimate.cost_parts)}`);
+    add("A million tokens", dollars(estimate.cost_per_million_tokens), `estimated${formatCostParts(estimate.cost_parts)}`);
   if (plan?.lower_bound)
-    add("Gap to the lower bound", percent(plan.lower_bound.gap), `no plan is below ${boundInWords(plan.lower_bound)}`);
+    add("Gap to the lower bound", percent(plan.lower_bound.gap), `no plan is below ${formatBound(plan.lower_bound)}`);
   if (simulation?.bubble !== undefined && simulation.iterations.length)
     add("Not computing", percent(simulation.bubble), `of the devices' time${simulation.samples ? " in the first of the runs" : ""}`);
   return tiles;
 }
 
-/** {tokens, words}: of the estimate, of the mean of all runs, or of the one; undefined: not known. */
+/** {tokens, words}: tokens per second of the estimate, or else of all runs or the only one; undefined: unknown. */
 function speedOf({ document: { plan, simulation } }) {
-  const inWords = ({ model_flops_per_s }) => (model_flops_per_s ? flopsPerSecond(model_flops_per_s).replace(" ", " model ") : "");
+  const formatFlops = ({ model_flops_per_s }) => (model_flops_per_s ? flopsPerSecond(model_flops_per_s).replace(" ", " model ") : "");
   if (plan?.estimate?.tokens_per_s) {
-    const flops = inWords(plan.estimate);
+    const flops = formatFlops(plan.estimate);
     return { tokens: plan.estimate.tokens_per_s, words: flops ? `estimated: ${flops}` : "estimated" };
   }
   if (simulation?.samples) {
     const tokens = simulation.samples.tokens_per_s?.mean;
     return tokens ? { tokens, words: `mean of ${plural(simulation.samples.runs, "run")}` } : undefined;
   }
-  return simulation?.tokens_per_s ? { tokens: simulation.tokens_per_s, words: inWords(simulation) } : undefined;
+  return simulation?.tokens_per_s ? { tokens: simulation.tokens_per_s, words: formatFlops(simulation) } : undefined;
 }
 
-const boundInWords = ({ value, unit }) => (unit === "s" ? seconds(value) : `${significant(value, 4)} ${unit}`);
+const formatBound = ({ value, unit }) => (unit === "s" ? seconds(value) : `${significant(value, 4)} ${unit}`);
 
-const costInWords = (parts) =>
-  (parts?.egress > 0 ? `: devices ${dollars(parts.devices)}, what is sent ${dollars(parts.egress)}` : "");
+const formatCostParts = (parts) =>
+  (parts?.egress > 0 ? `: devices ${dollars(parts.devices)}, egress ${dollars(parts.egress)}` : "");
 
-function breakdownInWords(breakdown) {
+function formatBreakdown(breakdown) {
   const parts = Object.entries(breakdown).filter(([, value]) => value > 0);
   return parts.map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
 }
 
-function spreadInWords(report) {
+function formatSpread(report) {
   const { simulation, plan } = report.document;
   if (report.simulatedSeconds() === null) return "no iteration is completed";
-  // Of many runs, the simulation's interval is that of the first alone.
+  // With many runs, the interval of the simulation is that of the first run only.
   const interval = simulation?.samples ? undefined : simulation?.iteration_time_interval_s ?? plan?.estimate?.iteration_time_interval_s;
   if (interval) return `${seconds(interval.low)} to ${seconds(interval.high)} at ${percent(interval.level)}`;
   const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
@@ -78,7 +78,7 @@ function spreadInWords(report) {
   return `p95 ${seconds(times.p95)}, ${seconds(times.min)} to ${seconds(times.max)}`;
 }
 
-/** What a reader should know before he believes a number. */
+/** Texts of all warnings and notes. */
 function warningsOf(report) {
   const { plan, simulation, comparison } = report.document;
   const warnings = [...(plan?.warnings ?? []), ...(simulation?.notes ?? []), ...(comparison?.stopped ? [comparison.stopped] : [])];
@@ -105,20 +105,20 @@ function showSummary(report) {
   addFacts(section, report);
 }
 
-/** What was asked for, and what the time hangs on. */
+/** Adds objective, settings, and what determines the time. */
 function addFacts(section, { document }) {
   const { plan, simulation } = document;
   const rows = [];
   const job = plan?.job;
   if (plan?.objective) rows.push(["Objective", plan.objective]);
   const breakdown = plan?.estimate?.breakdown;
-  if (breakdown) rows.push(["Estimated time", breakdownInWords(breakdown)]);
+  if (breakdown) rows.push(["Estimated time", formatBreakdown(breakdown)]);
   for (const [name, key] of [["Model", "model"], ["Training", "training"], ["Parallelism", "parallelism"], ["Compression", "compression"]]) {
-    const words = settingsInWords(job?.[key] ?? {});
+    const words = formatSettings(job?.[key] ?? {});
     if (words) rows.push([name, words]);
   }
-  if (plan?.warm_start) rows.push(["Goes on from", warmStartInWords(plan.warm_start)]);
-  if (plan?.advice) rows.push(["The planner would", adviceInWords(plan.advice)]);
+  if (plan?.warm_start) rows.push(["Warm start from", formatWarmStart(plan.warm_start)]);
+  if (plan?.advice) rows.push(["Advice", formatAdvice(plan.advice)]);
   if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of computing, summed over devices${simulation.samples ? ", in the first of the runs" : ""}`]);
   if (!rows.length) return;
   const list = section.append("dl").attr("class", "facts chart").selectAll("div").data(rows).join("div");
@@ -126,21 +126,21 @@ function addFacts(section, { document }) {
   list.append("dd").text(([, value]) => value);
 }
 
-/** Settings that stand in the page's title. */
+/** Settings that the title of the page already shows. */
 const titled = new Set(["pipeline", "data", "tensor", "schedule", "gradient_sync"]);
 
-const settingsInWords = (settings) => Object.entries(settings).filter(([name]) => !titled.has(name))
+const formatSettings = (settings) => Object.entries(settings).filter(([name]) => !titled.has(name))
   .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
 
-function warmStartInWords(warm) {
-  if (warm.stays) return `${warm.plan}, which stays as it is`;
-  const moving = `${bytes(warm.moving.bytes)} move${warm.moving.seconds === undefined ? "" : ` in ${seconds(warm.moving.seconds)}`}`;
-  const paid = warm.paid_after_iterations ? `; paid after ${plural(warm.paid_after_iterations, "iteration")}` : "";
-  return `${warm.plan}: ${moving}${paid}`;
+function formatWarmStart(warm) {
+  if (warm.stays) return `${warm.plan}, which is kept`;
+  const migration = `${bytes(warm.moving.bytes)} to migrate${warm.moving.seconds === undefined ? "" : ` in ${seconds(warm.moving.seconds)}`}`;
+  const paid = warm.paid_after_iterations ? `; pays off after ${plural(warm.paid_after_iterations, "iteration")}` : "";
+  return `${warm.plan}: ${migration}${paid}`;
 }
 
-function adviceInWords({ plan, gain, decisions }) {
+function formatAdvice({ plan, gain, decisions }) {
   const shape = `${plan.pipeline} × ${plan.data} on ${plural(plan.devices, "device")}`;
   if (gain === null) return `${shape}, ${decisions}`;
-  return gain > 0 ? `take ${percent(gain)} less with ${shape}, ${decisions}` : "do no better";
+  return gain > 0 ? `${percent(gain)} less with ${shape}, ${decisions}` : "no better plan found";
 }

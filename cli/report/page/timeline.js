@@ -1,4 +1,4 @@
-// The timeline's section: a canvas that is zoomed and moved with the mouse, the fingers, the keys or buttons.
+// The timeline section: a canvas that can be zoomed and panned by mouse, touch, keys or buttons.
 
 const timelineBox = { height: 600, wideLeft: 150, narrowLeft: 60, printHeight: 900, farthest: 1e6 };
 
@@ -10,7 +10,7 @@ class TimelineView {
     this.devices = timelineDevices(report);
     for (const it of this.devices) it.color = siteHue(report.siteOf(it.device));
     this.rowsOfPipeline = this.devices.length / Math.max(1, d3.sum(this.devices, (it) => it.isFirst));
-    this.row = Math.max(timelineSizes.leastRow, Math.min(28, (timelineBox.height - timelineSizes.top) / this.devices.length));
+    this.row = Math.max(timelineSizes.minRow, Math.min(28, (timelineBox.height - timelineSizes.top) / this.devices.length));
     this.addControls(section);
     this.legend(section, timeline);
     this.addCanvas(section);
@@ -54,7 +54,7 @@ class TimelineView {
     window.addEventListener("afterprint", () => this.resize(this.width));
   }
 
-  /** To a width in pixels; `height` of all that is shown, or as much as the rows need. */
+  /** Resizes to a width in pixels and, if given, a height; else to the height of the rows, up to a limit. */
   resize(width, height) {
     this.width = width;
     this.left = width < 560 ? timelineBox.narrowLeft : timelineBox.wideLeft;
@@ -73,7 +73,7 @@ class TimelineView {
     this.draw();
   }
 
-  /** On paper there is no scrolling: all rows, as low as it takes. */
+  /** Paper does not scroll, so all rows are shown, as low as necessary. */
   print() {
     const row = this.row;
     const room = timelineBox.printHeight - timelineSizes.top;
@@ -92,7 +92,7 @@ class TimelineView {
     Object.assign(this.box.dataset, { from, to, rows: this.devices.length, row: this.row });
   }
 
-  /** As the page is now, light or dark. */
+  /** Colours of the current theme. */
   colors() {
     const section = getComputedStyle(this.box.closest("section"));
     const colors = { page: section.backgroundColor, ink: section.color, line: getComputedStyle(this.probe).color };
@@ -110,7 +110,7 @@ class TimelineView {
   panBy(share) { this.picture.call(this.zoom.translateBy, -share * (this.width - this.left) / this.transform.k, 0); }
   reset() { this.picture.call(this.zoom.transform, d3.zoomIdentity); }
   resizeRows(factor) {
-    this.row = Math.max(timelineSizes.leastRow, Math.min(timelineSizes.mostRow, this.row * factor));
+    this.row = Math.max(timelineSizes.minRow, Math.min(timelineSizes.maxRow, this.row * factor));
     this.resize(this.width);
   }
 
@@ -123,7 +123,7 @@ class TimelineView {
     acts[event.key]();
   }
 
-  /** What lies under the pointer. */
+  /** Shows the tooltip of the span under the pointer. */
   hover(event) {
     const [px, py] = d3.pointer(event, this.canvas);
     const index = Math.floor((py - timelineSizes.top + this.box.scrollTop) / this.row);
@@ -139,13 +139,13 @@ class TimelineView {
   }
 
   placeTip({ place }) {
-    return place ? [["place", `pipeline ${place.pipeline}, stage ${place.stage}, layers ${place.layers}`]] : [];
+    return place ? [["slot", `pipeline ${place.pipeline}, stage ${place.stage}, layers ${place.layers}`]] : [];
   }
 
   spanTip(row, i) {
     const rows = [[laneWords[row.lane], this.report.document.timeline.kinds[row.kind[i]]]];
     const tasks = row.tasks?.[i] ?? 1;
-    if (tasks > 1) rows.push(["put together", plural(tasks, "task")]);
+    if (tasks > 1) rows.push(["merged", plural(tasks, "task")]);
     if ((row.microBatch?.[i] ?? -1) >= 0) rows.push(["micro-batch", count(row.microBatch[i])]);
     if ((row.peer?.[i] ?? -1) >= 0) rows.push([row.lane === "send" ? "to" : "from", this.report.idOf(row.peer[i])]);
     rows.push(["from", seconds(row.start[i])], ["takes", seconds(row.end[i] - row.start[i])]);
@@ -154,7 +154,7 @@ class TimelineView {
 }
 
 function timelineNote({ title, merged_below_s, merges_unlike, tasks }) {
-  const read = "In each row from top to bottom: what a device computes, sends, receives. Drag to move, Ctrl and the wheel to zoom.";
+  const read = "Each row shows, from top to bottom, what a device computes, sends and receives. Drag to pan, Ctrl and wheel to zoom.";
   if (merged_below_s === undefined) return `${read} It shows ${title} of the simulated run: ${count(tasks)} bars.`;
   return `${read} It shows ${title} of the simulated run. Of its ${count(tasks)} bars, neighbours ${merges_unlike ? "" : "of one kind "}` +
     `shorter and nearer than ${seconds(merged_below_s)} are drawn as one, to bound the size of this page.`;

@@ -1,6 +1,6 @@
-// Draws the timeline on a canvas: only what is in view, and of spans closer than a pixel only one.
+// Draws the visible part of the timeline on a canvas, skipping spans that are closer than a pixel.
 
-const timelineSizes = { top: 24, compute: 0.56, message: 0.2, leastRow: 4, mostRow: 34 };
+const timelineSizes = { top: 24, compute: 0.56, message: 0.2, minRow: 4, maxRow: 34 };
 
 /** `view`: {x: scale of seconds, row: height, scroll, width, height, left}; `colors`: by kind, and of the page. */
 function drawTimeline(context, devices, view, colors) {
@@ -21,7 +21,7 @@ function drawTimeline(context, devices, view, colors) {
 
 const rowTop = (index, view) => timelineSizes.top + index * view.row - view.scroll;
 
-/** Where a lane of a row lies: [from the top of the row, height]. */
+/** Position of a lane within its row: [offset from the top, height]. */
 function laneBox(lane, row) {
   const usable = row > 7 ? row - 2 : row - 0.5;
   const compute = usable * timelineSizes.compute;
@@ -51,7 +51,7 @@ function drawLane(context, row, y, height, { x }, colors) {
     const width = Math.max(0.6, right - left);
     context.fillStyle = colors[kind];
     context.fillRect(left, y, width, height);
-    if (width > 5 && height > 3) { // neighbours alike stay apart where there is room
+    if (width > 5 && height > 3) { // separates adjacent spans of the same kind if there is room
       context.fillStyle = colors.page;
       context.fillRect(left + width - 0.7, y, 0.7, height);
     }
@@ -85,7 +85,7 @@ function drawNames(context, devices, first, view, colors) {
   context.restore();
 }
 
-/** At the first row of a pipeline: a line, and its number; only that of every so many where all would be too tight. */
+/** Draws a line above the first row of a pipeline and its number, skipping numbers for lack of room. */
 function drawPipeline(context, pipeline, y, view, colors) {
   context.fillStyle = colors.line;
   context.fillRect(0, y - 1, view.left - 8, 1);
@@ -111,7 +111,7 @@ function drawAxis(context, { x, width, left }, colors) {
   context.fillRect(0, timelineSizes.top - 1, width, 1);
 }
 
-/** Seconds with as many digits as neighbours need to differ. */
+/** Seconds with enough digits to distinguish adjacent ticks. */
 function tickText(value, step) {
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step) - 1e-9)));
   return `${value.toFixed(digits)} s`;

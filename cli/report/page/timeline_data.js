@@ -1,9 +1,9 @@
-// The timeline of the document as what a canvas draws: arrays of dates in seconds from the start of the picture.
+// Decodes the timeline of the document for drawing: arrays of times in seconds since the start of the timeline.
 
 const laneNames = ["compute", "send", "receive"];
 const laneWords = { compute: "computes", send: "sends", receive: "receives" };
 
-/** Dates of a row, and for each span the latest end so far, which a search by date can go by. */
+/** Times of a row and, for binary search, the latest end up to each span. */
 function decodedRow(row, tick) {
   const size = row.start.length;
   const start = new Float64Array(size);
@@ -19,7 +19,7 @@ function decodedRow(row, tick) {
   return { lane: row.lane, kind: row.kind, tasks: row.tasks, microBatch: row.micro_batch, peer: row.peer, start, end, latest };
 }
 
-/** Devices in the order of pipelines and stages, others after them; `isFirst`: of its pipeline. */
+/** Devices ordered by pipeline and stage, then all others; `isFirst` marks the first device of a pipeline. */
 function timelineDevices(report) {
   const lanes = new Map();
   for (const row of report.document.timeline.rows) {
@@ -35,10 +35,10 @@ function timelineDevices(report) {
   });
 }
 
-/** The first span of a row that may still be under way at `date`. */
+/** Index of the first span of a row that may still be running at `date`. */
 const firstAt = (row, date) => d3.bisectRight(row.latest, date);
 
-/** The span of a row at `date`, the last one that has begun where several overlap; −1: none. */
+/** Index of the span of a row at `date`, of overlapping ones the last to start; −1: none. */
 function spanAt(row, date, tolerance) {
   let found = -1;
   for (let i = firstAt(row, date - tolerance); i < row.start.length && row.start[i] <= date + tolerance; ++i)

@@ -1,4 +1,4 @@
-// One box beside the pointer, or beside what has the focus.
+// A tooltip next to the pointer or the focused element.
 
 const tooltip = {
   /** `rows`: [name, value] pairs. */
@@ -26,7 +26,7 @@ const tooltip = {
   },
 };
 
-/** Shows the tooltip of a selection's elements; `rows` and `title` get the datum. */
+/** Adds a tooltip to the elements of a selection; `rows` and `title` are functions of the datum. */
 function addTooltip(selection, title, rows) {
   const show = (event, datum) => tooltip.show(event, title(datum), rows(datum));
   selection.on("pointermove", show).on("pointerleave", () => tooltip.hide())

@@ -13,7 +13,7 @@
 namespace dtfm::cost {
 namespace {
 
-/// Dates of the simulator are on a grid; sums are rounded.
+/// Relative: the simulator rounds times to a grid, and sums are rounded.
 constexpr double rounding = 1e-9;
 
 std::vector<int> known_devices(const IterationModel& model) {
@@ -25,14 +25,14 @@ std::vector<int> known_devices(const IterationModel& model) {
   return devices;
 }
 
-/// Of so many of the first.
-std::vector<double> sums_of(const std::vector<double>& values) {
+/// Prefix sums: element n is the sum of the first n values.
+std::vector<double> prefix_sums(const std::vector<double>& values) {
   std::vector<double> sums = {0};
   for (const double value : values) sums.push_back(sums.back() + value);
   return sums;
 }
 
-double divided_up(int a, int b) {
+double divide_rounding_up(int a, int b) {
   return std::ceil(static_cast<double>(a) / b);
 }
 
@@ -49,7 +49,7 @@ IterationBounds::IterationBounds(const IterationModel& model)
       message_fixed_(min_message_costs(model, devices_)),
       message_per_byte_(min_byte_costs(model, devices_)) {
   if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
-    throw Error("", "there are not enough devices whose times are known for a stage");
+    throw Error("", "too few devices with known layer times for a single stage");
   find_links();
   find_layers();
   find_rates();
@@ -80,13 +80,14 @@ void IterationBounds::find_layers() {
     gradient_bytes_ += gradients;
     largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
-    if (layer > 0 && !model_.problem.job.compression.bandwidth_threshold)  // else a hop may be fast
+    // With a bandwidth threshold, a hop over a fast link is not compressed.
+    if (layer > 0 && !model_.problem.job.compression.bandwidth_threshold)
       compression_s_ = layer == 1 ? costs.compression_s(layer) : std::min(compression_s_, costs.compression_s(layer));
   }
 }
 
-/// A device computes a layer in no less than its own time and, of several that share a stage, the all-reduces
-/// in between over the best links.
+/// Lower bounds on the times of every layer on one kind of device: its own compute time and, with tensor
+/// parallelism, the all-reduces over the best links.
 DeviceKindTimes IterationBounds::times_of(const StageCosts& costs, int kind) const {
   DeviceKindTimes it;
   const bool reduces = costs.tensor() > 1;
@@ -96,17 +97,18 @@ DeviceKindTimes IterationBounds::times_of(const StageCosts& costs, int kind) con
     const StageCosts::AllReduces there = costs.all_reduces(one, false), back = costs.all_reduces(one, true);
     it.forward_s.push_back(time.forward_s + (reduces ? message_s(there.messages, there.bytes) : 0));
     it.backward_s.push_back(time.backward_s + (reduces ? message_s(back.messages, back.bytes) : 0));
-    // As of a stage from the first layer on, which updates what is tied to that once.
+    // The increment for a stage that begins at the first layer, so that tied parameters are updated only
+    // once.
     it.update_s.push_back(costs.compute(kind, {0, layer + 1}).update_s -
                           costs.compute(kind, {0, layer}).update_s);
   }
   return it;
 }
 
-/// At every degree a device is a kind of its own.
+/// A kind of device counts as a separate kind at every tensor degree.
 void IterationBounds::find_rates() {
   std::vector<DeviceKindTimes> kinds;
-  std::vector<std::vector<int>> kind_at;  // [degree][kind of the costs], −1: not known
+  std::vector<std::vector<int>> kind_at;  // [degree][kind in StageCosts]; −1: times not known
   for (const StageCosts& costs : model_.by_degree) {
     std::vector<int>& kind_of = kind_at.emplace_back(at(costs.kinds()), -1);
     for (const int device : devices_) {
@@ -121,7 +123,7 @@ void IterationBounds::find_rates() {
   }
   layer_times_ = min_layer_times(kinds);
   balanced_ = balanced_work(kinds);
-  std::vector<double> rates, shares;  // of the stages that a device is in, and of it: at best
+  std::vector<double> rates, shares;  // by device, at best: rate of its stage, and its own share of that
   min_rate_ = std::numeric_limits<double>::infinity();
   for (const int device : devices_) {
     double rate = 0, share = 0;
@@ -137,23 +139,24 @@ void IterationBounds::find_rates() {
     shares.push_back(share);
   }
   rates_ = max_of_stages(rates, shares);
-  rate_sums_ = sums_of(rates_);
+  rate_sums_ = prefix_sums(rates_);
   if (model_.by_degree.size() == 1) min_rate_ = rates_.back();
 }
 
-/// What each stage has at most, the best first. A stage has no more than the least that one of its devices
-/// has: the i-th best of one degree t no more than the (t · i)-th device; where degrees differ, than the i-th
-/// device, and all stages together no more than the shares of all devices.
+/// Upper bounds on a quantity (rate or memory) of every stage, largest first. A stage has no more than the
+/// smallest value of its devices. So with one tensor degree t, the i-th best stage has no more than the (t ·
+/// i)-th best device. With several degrees, it has no more than the i-th best device, and all stages together
+/// have no more than the sum of the shares of all devices.
 std::vector<double> IterationBounds::max_of_stages(std::vector<double> of_devices,
                                                     const std::vector<double>& of_shares) const {
   std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
   const std::size_t least = at(model_.by_degree.front().tensor());
-  const bool are_alike = model_.by_degree.size() == 1;
+  const bool is_one_degree = model_.by_degree.size() == 1;
   double rest = std::accumulate(of_shares.begin(), of_shares.end(), 0.0);
   std::vector<double> most;
   for (std::size_t i = 1; i * least <= of_devices.size(); ++i) {
-    double of_stage = of_devices[are_alike ? i * least - 1 : i - 1];
-    if (!are_alike && rest < of_stage) of_stage = std::max(0.0, rest);
+    double of_stage = of_devices[is_one_degree ? i * least - 1 : i - 1];
+    if (!is_one_degree && rest < of_stage) of_stage = std::max(0.0, rest);
     if (std::isfinite(rest)) rest -= of_stage;
     most.push_back(of_stage);
   }
@@ -166,11 +169,12 @@ void IterationBounds::find_memory() {
   state_ = all.state;
   per_micro_batch_ = all.per_micro_batch;
   for (int layer = 0; layer < layers_; ++layer) {
-    // Of a stage from the first layer on, so that what is tied to that counts once.
+    // The increment for a stage that begins at the first layer, so that tied parameters count only once.
     const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
     largest_layer_ = std::max(largest_layer_, state + costs.needs({layer, layer + 1}).working);
   }
-  // A stage of fewer devices has less memory; of the largest degree's shares, a device is one.
+  // Memory is counted per device of a stage at the largest degree, as the needs are. A stage at a smaller
+  // degree has less, so the bound stays valid; each device contributes 1 ÷ the largest degree.
   std::vector<double> memory, shares;
   for (const int device : devices_) {
     const int gpu = model_.problem.topology.devices[at(device)].gpu;
@@ -178,7 +182,7 @@ void IterationBounds::find_memory() {
                              : model_.problem.topology.gpus[at(gpu)].memory.value());
     shares.push_back(memory.back() / tensor_);
   }
-  memory_sums_ = sums_of(max_of_stages(memory, shares));
+  memory_sums_ = prefix_sums(max_of_stages(memory, shares));
 }
 
 int IterationBounds::max_stages() const {
@@ -189,19 +193,20 @@ int IterationBounds::max_replicas(int stages) const {
   return static_cast<int>(rates_.size()) / stages;
 }
 
-/// Of the pipeline that has most.
+/// Least possible number of micro-batches of the pipeline that has the most.
 int IterationBounds::micro_batches(int stages, int replicas) const {
   const int multiple = model_.schedule == PipelineSchedule::interleaved ? stages : 1;
-  return multiple * static_cast<int>(divided_up(micro_batches_, replicas * multiple));
+  return multiple * static_cast<int>(divide_rounding_up(micro_batches_, replicas * multiple));
 }
 
-/// Every pipeline holds the state of all layers, and the one that has most micro-batches as many of them at a
-/// time as gpipe has between two drains, or one; somewhere there is the largest layer.
-/// Where the job does not say how often pipelines drain, a plan may drain after every micro-batch.
+/// Necessary conditions for fitting in memory: every pipeline holds the state of all layers; the pipeline
+/// with the most micro-batches also holds the activations of those in flight (under gpipe all between two
+/// flushes, otherwise at least one); and one stage holds the largest layer. If the job leaves `flush` open, a
+/// plan may flush after every micro-batch.
 bool IterationBounds::may_fit(int stages, int replicas) const {
   const int most = micro_batches(stages, replicas);
-  const int between = model_.flush > 0 ? std::min(model_.flush, most) : std::min(1, most);
-  const int in_flight = model_.schedule == PipelineSchedule::gpipe ? between : std::min(1, most);
+  const int max_in_round = model_.flush > 0 ? std::min(model_.flush, most) : std::min(1, most);
+  const int in_flight = model_.schedule == PipelineSchedule::gpipe ? max_in_round : std::min(1, most);
   return largest_layer_ <= memory_sums_[1] &&
          state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
          replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + rounding);
@@ -214,18 +219,18 @@ int IterationBounds::min_stages() const {
   return 0;
 }
 
-/// Some stage has no less than an equal share of all work, than the longest of so many pieces of the chain
-/// or, where stages have several pieces, than the largest layer and than as many layers as every stage has if
-/// they are shared out evenly; a stage alone has everything, on one device.
+/// Lower bound on the seconds per micro-batch of the slowest stage: an equal share of all work; the longest
+/// of `stages` pieces of the chain; or, with several chunks, the largest layer, and as many of the smallest
+/// layers as the stage with the most layers has at least. A single stage computes all layers on one device.
 double IterationBounds::stage_s(const WorkBound& work_bound, double balanced, int stages) const {
   if (stages == 1) return work_bound.single_device_s;
   const double share = balanced / rate_sums_[at(stages)];
   if (model_.chunks == 1) return std::max(share, work_bound.longest_piece_s[at(stages)]);
-  const auto layers = static_cast<std::size_t>(divided_up(layers_, stages));
+  const auto layers = static_cast<std::size_t>(divide_rounding_up(layers_, stages));
   return std::max({share, work_bound.sorted_s.back(), work_bound.smallest_sums_s[layers]});
 }
 
-/// Every micro-batch passes every layer forward and backward, and all the hops there and back.
+/// Communication of one micro-batch, s: it crosses all hops forward and backward.
 double IterationBounds::hops_s(int stages) const {
   if (stages == 1) return 0;
   const double around = (model_.chunks - 1) * hop_.max_edge(2);
@@ -236,14 +241,16 @@ double IterationBounds::micro_batch_path_s(int stages) const {
   return (stages == 1 ? layer_times_.forward_backward.single_device_s : layer_times_.forward_backward.sum_s) + hops_s(stages);
 }
 
-/// Before its first forward stage s waits for that of the stages before and their hops, and after its last
-/// backward for theirs: h(s) for the hops, and the stages' own work. In between it has m times its own. With
-/// z the work (in the weights of the balance) of the stages so far, of which q is at most done in a second
-/// and c = 1 ÷ the largest q is the least time, work x of the next stage needs m x ÷ q ≤ T − h − c z: z grows
-/// by at most q (T − h − c z) ÷ m, which grows with z + that and with q, and with the larger of two q first.
-/// The least T for which z reaches all work, by bisection.
+/// Lower bound on the time of m micro-batches including pipeline fill. Before its first forward, stage s
+/// waits for the first forwards and hops of the preceding stages, and after its last backward they still have
+/// to finish theirs: h(s) for the hops, plus their compute. In between it computes its own work m times. Let
+/// z be the weighted work of the preceding stages, q the rate of a stage (the most weighted work per second),
+/// and c = 1 ÷ the largest q, so that work z takes at least c z. Then work x of the next stage requires m x ÷
+/// q ≤ T − h − c z, so z grows by at most q (T − h − c z) ÷ m. The new z increases with the old one and with
+/// q, and is largest if the larger q come first. The result is the least T for which z reaches all work, by
+/// bisection.
 double IterationBounds::fill_time_s(int stages, int micro_batches) const {
-  // Of interleaved only the first chunk of the stages before has to be done, which may be small.
+  // Under interleaved only the first chunk of the preceding stages must be done, which may be small.
   const double c = model_.schedule == PipelineSchedule::interleaved ? 0 : 1 / rates_.front();
   const auto reached = [&](double time) {
     double work = 0;
@@ -261,9 +268,9 @@ double IterationBounds::fill_time_s(int stages, int micro_batches) const {
   return low;
 }
 
-/// The same for the hops alone and all micro-batches: the stages of `pipelines` pipelines do, until T, at
-/// most Σ q (T − h). With the largest q first that is, for T at hand, the largest of the sums of so many
-/// first stages.
+/// Like `fill_time_s` for all micro-batches of several pipelines, counting only the hops: until time T the
+/// stages do at most Σ q (T − h) of the work. The largest q come first, and for given T the sum is its
+/// maximum over all prefixes of the stages.
 double IterationBounds::total_fill_s(int stages, int pipelines) const {
   double least = std::numeric_limits<double>::infinity(), waits = 0;
   for (int stage = 0; stage < stages; ++stage) {
@@ -274,54 +281,55 @@ double IterationBounds::total_fill_s(int stages, int pipelines) const {
   return least;
 }
 
-/// m micro-batches of one pipeline, in k rounds between which it drains. Stations that m messages pass one
-/// after the other, whatever else they do, take the whole way of one of them and (m − 1) times their own
-/// time. Under gpipe that holds for forward and backward one after the other; otherwise for forward or for
-/// backward. Under 1f1b the first of S stages has at most S micro-batches on their way at a time.
+/// Lower bound for one pipeline with m micro-batches in k rounds that end with a flush. If m micro-batches
+/// pass a resource (stage or hop) one after another, the pipeline takes at least the latency of one
+/// micro-batch plus (m − 1) times the resource's own time. Under gpipe this holds for forward followed by
+/// backward; otherwise for forward or for backward. Under 1f1b the first of S stages has at most S
+/// micro-batches in flight.
 IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_batches) const {
-  const double rounds = model_.flush > 0 ? divided_up(micro_batches, model_.flush) : 1;
+  const double rounds = model_.flush > 0 ? divide_rounding_up(micro_batches, model_.flush) : 1;
   const double path_s = micro_batch_path_s(stages), after_first = micro_batches - rounds, hop = hop_busy_.max_edge(stages);
   const double forward = stage_s(layer_times_.forward, balanced_.forward, stages),
                backward = stage_s(layer_times_.backward, balanced_.backward, stages);
   std::vector<Part> parts = {
       {micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages), "compute of the slowest stage"},
-      {fill_time_s(stages, micro_batches), "compute at perfect balance, after the stages before"},
-      {rounds * path_s + after_first * hop, "the way of a micro-batch and the slowest hop"}};
+      {fill_time_s(stages, micro_batches), "perfectly balanced compute after the pipeline fill"},
+      {rounds * path_s + after_first * hop, "latency of a micro-batch and the slowest hop"}};
   if (model_.schedule == PipelineSchedule::gpipe) {
     parts.push_back({rounds * path_s + after_first * (forward + backward),
-                     "the way of a micro-batch and the slowest stage"});
+                     "latency of a micro-batch and the slowest stage"});
   } else {
     const double layer =
         std::max(layer_times_.forward.sorted_s.back(), layer_times_.backward.sorted_s.back());
     const double stage = model_.chunks > 1 ? layer : std::max(forward, backward);
-    parts.push_back({rounds * path_s + after_first * stage, "the way of a micro-batch and the slowest stage"});
+    parts.push_back({rounds * path_s + after_first * stage, "latency of a micro-batch and the slowest stage"});
   }
   if (model_.schedule == PipelineSchedule::one_f_one_b)
     parts.push_back({path_s * std::max(rounds, static_cast<double>(micro_batches) / stages),
-                     "the way of as many micro-batches at a time as there are stages"});
+                     "latency of a micro-batch, with as many in flight as there are stages"});
   return *std::max_element(parts.begin(), parts.end(),
                            [](const Part& a, const Part& b) { return a.value < b.value; });
 }
 
-/// At most as many of them compute as there are micro-batches; one has at least an equal share. Under gpipe
-/// every pipeline p takes T ≥ way + (m − 1) x with x the seconds of its slowest stage, forward and backward,
-/// and Σ q of its stages is at least Y ÷ x, with Y all work: the sum over all pipelines is (M − R) Y ≤ (T −
-/// way) Σ q.
+/// Lower bound for all pipelines. At most as many of them compute as there are micro-batches, and one has at
+/// least an equal share. Under gpipe every pipeline takes T ≥ latency + (m − 1) x, with x the seconds of its
+/// slowest stage, forward and backward. The rates of its stages sum to at least Y ÷ x, with Y all work.
+/// Summed over all R computing pipelines: (M − R) Y ≤ (T − latency) Σ q.
 IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const {
   const int computing = std::max(1, std::min(replicas, micro_batches_));
   Part most = slowest_pipeline(stages, micro_batches(stages, computing));
   const auto take = [&](const Part& other) {
     if (other.value > most.value) most = other;
   };
-  take({total_fill_s(stages, computing), "compute at perfect balance"});
+  take({total_fill_s(stages, computing), "perfectly balanced compute"});
   if (model_.schedule == PipelineSchedule::gpipe)
     take({micro_batch_path_s(stages) + (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
-          "the way of a micro-batch and compute at perfect balance"});
+          "latency of a micro-batch and perfectly balanced compute"});
   return most;
 }
 
-/// As `pipelines`, where the first stage of all of them ends before layer `cut`: first stages do the layers
-/// before it, the others those behind.
+/// Like `pipelines`, if the first stage of all pipelines ends before layer `cut`: first stages compute the
+/// layers before it, the other stages the layers from it on.
 double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
   const int computing = std::max(1, std::min(replicas, micro_batches_));
   const int most = micro_batches(stages, computing);
@@ -332,35 +340,37 @@ double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const
   };
   if (model_.schedule != PipelineSchedule::gpipe)
     return std::max(micro_batches_ * of_stages(computing), most * of_stages(1));
-  const double rounds = model_.flush > 0 ? divided_up(most, model_.flush) : 1, path_s = micro_batch_path_s(stages);
+  const double rounds = model_.flush > 0 ? divide_rounding_up(most, model_.flush) : 1, path_s = micro_batch_path_s(stages);
   return std::max(path_s + (micro_batches_ - computing) * of_stages(computing),
                   rounds * path_s + (most - rounds) * of_stages(1));
 }
 
-/// Where all pipelines have the same first stage, its gradients are exchanged when all of them have computed:
-/// the fewer layers it has, the more are left for the other stages. The best of all cuts.
+/// If all pipelines have the same first stage, its gradients are synchronized after all of them have
+/// computed. The fewer layers it has, the more remain for the other stages. Returns the minimum over all
+/// cuts.
 IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int replicas, double computed_s) const {
   double least = std::numeric_limits<double>::infinity();
   for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
     least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
                                 compressed_sync_s(replicas, min_gradient_bytes({0, cut})));
-  return {least + layer_times_.first_update_s, "then the gradients of the first stage over the best links"};
+  return {least + layer_times_.first_update_s, "then gradient synchronization of the first stage over the best links"};
 }
 
-/// Every device computes, exchanges its gradients where that cannot overlap (one exchange of each device's
-/// where the cuts are common) and updates what it holds. In the weights of the balance: T Σ q is no less than
-/// all of this, of which exchanges are of every device's own rate, no less than the least one.
+/// Every device computes, synchronizes its gradients where that cannot overlap with compute (with common cuts
+/// each device takes part in one synchronization), and updates its layers. T Σ q is at least all of this work
+/// in weighted terms; synchronization is weighted by the device's own rate, which is at least the smallest
+/// one.
 IterationBounds::Part IterationBounds::work_part(int stages, int replicas, Cuts cuts) const {
   double work = micro_batches_ * balanced_.forward_backward + replicas * balanced_.update;
   const double rates = rate_sums_[at(stages * replicas)];
-  if (cuts == Cuts::any || replicas < 2) return {work / rates, "compute and updates at perfect balance"};
+  if (cuts == Cuts::any || replicas < 2) return {work / rates, "perfectly balanced compute and optimizer updates"};
   work += replicas * min_rate_ * sync_s_per_byte(replicas) * gradient_bytes_;
-  return {work / rates, "compute, gradients and updates at perfect balance"};
+  return {work / rates, "perfectly balanced compute, gradient synchronization and optimizer updates"};
 }
 
-/// The gradients of the first layer are the last: they are exchanged after all pipelines have computed, and
-/// then updated. Those of the largest layer, or of as many as the cuts of all pipelines leave together, are
-/// exchanged after a micro-batch's forward at least.
+/// The gradients of the first layer become available last: they are synchronized after all pipelines have
+/// computed, and then the layer is updated. The gradients of the largest layer, or of the largest range
+/// between the cuts of all pipelines, are synchronized after at least one forward pass.
 IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) const {
   DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= max_stages() && replicas <= max_replicas(stages));
   const double overhead = model_.problem.constants.iteration_overhead_s;
@@ -375,12 +385,12 @@ IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) c
   };
   if (replicas > 1) {
     bound.value += compressed_sync_s(replicas, first_gradient_bytes_);
-    bound.method += ", then the gradients of the first layer over the best links";
+    bound.method += ", then gradient synchronization of the first layer over the best links";
     const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
     const bool by_layer = model_.problem.job.parallelism.overlap;
     const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
     take({layer_times_.forward.sum_s + compressed_sync_s(replicas, bytes),
-          "a forward, then the gradients of a stage over the best links"});
+          "one forward pass, then gradient synchronization of one stage over the best links"});
     if (cuts == Cuts::common && !overlaps) {
       const Part cut = partition_and_sync_bound(stages, replicas, computed.value);
       if (cut.value > bound.value)
@@ -389,12 +399,12 @@ IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) c
   }
   take(work_part(stages, replicas, overlaps ? Cuts::any : cuts));
   bound.value = (bound.value + overhead) * (1 - rounding);
-  if (overhead > 0) bound.method += ", and the overhead of an iteration";
+  if (overhead > 0) bound.method += ", plus the iteration overhead";
   return bound;
 }
 
 IterationBound IterationBounds::for_all_shapes(Cuts cuts) const {
-  IterationBound least{std::numeric_limits<double>::infinity(), "no shape fits memory", false};
+  IterationBound least{std::numeric_limits<double>::infinity(), "no shape fits in memory", false};
   for (int stages = 1; stages <= max_stages(); ++stages)
     for (int replicas = 1; replicas <= max_replicas(stages); ++replicas) {
       if (!may_fit(stages, replicas)) continue;

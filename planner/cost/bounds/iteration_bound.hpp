@@ -1,4 +1,4 @@
-// How short an iteration can be at best: bounds that no plan beats, estimated or simulated.
+// Lower bounds on the iteration time that no plan beats, whether estimated or simulated.
 #pragma once
 
 #include <string>
@@ -10,32 +10,33 @@
 
 namespace dtfm::cost {
 
-/// Whether every pipeline of a plan is cut before the same layers.
+/// Whether pipelines may differ in their stage boundaries, or all are cut before the same layers.
 enum class Cuts { any, common };
 
 struct IterationBound {
   double value = 0;    // s
-  std::string method;  // what the bound is made of
-  bool fits = true;    // else the stages do not fit memory, not even that of the largest devices
+  std::string method;  // the components of the bound, as text
+  bool fits = true;    // false: out of memory even on the devices with the most memory
 };
 
 /// Bounds for all plans of one job on one topology, at any tensor degrees of the model: `replicas` pipelines
-/// of `stages` stages each, any devices whose times are known, any layers for the stages of each pipeline (at
-/// least one), any shares of the job's micro-batches.
+/// of `stages` stages each, on any devices with known layer times, with any layers for the stages of each
+/// pipeline (at least one each) and any split of the job's micro-batches.
 ///
-/// Why they hold is said at the parts in the source. Messages take no less than over the best pair of
-/// devices, or over the pairs that connect as many devices best; what links carry together is not counted.
+/// The proofs stand at the parts in the source. Messages take no less than over the best pair of devices, or
+/// over the pairs that connect as many devices at the least cost. Contention is not counted.
 class IterationBounds {
  public:
-  /// `model` must outlive this. Takes time in n² for n devices. Throws Error where those whose times are
-  /// known are too few for a stage.
+  /// `model` must outlive this object. Takes O(n²) time for n devices. Throws Error if too few devices have
+  /// known layer times for a single stage.
   explicit IterationBounds(const IterationModel& model);
 
-  /// There are devices whose times are known for stages · replicas stages, and layers for all stages.
+  /// Expects enough devices with known layer times for stages · replicas stages, and enough layers for all
+  /// stages.
   IterationBound for_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
-  /// The least of all shapes that may fit memory; fits = false where none does.
+  /// Minimum over all shapes that may fit in memory; fits = false and value = 0 if there is none.
   IterationBound for_all_shapes(Cuts cuts = Cuts::any) const;
-  /// The smallest number of stages with which the job may fit memory; 0: none.
+  /// Smallest number of stages with which the job may fit in memory; 0 if there is none.
   int min_stages() const;
 
  private:
@@ -74,19 +75,22 @@ class IterationBounds {
   Part work_part(int stages, int replicas, Cuts cuts) const;
 
   const IterationModel& model_;
-  std::vector<int> devices_;             // whose times are known
-  int layers_, tensor_, micro_batches_;  // tensor: the most devices of a stage
-  std::vector<Line> best_links_;         // no pair of devices is better than all of these
-  SpanningTreeBound hop_, hop_busy_;  // a micro-batch's activations and gradients, of the smallest boundary
+  std::vector<int> devices_;  // devices with known layer times
+  int layers_;
+  int tensor_;  // largest tensor degree
+  int micro_batches_;
+  std::vector<Line> best_links_;  // Pareto-optimal links: every pair of devices is no better than one of them
+  /// Activations and gradients of a micro-batch over the smallest boundary: latency, and occupancy of links.
+  SpanningTreeBound hop_, hop_busy_;
   SpanningTreeBound message_fixed_, message_per_byte_;
-  double compression_s_ = 0;  // of the smallest boundary
+  double compression_s_ = 0;  // at the boundary where it is shortest
   LayerTimesBound layer_times_;
   BalancedWork balanced_;
-  std::vector<double> rates_, rate_sums_;  // of the best stages, and of so many of them
-  double min_rate_ = 0;                  // of a stage
+  std::vector<double> rates_, rate_sums_;  // of the stages, largest first; sums of the first n
+  double min_rate_ = 0;                    // smallest rate of a stage
   double gradient_bytes_ = 0, first_gradient_bytes_ = 0, largest_gradient_bytes_ = 0;
   double state_ = 0, per_micro_batch_ = 0, largest_layer_ = 0;  // bytes
-  std::vector<double> memory_sums_;                            // of so many stages on the largest devices
+  std::vector<double> memory_sums_;  // bytes: most that n stages can have, by n
 };
 
 }  // namespace dtfm::cost

@@ -1,4 +1,4 @@
-// The part of IterationBounds that is about messages.
+// The parts of IterationBounds that concern messages and gradient synchronization.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -7,7 +7,7 @@
 
 namespace dtfm::cost {
 
-/// Messages one after the other between two devices, whichever.
+/// Lower bound on `messages` consecutive messages between any two devices, `bytes` in total.
 double IterationBounds::message_s(double messages, double bytes) const {
   double least = best_links_.empty() ? 0 : std::numeric_limits<double>::infinity();
   for (const Line& line : best_links_)
@@ -15,9 +15,9 @@ double IterationBounds::message_s(double messages, double bytes) const {
   return least;
 }
 
-/// From when `replicas` (at least two) devices all have their gradients until one of them that is last has
-/// the sum. What connects them passes their dearest pair, in both directions but in rings; best and dearest
-/// as for any devices.
+/// Lower bound on the time from when all of `replicas` (at least two) devices have their gradients until the
+/// last of them has the sum. The messages connect the devices, so they cross the most expensive pair of some
+/// spanning tree, in both directions except in rings; all bounds are minima over the choice of devices.
 double IterationBounds::sync_s(int replicas, double bytes) const {
   const auto message = [&](double part) {
     return std::max(
@@ -26,22 +26,23 @@ double IterationBounds::sync_s(int replicas, double bytes) const {
   const double part = bytes / replicas, rounds = 2.0 * (replicas - 1);
   const double depth = std::bit_width(static_cast<unsigned>(replicas)) - 1;
   switch (model_.sync) {
-    case GradientSyncAlgorithm::sharded_ps:  // to the owner of a shard, and back
+    case GradientSyncAlgorithm::sharded_ps:  // to the owner of a shard and back
       return 2 * message(part);
     case GradientSyncAlgorithm::central_ps:
       return 2 * message(bytes);
-    case GradientSyncAlgorithm::ring:  // each member sends so often, each round after the one before
+    case GradientSyncAlgorithm::ring:  // each member sends once per round, one round after another
       return std::max(
           {rounds * message_s(1, part), rounds * part * message_per_byte_.max_edge(replicas), message(part)});
-    case GradientSyncAlgorithm::tree:  // rank 2^depth − 1 is as deep
+    case GradientSyncAlgorithm::tree:  // rank 2^depth − 1 is at this depth
       return std::max(2 * depth * message_s(1, bytes), 2 * message(bytes));
-    case GradientSyncAlgorithm::hierarchical:  // shards are no smaller, and pass two messages at least
+    case GradientSyncAlgorithm::hierarchical:  // shards are no smaller, and take at least two messages
       break;
   }
   return std::max(2 * message_s(1, part), message(part));
 }
 
-/// The part of it in which bytes move, over the pair that is dearest of those that connect the replicas.
+/// The part of `sync_s` that is proportional to the bytes, per byte, over the most expensive pair of those
+/// that connect the replicas at least cost.
 double IterationBounds::sync_s_per_byte(int replicas) const {
   const double max_edge = message_per_byte_.max_edge(replicas);
   switch (model_.sync) {
@@ -58,7 +59,7 @@ double IterationBounds::sync_s_per_byte(int replicas) const {
   return max_edge / replicas;
 }
 
-/// Where only some exchanges are compressed, no more than either way (a ratio may be above 1).
+/// If only some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1.
 double IterationBounds::min_gradient_bytes(std::pair<int, int> layers) const {
   const double compressed = model_.stages.gradient_bytes(layers, true, true);
   if (!model_.problem.job.compression.bandwidth_threshold) return compressed;

@@ -18,7 +18,7 @@ std::vector<double> sum_of(const std::vector<double>& a, const std::vector<doubl
   return sum;
 }
 
-/// Whether a chain can be cut into `pieces` of no more than `most` each.
+/// Whether the chain can be cut into at most `pieces` pieces with a sum of at most `most` each.
 bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double most) {
   std::size_t count = 1;
   double sum = 0;
@@ -32,7 +32,7 @@ bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double mos
   return true;
 }
 
-/// By the number of pieces: the longest one if it is as short as can be, by bisection from below.
+/// By number of pieces: the smallest possible length of the longest piece, by bisection, rounded down.
 std::vector<double> longest_pieces(const std::vector<double>& chain) {
   constexpr int steps = 40;
   const double all = std::accumulate(chain.begin(), chain.end(), 0.0);
@@ -54,12 +54,12 @@ WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& s
   work.sorted_s.assign(kinds.front().forward_s.size(), std::numeric_limits<double>::infinity());
   work.single_device_s = std::numeric_limits<double>::infinity();
   for (const DeviceKindTimes& kind : kinds) {
-    const std::vector<double> of_layers = seconds(kind);
-    for (std::size_t i = 0; i < of_layers.size(); ++i)
-      work.sorted_s[i] = std::min(work.sorted_s[i], of_layers[i]);
-    work.single_device_s = std::min(work.single_device_s, std::accumulate(of_layers.begin(), of_layers.end(), 0.0));
+    const std::vector<double> layer_s = seconds(kind);
+    for (std::size_t i = 0; i < layer_s.size(); ++i)
+      work.sorted_s[i] = std::min(work.sorted_s[i], layer_s[i]);
+    work.single_device_s = std::min(work.single_device_s, std::accumulate(layer_s.begin(), layer_s.end(), 0.0));
   }
-  work.longest_piece_s = longest_pieces(work.sorted_s);  // still in the order of the chain
+  work.longest_piece_s = longest_pieces(work.sorted_s);  // needs the order of the chain, so before sorting
   std::sort(work.sorted_s.begin(), work.sorted_s.end());
   work.smallest_sums_s = {0};
   for (const double it : work.sorted_s) work.smallest_sums_s.push_back(work.smallest_sums_s.back() + it);
@@ -67,8 +67,8 @@ WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& s
   return work;
 }
 
-/// Σ over layers of min over kinds of r t. `taken`, if asked for: of each kind, the part of it where it is
-/// the one.
+/// Returns Σ over layers of min over kinds of r t. If `taken` is given, adds to it, by kind, the terms for
+/// which that kind is the minimum.
 double weighted(const std::vector<std::vector<double>>& times, const std::vector<double>& rates,
                 std::vector<double>* taken = nullptr) {
   double sum = 0;
@@ -83,14 +83,14 @@ double weighted(const std::vector<std::vector<double>>& times, const std::vector
   return sum;
 }
 
-/// Σ min r t ÷ Σ n r, raised by steps along its exponentiated gradient (a kind that takes more than its share
-/// of the numerator gets a larger rate) that shorten with time; any rates give a bound, so the best seen will
-/// do. At first the rates with which all kinds do the whole chain in the same time.
+/// Maximizes Σ min r t ÷ Σ n r by exponentiated gradient ascent with decreasing steps: a kind that accounts
+/// for more than its share of the numerator gets a larger rate. Any rates give a valid bound, so the best
+/// iterate is returned. Starts from the rates with which all kinds take equally long for the whole chain.
 std::vector<double> best_rates(const std::vector<DeviceKindTimes>& kinds,
                                const std::vector<std::vector<double>>& times) {
   std::vector<double> rates;
-  for (const auto& of_layers : times) {
-    const double sum = std::accumulate(of_layers.begin(), of_layers.end(), 0.0);
+  for (const auto& layer_s : times) {
+    const double sum = std::accumulate(layer_s.begin(), layer_s.end(), 0.0);
     rates.push_back(sum > 0 ? 1 / sum : 1);
   }
   std::vector<double> best = rates;

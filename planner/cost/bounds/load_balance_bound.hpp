@@ -1,23 +1,24 @@
-// Work of a chain of layers shared out over unlike devices, at best.
+// Lower bounds on the work of a chain of layers that is balanced over heterogeneous devices.
 #pragma once
 
 #include <vector>
 
 namespace dtfm::cost {
 
-/// Seconds of a micro-batch, or of the update, by layer.
+/// Seconds by layer, per micro-batch (forward, backward) and per iteration (update).
 struct DeviceKindTimes {
   int devices = 0;
   std::vector<double> forward_s, backward_s, update_s;
 };
 
-/// Of work whose parts are the layers: on the device that is best at each, but for `single_device_s`.
+/// Bounds on work that consists of layers, each on the device that is fastest for it, except
+/// `single_device_s`.
 struct WorkBound {
-  std::vector<double> sorted_s;   // smallest first
-  std::vector<double> smallest_sums_s;  // of so many smallest layers
-  std::vector<double> longest_piece_s;   // of so many pieces of the chain, the longest is no shorter
+  std::vector<double> sorted_s;         // by layer, ascending
+  std::vector<double> smallest_sums_s;  // sums of the n smallest layers, by n
+  std::vector<double> longest_piece_s;  // if the chain is cut into n pieces, the longest is no shorter, by n
   double sum_s = 0;
-  double single_device_s = 0;  // all of them on one device
+  double single_device_s = 0;  // all layers on the fastest single device
 };
 
 struct LayerTimesBound {
@@ -26,17 +27,17 @@ struct LayerTimesBound {
 };
 LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds);
 
-/// Weights r of the kinds of devices, and of forward and backward, each of them, and the update
-/// Y = Σ over layers l of min over kinds k of r_k t_kl.
+/// Weights r of the kinds of devices, and the weighted work of forward, backward, both, and the update: Y = Σ
+/// over layers l of min over kinds k of r_k t_kl.
 ///
-/// A device that spends s seconds on micro-batches of layers does r s ≥ Σ min_k r_k t_kl of Y. So whatever
-/// each of some devices computes, if all of them together compute M micro-batches, one of them is busy for no
-/// less than M Y ÷ Σ r of the devices. This is the dual of the linear programme that shares out all layers in
-/// any fractions; with the best r it is as large as that.
+/// A device that spends s seconds on layers of micro-batches does at most r s of Y, because r s ≥ Σ min_k r_k
+/// t_kl. So however M micro-batches are divided among some devices, one of them is busy for at least M Y ÷ Σ
+/// r of these devices. This is the dual of the linear program that distributes all layers in arbitrary
+/// fractions; with optimal r the two values agree.
 struct BalancedWork {
-  std::vector<double> rates;  // by kind, positive
+  std::vector<double> rates;  // r, by kind, positive
   double forward_backward = 0, forward = 0, backward = 0, update = 0;
-  std::vector<double> forward_backward_prefix;  // each layer, and all
+  std::vector<double> forward_backward_prefix;  // work of the first n layers, by n
 };
 BalancedWork balanced_work(const std::vector<DeviceKindTimes>& kinds);
 

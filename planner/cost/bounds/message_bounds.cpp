@@ -7,10 +7,10 @@
 namespace dtfm::cost {
 namespace {
 
-/// Messages over the smallest boundary.
-class LeastMessages {
+/// Costs of messages over the stage boundary with the fewest bytes.
+class SmallestMessages {
  public:
-  explicit LeastMessages(const IterationModel& model) : model_(model) {}
+  explicit SmallestMessages(const IterationModel& model) : model_(model) {}
   double total_s(int from, int to) const { return model_.network.message(from, to).total_s(bytes(from, to)); }
   double occupancy_s(int from, int to) const {
     return model_.network.message(from, to).occupancy_s(bytes(from, to));
@@ -29,7 +29,6 @@ class LeastMessages {
   const double whole_ = least_bytes(false), compressed_ = least_bytes(true);
 };
 
-/// A cost of pairs of devices.
 template <class Cost>
 SpanningTreeBound spanning(const std::vector<int>& devices, const Cost& cost) {
   return SpanningTreeBound(static_cast<int>(devices.size()),
@@ -39,12 +38,12 @@ SpanningTreeBound spanning(const std::vector<int>& devices, const Cost& cost) {
 }  // namespace
 
 SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices) {
-  const LeastMessages messages(model);
+  const SmallestMessages messages(model);
   return spanning(devices, [&](int a, int b) { return messages.total_s(a, b) + messages.total_s(b, a); });
 }
 
 SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
-  const LeastMessages messages(model);
+  const SmallestMessages messages(model);
   return spanning(devices, [&](int a, int b) {
     const double there = messages.occupancy_s(a, b), back = messages.occupancy_s(b, a);
     return model.schedule == PipelineSchedule::gpipe ? there + back : std::max(there, back);

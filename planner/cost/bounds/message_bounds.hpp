@@ -1,4 +1,4 @@
-// What messages between pairs of `devices` cost at least, for bounds over all ways to connect them.
+// Lower bounds on messages between pairs of `devices`, over all ways to connect them.
 #pragma once
 
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace dtfm::cost {
 
-/// Seconds of a hop over the smallest boundary, until both messages of a micro-batch are there.
+/// Seconds of a hop over the smallest boundary, until both messages of a micro-batch have arrived.
 SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices);
-/// The same while no other micro-batch's move: forward and backward are phases of their own under gpipe
-/// alone.
+/// Seconds for which a hop over the smallest boundary is occupied by one micro-batch. Only under gpipe are
+/// forward and backward separate phases, whose times add up.
 SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices);
 
-/// Seconds of an empty message, and of a byte, in the better direction.
+/// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
 SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices);
 SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices);
 

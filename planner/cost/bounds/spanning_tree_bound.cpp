@@ -14,7 +14,8 @@ struct Edge {
   int a = 0, b = 0;
 };
 
-/// Prim's algorithm; the edges by cost. At every θ it has the components of the whole graph.
+/// Prim's algorithm; returns the edges in ascending order of cost. Up to every θ the tree has the same
+/// components as the complete graph.
 std::vector<Edge> minimum_spanning_tree(int count, const std::function<double(int, int)>& cost) {
   std::vector<Edge> tree, nearest(at(count), {std::numeric_limits<double>::infinity(), 0, 0});
   std::vector<int> outside(at(std::max(0, count - 1)));
@@ -59,13 +60,13 @@ SpanningTreeBound::SpanningTreeBound(int count, const std::function<double(int, 
   }
 }
 
-/// For θ in [from, to) the components have these sizes.
+/// Adds the contribution of θ in [from, to), where components have the given sizes.
 void SpanningTreeBound::add_level(std::vector<int> sizes, double from, double to) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   int n = 1;
   for (int components = 1; components <= static_cast<int>(sizes.size()) && sizes[at(components - 1)] > 0;
        ++components)
-    for (int of_this = 0; of_this < sizes[at(components - 1)]; ++of_this, ++n) {
+    for (int member = 0; member < sizes[at(components - 1)]; ++member, ++n) {
       sum_[at(n)] += (components - 1) * (to - from);
       if (components > 1) max_edge_[at(n)] = to;
     }

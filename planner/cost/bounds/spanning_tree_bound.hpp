@@ -1,4 +1,4 @@
-// What it costs at least to connect some number of devices, whichever they are.
+// Lower bounds on the cost of connecting a given number of devices, whichever they are.
 #pragma once
 
 #include <functional>
@@ -6,17 +6,18 @@
 
 namespace dtfm::cost {
 
-/// Of `count` devices 0, 1, … and a symmetric cost of every pair, not negative.
+/// For `count` devices 0, 1, … and a symmetric, non-negative cost of every pair.
 ///
-/// A graph that connects n of them has, for every θ, at least q − 1 edges that cost more than θ, where q is
-/// the least number of components of the graph of all pairs that cost at most θ which n devices can lie in:
-/// its largest ones. So its dearest edge costs no less than the least θ with q = 1, and all of them together
-/// no less than the integral of q − 1 over θ.
+/// For every θ, a graph that connects n devices has at least q − 1 edges that cost more than θ. Here q is the
+/// least number of components that can contain n devices, namely the largest ones, in the graph of all pairs
+/// with cost ≤ θ. So the most expensive edge costs at least the least θ with q = 1, and all edges together
+/// cost at least the integral of q − 1 over θ.
 class SpanningTreeBound {
  public:
   SpanningTreeBound(int count, const std::function<double(int, int)>& cost);
 
-  /// Of a connected graph on `n` devices, 1 ≤ n ≤ count: the dearest edge, and all edges.
+  /// Lower bounds for a connected graph on `n` devices, 1 ≤ n ≤ count: its most expensive edge, and the sum
+  /// of all its edges.
   double max_edge(int n) const { return max_edge_[static_cast<std::size_t>(n)]; }
   double sum(int n) const { return sum_[static_cast<std::size_t>(n)]; }
 

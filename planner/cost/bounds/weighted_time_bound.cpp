@@ -11,7 +11,7 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr double rounding = 1e-9;  // dates of the simulator are on a grid; sums are rounded
+constexpr double rounding = 1e-9;  // relative: the simulator rounds times to a grid, and sums are rounded
 
 double least_sum(std::vector<double> values, int count) {
   const auto end = values.begin() + std::min<std::ptrdiff_t>(count, std::ssize(values));
@@ -21,7 +21,7 @@ double least_sum(std::vector<double> values, int count) {
   return sum;
 }
 
-/// Devices that a stage at this degree may have.
+/// Devices that a stage may use at the tensor degree of `costs`.
 std::vector<int> usable(const StageCosts& costs, const std::vector<double>& weight) {
   std::vector<int> devices;
   for (int device = 0; device < static_cast<int>(weight.size()); ++device)
@@ -31,21 +31,21 @@ std::vector<int> usable(const StageCosts& costs, const std::vector<double>& weig
 
 }  // namespace
 
-// An iteration takes T. A device d of the plan's set D computes for b(d) and is there for the whole of T ≥
-// b(d) + o, with the iteration's overhead o. So with weights w
+// Let T be the iteration time. A device d of the plan's set D computes for b(d) and is occupied for all of T
+// ≥ b(d) + o, with the iteration overhead o. So, with weights w,
 //
 //   T · Σ_D w(d) = Σ_D w(d) T ≥ Σ_D w(d) b(d) + o Σ_D w(d).
 //
 // Each of M micro-batches passes each layer l in one stage, and each of the k devices of that stage (k: the
-// tensor degree) computes its share for c(d, l) seconds; a stage adds its overhead of a forward and a
-// backward, and there is at least one stage. So, least_k being the sum of the k smallest values of all
+// tensor degree) computes its share for c(d, l) seconds. A stage adds its overheads of one forward and one
+// backward, and there is at least one stage. So, with least_k the sum of the k smallest values over all
 // devices that a plan may use,
 //
 //   Σ_D w(d) b(d) ≥ M · (Σ_l least_k w(d) c(d, l) + least_k w(d) · 2 overheads),
 //
-// and Σ_D w(d) is no less than the sum of as many of the smallest weights as a plan has devices.
-// Where stages may have several degrees, each layer is computed at the one at which it costs least, and the
-// smallest one counts otherwise. What is sent, bubbles, and devices that wait for others are not counted.
+// and Σ_D w(d) is at least the sum of as many of the smallest weights as the plan has devices. If stages may
+// have several tensor degrees, each layer counts at the degree where it costs least, and the overheads at the
+// smallest degree. Communication, bubbles and idle devices are not counted.
 double min_weighted_time(const IterationModel& model, const std::vector<double>& weight,
                            int min_devices) {
   const StageCosts& narrowest = model.by_degree.front();

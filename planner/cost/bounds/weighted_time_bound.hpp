@@ -1,5 +1,4 @@
-// How little an iteration can cost at best, where what counts is seconds times what a second of each device
-// costs: money, or the number of devices.
+// Lower bounds for objectives that weight time by the devices in use: their prices, or their number.
 #pragma once
 
 #include <vector>
@@ -8,13 +7,13 @@
 
 namespace dtfm::cost {
 
-/// No plan of at least `min_devices` devices has a smaller (time of an iteration) × Σ `weight` of its
-/// devices, estimated or simulated, if it trains all micro-batches of the job. Devices of infinite weight, or
-/// whose times are not known, are in no plan; enough others for a stage must be there.
+/// Returns a bound that no plan with at least `min_devices` devices beats, estimated or simulated, on
+/// (iteration time) × Σ `weight` of its devices, if it trains all micro-batches of the job. Devices of
+/// infinite weight or unknown layer times are excluded; the others must suffice for one stage.
 double min_weighted_time(const IterationModel& model, const std::vector<double>& weight, int min_devices);
 
-/// Seconds that `device`, whose times are known, computes at least in any plan that uses it: one layer of one
-/// micro-batch, forward and backward. Its stage may have the degrees of the model.
+/// Returns the least compute time of `device` in any plan that uses it, in s: forward and backward of one
+/// layer for one micro-batch, at the best tensor degree of the model. The device's layer times must be known.
 double min_compute_s(const IterationModel& model, int device);
 
 }  // namespace dtfm::cost

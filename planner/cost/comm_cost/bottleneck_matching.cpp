@@ -29,7 +29,7 @@ BottleneckMatcher::BottleneckMatcher(int size)
       open_columns_(words_),
       key_(at(size)) {}
 
-/// Every row and every column needs a partner.
+/// The largest of the minima of all rows and columns: each needs a partner.
 double BottleneckMatcher::lower_bound() {
   std::fill(key_.begin(), key_.end(), infinity);
   double bound = -infinity;
@@ -46,10 +46,10 @@ double BottleneckMatcher::lower_bound() {
   return bound;
 }
 
-// Rows are matched within a threshold, which begins at the lower bound, by breadth-first search over bit
-// sets. When no row that is left can be, one is matched along the path whose slowest edge is fastest, and the
-// threshold rises to that edge. So it is always the lower bound or the bottleneck of the rows matched so far,
-// and neither exceeds the answer.
+// Rows are matched within a threshold, which starts at the lower bound, by breadth-first search over bit
+// sets. When no remaining row can be matched, one of them is matched along the alternating path whose slowest
+// edge is fastest, and the threshold rises to that edge. The threshold is therefore always the lower bound or
+// the bottleneck of the rows matched so far, and neither exceeds the optimum.
 double BottleneckMatcher::solve() {
   double threshold = lower_bound();
   std::fill(column_of_row_.begin(), column_of_row_.end(), none);
@@ -62,7 +62,7 @@ double BottleneckMatcher::solve() {
   }
 }
 
-/// Matches as many more rows as can be with costs up to `threshold`.
+/// Matches as many further rows as possible with costs up to `threshold`.
 void BottleneckMatcher::match_within(double threshold) {
   std::fill(admissible_.begin(), admissible_.end(), 0);
   for (int row = 0; row < size_; ++row) {
@@ -96,8 +96,8 @@ void BottleneckMatcher::augment_within(int row) {
   }
 }
 
-// Takes out a slowest pair and matches its row anew along edges that are faster, until there is no such path:
-// then no perfect matching has all its costs below (Berge, 1957).
+// Removes a slowest pair and rematches its row along faster edges, until there is no such path: then no
+// perfect matching has only smaller costs (Berge, 1957).
 double BottleneckMatcher::solve_from(std::span<const int> column_of_row) {
   for (int row = 0; row < size_; ++row) {
     column_of_row_[at(row)] = column_of_row[at(row)];
@@ -130,9 +130,9 @@ double BottleneckMatcher::slowest_pair_but(int row) const {
   return slowest;
 }
 
-// Prim's algorithm on the alternating tree from `row`: the column that is reached at the least cost joins
-// next. Returns the larger of `threshold` and the slowest edge of the path; once that is sure to exceed
-// `most`, gives up, leaves everything as it is and returns it.
+// Prim's algorithm on the alternating tree rooted at `row`: the column that is reached at the least cost is
+// added next. Returns the larger of `threshold` and the slowest edge of the path. As soon as that exceeds
+// `most`, leaves the matching unchanged and returns it.
 double BottleneckMatcher::augment(int row, double threshold, double most) {
   std::iota(unvisited_.begin(), unvisited_.end(), 0);
   std::fill(key_.begin(), key_.end(), infinity);

@@ -17,12 +17,12 @@ namespace {
 void load(const CommCostModel& model, std::span<const int> from, std::span<const int> to,
           BottleneckMatcher& matcher) {
   for (std::size_t i = 0; i < from.size(); ++i) {
-    matcher.set_row(static_cast<int>(i), &model.hop(0, from[i]));  // symmetric: a column is a row
+    matcher.set_row(static_cast<int>(i), &model.hop(0, from[i]));  // `hop` is symmetric: a column is a row
     matcher.set_column(static_cast<int>(i), to[i]);
   }
 }
 
-/// `group` as its members feed those of `previous`: member r is the partner of previous[r].
+/// Returns `group` reordered by the bottleneck matching: element r is the partner of previous[r].
 std::vector<int> matched_group(const CommCostModel& model, std::span<const int> previous,
                                std::span<const int> group, BottleneckMatcher& matcher) {
   load(model, previous, group, matcher);
@@ -38,7 +38,7 @@ CommCostModel comm_cost_model(const Topology& topology, const CommVolumes& volum
                               int replicas) {
   const int n = topology.size();
   if (stages < 1 || replicas < 1 || static_cast<long long>(stages) * replicas != n)
-    throw Error("", fmt::format("{} stages × {} replicas need {} devices, and the topology has {}", stages,
+    throw Error("", fmt::format("{} stages × {} replicas need {} devices, but the topology has {}", stages,
                                 replicas, static_cast<long long>(stages) * replicas, n));
   CommCostModel model{stages, replicas, Eigen::MatrixXd::Zero(n, n), Eigen::MatrixXd::Zero(n, n)};
   const Bytes shard = volumes.gradient / replicas;
@@ -53,7 +53,7 @@ CommCostModel comm_cost_model(const Topology& topology, const CommVolumes& volum
     }
   }
   if (n > 1 && !(std::isfinite(model.sync.sum()) && std::isfinite(model.hop.sum())))
-    throw Error("", "a link is so slow, or a message so large, that its time is beyond all numbers");
+    throw Error("", "a communication time overflows: a link is too slow or a message too large");
   return model;
 }
 
@@ -61,7 +61,7 @@ double sync_cost(const CommCostModel& model, std::span<const int> group) {
   double slowest = 0;
   for (const int device : group) {
     double sum = 0;
-    for (const int peer : group) sum += model.sync(peer, device);  // the diagonal is zero
+    for (const int peer : group) sum += model.sync(peer, device);  // the diagonal of `sync` is zero
     slowest = std::max(slowest, sum);
   }
   return slowest;
@@ -99,13 +99,13 @@ Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& pla
 
 namespace {
 
-/// The order of the stages, found in the coarsened graph from the order at hand.
+/// Finds an order of the stages in the coarsened graph, starting from the given one.
 using FindOrder = std::function<std::vector<int>(const Eigen::MatrixXd& graph, std::vector<int> order,
                                                  const std::function<bool()>& stop)>;
 
 Placement deployment(const CommCostModel& model, const Placement& placement,
                      const std::function<bool()>& stop, const FindOrder& find_order) {
-  // Once told to stop, it stays so: half a graph must not be taken for a whole one.
+  // `must_stop` latches: otherwise `find_order` could run on a graph of which only some rows are filled.
   bool stopped = false;
   const auto must_stop = [&] { return stopped = stopped || (stop && stop()); };
   const Eigen::MatrixXd graph = coarsened_graph(model, placement, must_stop);

@@ -1,5 +1,5 @@
-// Objective comm-cost: the communication cost of Yuan et al. (NeurIPS 2022, arXiv 2206.01288), section 3, for
-// links that may differ by direction.
+// The objective comm-cost: communication cost as defined by Yuan et al. (NeurIPS 2022, arXiv 2206.01288),
+// section 3, extended to links whose two directions differ.
 #pragma once
 
 #include <functional>
@@ -15,51 +15,55 @@ namespace dtfm::cost {
 
 class BottleneckMatcher;
 
-/// All that the cost depends on: two symmetric n × n matrices in seconds, n = stages · replicas. A message
-/// costs its own direction's link, and both directions of a pair are added up; where the paper counts one
-/// direction twice, as on a symmetric network, this is the same.
+/// All inputs of the cost: two symmetric n × n matrices in seconds, n = stages · replicas. A message is
+/// charged at the link of its own direction, and the two directions of a pair are added. On a symmetric
+/// network this equals the paper's formula, which counts one direction twice.
 struct CommCostModel {
   int stages = 0, replicas = 0;
-  Eigen::MatrixXd
-      sync;  // two members of one group exchange a gradient shard: α + c_dp / (replicas · β), both ways
-  Eigen::MatrixXd hop;  // activations forward, their gradients backward: α + c_pp / β, both ways
+  /// Two members of a group send each other one gradient shard: α + c_dp / (replicas · β), both directions.
+  Eigen::MatrixXd sync;
+  /// Activations forward and their gradients backward: α + c_pp / β, both directions.
+  Eigen::MatrixXd hop;
 
   int devices() const { return stages * replicas; }
 };
 
-/// Throws Error when stages · replicas is not the number of devices.
+/// Throws Error if stages · replicas differs from the number of devices, or if a communication time is not
+/// finite.
 CommCostModel comm_cost_model(const Topology& topology, const CommVolumes& volumes, int stages, int replicas);
 
-/// Seconds. The total is what is minimised.
+/// Seconds. The search minimizes the total.
 struct CommCost {
-  double data_parallel = 0;      // DATAP: the slowest group's exchange
-  double pipeline_parallel = 0;  // PIPELINEP: the hops between consecutive stages, forward and backward
+  double data_parallel = 0;      // DATAP: slowest gradient synchronization of a group
+  double pipeline_parallel = 0;  // PIPELINEP: hops between consecutive stages, forward and backward
   double total() const { return data_parallel + pipeline_parallel; }
 };
 
-/// The exchange of one group: max over members of the sum over the other members.
+/// Gradient synchronization of one group, s: the maximum over its members of the sum over the other members.
 double sync_cost(const CommCostModel& model, std::span<const int> group);
 
-/// w(C, C'): the bottleneck perfect matching between two groups, forward and backward.
+/// The edge weight w(C, C') of the paper, s: cost of the bottleneck perfect matching between two groups,
+/// forward and backward.
 double matching_cost(const CommCostModel& model, std::span<const int> group, std::span<const int> next,
                      BottleneckMatcher& matcher);
 
-/// The cost of a placement exactly as it is deployed: stages in its order, pipelines as its replicas say.
+/// Cost of a placement exactly as deployed: stages in the order of its rows, pipelines as its columns.
 CommCost comm_cost(const CommCostModel& model, const Placement& placement);
 
-/// The cheapest deployment of the groups (rows) of `placement`: the order of the stages is the shortest open
-/// path (exact up to `max_exact_path_nodes` groups) and consecutive stages are joined by bottleneck perfect
-/// matchings. Its comm_cost is the COMM-COST of the partition. When `stop` says so, the order stays as it is
-/// by then, and only the matchings are made.
+/// Returns the cheapest deployment of the groups (rows) of `placement`: the stages in the order of the
+/// shortest open path (exact up to `max_exact_path_nodes` groups), consecutive stages joined by bottleneck
+/// perfect matchings. Its `comm_cost` is the COMM-COST of the partition. Once `stop` returns true, the order
+/// found so far is kept and only the matchings are computed.
 Placement best_deployment(const CommCostModel& model, const Placement& placement,
                           const std::function<bool()>& stop = {});
 
-/// The same with an order that is only a local optimum, from the one given: much cheaper from 14 groups on.
+/// Like `best_deployment`, but the order is only a local optimum, starting from the given one. This is much
+/// cheaper from 14 groups on.
 Placement improve_deployment(const CommCostModel& model, const Placement& placement,
                               const std::function<bool()>& stop = {});
 
-/// groups × groups, symmetric: w(C, C'), the bottleneck perfect matching between the groups of `placement`.
-/// When `stop` says so, the rows not reached are zero.
+/// Symmetric groups × groups matrix of w(C, C'), the bottleneck perfect matchings between the groups of
+/// `placement`, in s. Once `stop` returns true, the remaining rows are left zero.
 Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& placement,
                                 const std::function<bool()>& stop = {});
 

@@ -1,4 +1,4 @@
-// The exchange of two runs of stages: a move of CommCostState.
+// CommCostState's move that swaps two segments of consecutive stages between pipelines.
 #include <algorithm>
 #include <limits>
 
@@ -7,7 +7,7 @@
 
 namespace dtfm::cost {
 
-/// The pairs of devices that change places.
+/// Fills `swapped_` with the pairs of devices that the move swaps.
 void CommCostState::follow_segments(StageSegment a, StageSegment b, int length) {
   swapped_.clear();
   for (int i = 0; i < length; ++i) {
@@ -22,7 +22,7 @@ double CommCostState::evaluate_segment_swap(StageSegment a, StageSegment b, int 
   constexpr double refused = std::numeric_limits<double>::infinity();
   follow_segments(a, b, length);
   double total = energy_ - sync_energy_ + sync_energy_after(swapped_);
-  // Inside the runs the pairs stay together.
+  // Pairs inside the segments stay together.
   for (int i = 0; i + 1 < length; ++i) {
     const auto [one, other] = swapped_[at(i)];
     total +=
@@ -30,7 +30,7 @@ double CommCostState::evaluate_segment_swap(StageSegment a, StageSegment b, int 
     total +=
         energy_of(hop_with_pair(b.stage + i, slot_[at(other)], pair_of(one))) - hop_[at(b.stage + i)].energy;
   }
-  // At their ends a device meets strangers.
+  // At the ends of the segments the pairs change.
   const auto ends = segment_ends(a.stage, b.stage, length);
   double savings = 0;
   for (const int stage : ends)
@@ -44,7 +44,8 @@ double CommCostState::evaluate_segment_swap(StageSegment a, StageSegment b, int 
   return total < limit ? total : refused;
 }
 
-/// The hops before and after each run, −1 where there is none; one between two runs that touch only once.
+/// The hops before and after each segment; −1 where there is none. A hop between two adjacent segments
+/// appears only once.
 std::array<int, 4> CommCostState::segment_ends(int a, int b, int length) const {
   std::array<int, 4> ends{a - 1, a + length - 1, b - 1, b + length - 1};
   if (ends[0] == ends[3]) ends[3] = -1;
@@ -54,19 +55,19 @@ std::array<int, 4> CommCostState::segment_ends(int a, int b, int length) const {
   return ends;
 }
 
-/// What the pair of `device`, over the next hop, costs now: s.
+/// Cost of the pair of `device` over the next hop, s.
 double CommCostState::pair_of(int device) const {
   return pair_[position(group_of(device), slot_[at(device)])];
 }
 
-/// Hop `stage` when the pair of `slot` costs `pair` instead.
+/// Evaluates hop `stage` with `pair` as the cost of the pair of `slot`.
 CommCostState::HopAfter CommCostState::hop_with_pair(int stage, int slot, double pair) const {
   const Hop& hop = hop_[at(stage)];
   const double others = slot == hop.slowest_slot ? hop.second : hop.cost;
   return {std::max(others, pair), hop.total - pair_[position(stage, slot)] + pair};
 }
 
-/// Hop `stage` at the end of one run or between two.
+/// Evaluates hop `stage`, which lies at the end of one segment or between the two.
 CommCostState::HopAfter CommCostState::hop_after_segment_swap(int stage, int a, int b, int length) {
   const auto &first = swapped_.front(), &last = swapped_.back();
   const bool before_a = stage == a - 1, after_a = stage == a + length - 1;
@@ -96,7 +97,7 @@ void CommCostState::swap_segments(StageSegment a, StageSegment b, int length) {
 #endif
 }
 
-/// Between two runs the price was that of the best matching.
+/// The evaluation assumed the best matching for a hop between the two segments, so it must be computed there.
 void CommCostState::update_hop_after_segment_swap(int stage, bool is_between) {
   const double before = hop_[at(stage)].cost;
   measure_pairs(stage);

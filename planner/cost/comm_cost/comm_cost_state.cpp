@@ -74,7 +74,8 @@ void CommCostState::assign_slot(int stage, int slot, int device) {
   slot_[at(device)] = slot;
 }
 
-/// `joining` takes the slot of `leaving` in `stage`: O(replicas) instead of adding up every pair.
+/// Replaces `leaving` by `joining` in a slot of `stage`, in O(replicas) rather than by summing over all
+/// pairs.
 void CommCostState::replace(int stage, int slot, int leaving, int joining) {
   const double* lost = &model_->sync(0, leaving);
   const double* gained = &model_->sync(0, joining);
@@ -114,7 +115,7 @@ void CommCostState::add_up() {
   }
 }
 
-/// Hop `stage` as a matching problem: slots of the first stage × slots of the second.
+/// Loads hop `stage` as a matching problem: slots of the first stage × slots of the second.
 void CommCostState::load_hop(int stage) {
   for (int slot = 0; slot < replicas_; ++slot) {
     matcher_.set_row(slot, &model_->hop(0, member_[position(stage, slot)]));
@@ -132,16 +133,17 @@ void CommCostState::join(int stage, int slot, int next_slot) {
   previous_[position(stage + 1, next_slot)] = slot;
 }
 
-/// The best matching, from the one at hand.
+/// Finds the best matching, starting from the current one.
 void CommCostState::improve_matching(int stage) {
   load_hop(stage);
   matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)});
   adopt_matching(stage);
 }
 
-/// After a swap put `a` and `b` into their places: the pairs at hand stay where they are as fast as before,
-/// and with them the hop's cost; otherwise, and where the price was that of the best matching, that is looked
-/// for.
+/// Updates a hop after the swap of `a` and `b` has been applied. If the pairs they are now in are no slower
+/// than the hop was, and its slowest pair is not affected, the matching and the cost of the hop remain valid.
+/// Otherwise the best matching is computed, as it is wherever the evaluation of the swap assumed it: if both
+/// ends of the hop changed, or if there are few replicas.
 void CommCostState::update_hop(int stage, int a, int b) {
   bool as_fast = true;
   int ends = 0;
@@ -178,7 +180,7 @@ void CommCostState::set_all_within(int stage) {
   }
 }
 
-/// The same where only the slot of `device` has another member than before.
+/// Like `set_all_within`, if only the slot of `device` has a new member.
 void CommCostState::set_within_of(int stage, int device) {
   for (int other = 0; other < replicas_; ++other) {
     if (group_of(device) == stage) set_within(stage, slot_[at(device)], other);
@@ -225,7 +227,7 @@ int CommCostState::critical_device(int which, bool second_end) const {
                            [this](int x, int y) { return device_sync_[at(x)] < device_sync_[at(y)]; });
 }
 
-/// The device that `device` is paired with over hop `stage`, one of whose two groups it is in.
+/// Returns the partner of `device` over hop `stage`; `device` must be in one of its two groups.
 int CommCostState::partner(int device, int stage) const {
   const int slot = slot_[at(device)];
   return group_[at(device)] == stage ? member_[position(stage + 1, next_[position(stage, slot)])]
@@ -256,8 +258,9 @@ double CommCostState::sync_energy_after(std::span<const std::pair<int, int>> swa
   return slowest + guidance_ * total / (stages_ * replicas_);
 }
 
-/// Hop `stage` once `joining` has taken the slot of `leaving` in one of its two stages. Where the pairs as
-/// they are would be slower than before, looks for pairs that are not, else exchanges two partners.
+/// Evaluates hop `stage` with `joining` in the slot of `leaving`, in one of its two stages. If the current
+/// pairs would then be slower than the hop is now, looks for a matching that is not; failing that, for the
+/// best swap of two partners.
 CommCostState::HopAfter CommCostState::hop_after(int stage, int leaving, int joining) {
   const Hop& hop = hop_[at(stage)];
   const bool is_first = group_of(leaving) == stage;
@@ -283,10 +286,9 @@ CommCostState::HopAfter CommCostState::hop_after(int stage, int leaving, int joi
   return {std::max(others, slowest), total + change};
 }
 
-/// Whether hop `stage` has a perfect matching no slower than its present one when `joining` replaces the
-/// first
-/// (`is_first`) or second device of pair `slot`: an alternating path from that pair's row back to its column,
-/// by breadth-first search over the sets of partners within the present cost.
+/// Returns whether hop `stage` still has a perfect matching no slower than its current one when `joining`
+/// replaces the first (`is_first`) or second device of pair `slot`. Searches for an alternating path from the
+/// row of that pair back to its column, breadth first over the sets of partners within the current cost.
 bool CommCostState::can_keep_cost(int stage, int slot, int joining, bool is_first) {
   const double threshold = hop_[at(stage)].cost;
   const double* hop = &model_->hop(0, joining);
@@ -319,20 +321,20 @@ bool CommCostState::can_keep_cost(int stage, int slot, int joining, bool is_firs
   return false;
 }
 
-/// Hop `stage` when a device of each of its stages is replaced: {leaving, joining} of the first, of the
-/// second.
+/// Evaluates hop `stage` when one device of each of its stages is replaced: {leaving, joining} in the first
+/// and in the second stage.
 CommCostState::HopAfter CommCostState::hop_after_both(int stage, std::pair<int, int> first,
                                                       std::pair<int, int> second) {
-  int& first_seat = member_[position(stage, slot_[at(first.first)])];
-  int& second_seat = member_[position(stage + 1, slot_[at(second.first)])];
-  first_seat = first.second;
-  second_seat = second.second;
+  int& first_member = member_[position(stage, slot_[at(first.first)])];
+  int& second_member = member_[position(stage + 1, slot_[at(second.first)])];
+  first_member = first.second;
+  second_member = second.second;
   load_hop(stage);
   HopAfter after{matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)}), 0};
   for (int slot = 0; slot < replicas_; ++slot)
     after.total += matcher_.cost(slot, matcher_.column_of_row()[at(slot)]);
-  first_seat = first.first;
-  second_seat = second.first;
+  first_member = first.first;
+  second_member = second.first;
   return after;
 }
 
@@ -340,14 +342,15 @@ double CommCostState::energy_of(const HopAfter& hop) const {
   return hop.cost + guidance_ * hop.total / replicas_;
 }
 
-/// What hop `stage` could become cheaper by, at most.
+/// Upper bound on the energy that hop `stage` can save.
 double CommCostState::max_savings(int stage) const {
   return hop_[at(stage)].energy - (1 + guidance_) * fastest_hop_;
 }
 
 EvaluatedSwap CommCostState::evaluate_swap(int a, int b, double limit) {
   EvaluatedSwap swap{a, b, infinity};
-  // What the hops not priced yet may still save: the limit can only be held against what is left after that.
+  // Hops not evaluated yet may still reduce the energy by up to `savings`, so only the rest may be compared
+  // with `limit`.
   double savings = 0;
   auto touched = touched_hops(a, b);
   for (const int stage : touched)
@@ -371,7 +374,8 @@ EvaluatedSwap CommCostState::evaluate_swap(int a, int b, double limit) {
   return swap;
 }
 
-/// The hops, each by its first stage, that a swap of `a` and `b` changes; −1 where there are fewer than four.
+/// The hops changed by a swap of `a` and `b`, each given by its first stage; −1 fills the array if there are
+/// fewer than four.
 std::array<int, 4> CommCostState::touched_hops(int a, int b) const {
   std::array<int, 4> touched{group_of(a) - 1, group_of(a), group_of(b) - 1, group_of(b)};
   for (std::size_t i = 0; i < touched.size(); ++i) {

@@ -1,5 +1,4 @@
-// The cost of a placement that is changed again and again: what a swap of two devices would cost, in
-// O(replicas).
+// Incremental evaluation of comm-cost for local search: evaluates the swap of two devices in O(replicas).
 #pragma once
 
 #include <array>
@@ -13,23 +12,24 @@
 
 namespace dtfm::cost {
 
-/// A swap of two devices of different groups, priced but not made.
+/// A swap of two devices of different groups that has been evaluated but not applied.
 struct EvaluatedSwap {
   int a = 0, b = 0;   // devices
-  double energy = 0;  // s, after the swap; infinite when it was found to reach the limit
+  double energy = 0;  // s, after the swap; infinite if it reaches the limit
 };
 
-/// A part of a pipeline: from `slot` of `stage` on, along the matchings.
+/// A segment of a pipeline that begins at `slot` of `stage` and follows the matchings.
 struct StageSegment {
   int stage = 0, slot = 0;
 };
 
-/// Groups in the order of the stages, and a perfect matching for each hop. The order stays as given; a
-/// matching is renewed when a swap touches its slowest pair or would make a slower one. So `cost` is that of
-/// a real deployment, and never below the COMM-COST of the partition.
+/// Groups in the order of the stages, and a perfect matching for each hop. The order of the stages never
+/// changes; a matching is recomputed when a swap touches its slowest pair or would create a slower one. Hence
+/// `cost` is the cost of a real deployment, and never below the COMM-COST of the partition.
 ///
-/// The cost is made of maxima and does not notice most swaps. `energy` does: it is the cost plus `guidance`
-/// times the cost that would result if every maximum were a mean.
+/// The cost consists of maxima, which most swaps leave unchanged, so it gives the search little guidance.
+/// `energy` responds to every swap: it is the cost plus `guidance` times the cost that would result if every
+/// maximum were replaced by a mean.
 class CommCostState {
  public:
   CommCostState(const CommCostModel& model, const Placement& placement, double guidance);
@@ -39,34 +39,38 @@ class CommCostState {
   int group_of(int device) const { return group_[at(device)]; }
   std::span<const int> group(int stage) const { return {&member_[at(stage) * at(replicas_)], at(replicas_)}; }
 
-  /// A device whose swap may lower the cost: for `which` = 0 the one that exchanges longest, for `which` = s
-  /// in [1, stages) the first or second end of the slowest pair of hop s − 1.
+  /// Returns a device on the critical path of the cost: for `which` = 0 the device with the longest gradient
+  /// synchronization; for `which` = s in [1, stages) the first or second end of the slowest pair of hop s −
+  /// 1.
   int critical_device(int which, bool second_end) const;
 
-  /// Prices the swap of `a` and `b`, devices of different groups; gives up when the energy is sure to be ≥
-  /// `limit`.
+  /// Evaluates the swap of `a` and `b`, devices of different groups. Stops early with infinite energy as soon
+  /// as the energy is certain to be ≥ `limit`.
   EvaluatedSwap evaluate_swap(int a, int b, double limit);
   void apply(const EvaluatedSwap& swap);
 
-  /// The energy, in s, once the devices of two runs of `length` consecutive stages, which share no stage,
-  /// have changed places; infinite when it was found to reach `limit`.
+  /// Energy, in s, after swapping the devices of two segments of `length` consecutive stages. The segments
+  /// must not share a stage. Infinite if it reaches `limit`.
   double evaluate_segment_swap(StageSegment a, StageSegment b, int length, double limit);
   void swap_segments(StageSegment a, StageSegment b, int length);
 
-  /// The placement as deployed: pipelines follow the matchings.
+  /// Returns the placement as deployed: pipelines follow the matchings.
   Placement placement() const;
 
  private:
   struct Hop {
-    double cost = 0, second = 0, total = 0, energy = 0;  // of the slowest pair, the next one, all pairs
-    int slowest_slot = 0;                                // of the first stage
+    double cost = 0;       // s, slowest pair
+    double second = 0;     // s, second slowest pair
+    double total = 0;      // s, sum over all pairs
+    double energy = 0;     // s
+    int slowest_slot = 0;  // slot of the slowest pair in the first stage
   };
 
   struct HopAfter {
     double cost = 0, total = 0;
   };
 
-  /// So few replicas that the best matching is looked for after every change: it costs little.
+  /// With few replicas the best matching is recomputed after every change, because it costs little.
   bool is_small() const { return replicas_ <= 16; }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   std::size_t position(int stage, int slot) const { return at(stage) * at(replicas_) + at(slot); }
@@ -103,22 +107,22 @@ class CommCostState {
   const CommCostModel* model_;
   int stages_, replicas_;
   double guidance_;
-  double fastest_hop_;             // of the whole network: no pair costs less
-  std::vector<int> member_;        // at position(stage, slot): the device
-  std::vector<int> group_, slot_;  // of each device
-  std::vector<int> next_,
-      previous_;              // at position(stage, slot): slot of the partner in the next, previous stage
-  std::vector<double> pair_;  // at position(stage, slot): what the pair of that slot over the next hop costs
-  std::size_t words_;         // 64-bit words of a set of slots
-  std::vector<std::uint64_t>
-      within_;  // at position(stage, slot) · words_: partners no slower than the hop is now
-  std::vector<std::uint64_t> unvisited_;  // scratch of can_keep_cost
-  std::vector<int> queue_;
-  std::vector<std::pair<int, int>> swapped_;  // scratch of follow_segments
-  std::vector<double> device_sync_;                // of each device: sum of `sync` over its group
-  std::vector<double> group_sync_;              // of each stage: max of exchange_
-  std::vector<double> group_total_;             // of each stage: sum of exchange_
-  std::vector<Hop> hop_;                        // stages − 1
+  double fastest_hop_;             // s, least hop cost of any pair in the network
+  std::vector<int> member_;        // device at position(stage, slot)
+  std::vector<int> group_, slot_;  // indexed by device
+  /// Slot of the partner in the next and in the previous stage, at position(stage, slot).
+  std::vector<int> next_, previous_;
+  std::vector<double> pair_;  // s, cost of the pair over the next hop, at position(stage, slot)
+  std::size_t words_;         // number of 64-bit words in a bit set of slots
+  /// Bit sets at position(stage, slot) · words_: partners over the next hop that are no slower than its cost.
+  std::vector<std::uint64_t> within_;
+  std::vector<std::uint64_t> unvisited_;      // scratch space of can_keep_cost
+  std::vector<int> queue_;                    // scratch space of can_keep_cost
+  std::vector<std::pair<int, int>> swapped_;  // scratch space of follow_segments
+  std::vector<double> device_sync_;           // s, by device: sum of `sync` over its group
+  std::vector<double> group_sync_;            // s, by stage: maximum of device_sync_
+  std::vector<double> group_total_;           // s, by stage: sum of device_sync_
+  std::vector<Hop> hop_;                      // stages − 1 hops
   double cost_ = 0, energy_ = 0, sync_energy_ = 0;
   BottleneckMatcher matcher_;
 };

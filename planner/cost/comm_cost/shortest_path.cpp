@@ -11,12 +11,13 @@ namespace dtfm::cost {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double least_gain = 1e-12;  // relative to the length: less is rounding, and could cycle for ever
+/// Relative to the length of the path. Smaller gains are rounding errors and could cause an endless loop.
+constexpr double least_gain = 1e-12;
 
 std::vector<int> held_karp(const Eigen::MatrixXd& weights) {
   const int n = static_cast<int>(weights.rows());
   const int sets = 1 << n;
-  // At (last, set) the length of the shortest path over `set` that ends in `last`.
+  // length(last, set) is the length of the shortest path over `set` that ends in `last`.
   Eigen::ArrayXXd length = Eigen::ArrayXXd::Constant(n, sets, infinity);
   for (int set = 1; set < sets; ++set)
     for (int last = 0; last < n; ++last) {
@@ -59,13 +60,14 @@ std::vector<int> greedy_path(const Eigen::MatrixXd& weights, int start) {
   return order;
 }
 
-/// Moves on one path. Position −1 and position n stand for the two open ends, which cost nothing.
+/// Local search moves on one path. Position −1 and position n stand for the two open ends, whose edges cost
+/// nothing.
 class PathMoves {
  public:
   PathMoves(const Eigen::MatrixXd& weights, std::vector<int>& order, const std::function<bool()>& stop)
       : weights_(weights), order_(order), stop_(stop), n_(static_cast<int>(order.size())) {}
 
-  /// False when no move improves the path, or when told to stop.
+  /// Returns false if no move improves the path, or if told to stop.
   bool improve_once(double least) {
     return (reverse_some_segment(least) || move_some_segment(least)) && !must_stop();
   }
@@ -99,7 +101,7 @@ class PathMoves {
     return improved;
   }
 
-  /// Moves [first, first + length) to between positions gap − 1 and gap, in either direction.
+  /// Moves [first, first + length) between positions gap − 1 and gap, in the direction that is shorter.
   bool move_segment(int first, int length, double least) {
     const int last = first + length - 1;
     const double joined = first == 0 || last == n_ - 1 ? 0 : edge(first - 1, last + 1);
@@ -159,7 +161,7 @@ std::vector<int> shortest_path(const Eigen::MatrixXd& weights, std::span<const i
     std::iota(best.begin(), best.end(), 0);
   }
   best = improve_path(weights, std::move(best), stop);
-  const int greedy_starts = std::clamp(65536 / (n * n), 1, 16);  // a local search takes n² steps and more
+  const int greedy_starts = std::clamp(65536 / (n * n), 1, 16);  // one local search takes at least n² steps
   for (int i = 0; i < greedy_starts && !(stop && stop()); ++i) {
     auto path = improve_path(weights, greedy_path(weights, i * n / greedy_starts), stop);
     if (path_length(weights, path) < path_length(weights, best)) best = std::move(path);

@@ -18,7 +18,7 @@ double sequences_of(const PlannedProblem& planned) {
   return sum;
 }
 
-/// What `use` says of a timer of the plan.
+/// Returns `use(timer)` for a timer of the plan.
 template <class Transfer>
 auto with_timer(const PlannedProblem& planned, const Network& network, const Transfer& use) {
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
@@ -27,7 +27,7 @@ auto with_timer(const PlannedProblem& planned, const Network& network, const Tra
   return use(timer);
 }
 
-PlanThroughput pace_of(const PlannedProblem& planned, IterationTimer& timer, const PlanBottleneck& bottleneck) {
+PlanThroughput throughput_of(const PlannedProblem& planned, IterationTimer& timer, const PlanBottleneck& bottleneck) {
   const double iteration_s = timer.iteration_s(), sequences = sequences_of(planned);
   return {iteration_s,
           sequences * sequence_length(planned.problem.job.model) / iteration_s,
@@ -48,7 +48,8 @@ PlannedProblem compressed(PlannedProblem planned, double factor) {
   return planned;
 }
 
-/// From a power of two on; then between it and the one before, halving: to 1 %.
+/// Searches powers of two, then bisects geometrically between the first sufficient power and the one before,
+/// to 1 %.
 std::optional<double> least_compression(const PlannedProblem& planned, const Network& network) {
   constexpr double precision = 1.01;
   const auto is_enough = [&](double factor) {
@@ -73,7 +74,7 @@ std::optional<int> least_width(const PlannedProblem& planned, const Network& net
   int high = 1;
   while (!is_enough(high))
     if ((high *= 2) > max_width) return std::nullopt;
-  int low = high / 2;  // not enough
+  int low = high / 2;  // not compute-bound
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     (is_enough(middle) ? high : low) = middle;
@@ -87,14 +88,14 @@ PlanExplanation explain_plan(const PlannedProblem& planned, const Network& netwo
   PlanExplanation result;
   with_timer(planned, network, [&](IterationTimer& timer) {
     result.bottleneck = find_bottleneck(timer);
-    result.now = pace_of(planned, timer, result.bottleneck);
+    result.now = throughput_of(planned, timer, result.bottleneck);
   });
   result.what_ifs = what_ifs(planned, network, threads);
   result.compute_bound_compression = least_compression(planned, network);
   if (!std::holds_alternative<Transformer>(planned.problem.job.model)) return result;
   const PlannedProblem twice = widened(planned, 2);
   with_timer(twice, network, [&](IterationTimer& timer) {
-    result.double_width = pace_of(twice, timer, find_bottleneck(timer));
+    result.double_width = throughput_of(twice, timer, find_bottleneck(timer));
   });
   result.compute_bound_width = least_width(planned, network);
   return result;

@@ -1,4 +1,4 @@
-// Why a plan takes as long as it does, what would help, and what makes the job compute-bound.
+// Explains what limits a plan, which single changes would help, and what would make the job compute-bound.
 #pragma once
 
 #include <memory>
@@ -10,25 +10,26 @@
 
 namespace dtfm::cost {
 
-/// How fast a plan is, and why.
+/// Throughput of a plan, with the components of its iteration time.
 struct PlanThroughput {
   double iteration_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
-  double compute_s = 0, sending_s = 0;  // of the slowest pipeline, what hangs on stages and on hops
-  double sync_s = 0;                // after it
-  double deficit_bytes = 0;                   // bytes of memory
+  double compute_s = 0, sending_s = 0;  // critical-path shares of stages and of hops in the slowest pipeline
+  double sync_s = 0;                    // exposed gradient synchronization after the pipelines
+  double deficit_bytes = 0;             // memory that devices lack, summed; 0: the plan fits
 };
 
 struct PlanExplanation {
   PlanBottleneck bottleneck;
   std::vector<WhatIf> what_ifs;
   PlanThroughput now;
-  /// The hidden size doubled: an iteration is longer, and has more FLOPs. Nothing: not a transformer.
+  /// With the hidden size doubled: iterations are longer, and have more FLOPs. Empty if the model is not a
+  /// transformer.
   std::optional<PlanThroughput> double_width;
-  /// The least factor by which activations and gradients have to be compressed further, and the least
-  /// multiple of the hidden size, from which the plan is compute-bound (`is_compute_bound`); 1: it is. Of
-  /// compute, which grows with hidden², and activations, whose bytes grow with hidden (the square-cube law of
-  /// Ryabinin et al., arXiv 2301.11913), the second follows. Nothing: not up to `max_compression` or
-  /// `max_width`, or not a transformer.
+  /// The least factor by which activations and gradients must be compressed further, and the least multiple
+  /// of the hidden size, at which the plan becomes compute-bound (`is_compute_bound`); 1 if it already is.
+  /// The multiple exists because compute grows with hidden², but activation bytes only with hidden (the
+  /// square-cube law of Ryabinin et al., arXiv 2301.11913). Empty if not reached up to `max_compression` or
+  /// `max_width`, or if the model is not a transformer.
   std::optional<double> compute_bound_compression;
   std::optional<int> compute_bound_width;
 };
@@ -36,7 +37,8 @@ struct PlanExplanation {
 inline constexpr double max_compression = 1024;
 inline constexpr int max_width = 64;
 
-/// Of the plan as it is; of changes, as `what_ifs` does. `network`: of the topology.
+/// Explains the plan, and evaluates changes as `what_ifs` does. `network` must belong to the topology of the
+/// problem.
 PlanExplanation explain_plan(const PlannedProblem& planned,
                                  const std::shared_ptr<const NetworkCost>& network, int threads);
 

@@ -8,7 +8,7 @@
 namespace dtfm::cost {
 namespace {
 
-/// Entries of pairs of ports, one of which is of `site` and the other of `other`, become faster copies.
+/// Replaces the entries between link classes of `site` and of `other` by copies with doubled rates.
 void double_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class, int site, int other) {
   std::map<int, int> copies;
   Eigen::MatrixXi& table = rules.table.mutable_matrix();
@@ -18,14 +18,14 @@ void double_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class
                 b = site_of_link_class[static_cast<std::size_t>(to)];
       int& entry = table(from, to);
       if (entry < 0 || !((a == site && b == other) || (a == other && b == site))) continue;
-      const auto [place, is_new] = copies.emplace(entry, static_cast<int>(rules.links.size()));
+      const auto [copy, is_new] = copies.emplace(entry, static_cast<int>(rules.links.size()));
       if (is_new) {
         Link faster = rules.links[at(entry)];
         faster.bandwidth = 2 * faster.bandwidth;
         faster.capacity = 2 * faster.capacity;
         rules.links.push_back(faster);
       }
-      entry = place->second;
+      entry = copy->second;
     }
 }
 

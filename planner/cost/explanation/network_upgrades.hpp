@@ -1,4 +1,4 @@
-// Networks in which one thing is faster.
+// Modified topologies in which one part of the network is twice as fast.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace dtfm::cost {
 
-/// Twice the bandwidth and capacity of what is between the hosts of two sites, in both directions, or of one
-/// site. An entry of the rules that is for more pairs of sites stays as it is for the others; what a sender
-/// shares among the two becomes two.
+/// Doubles bandwidth and capacity of the links between hosts of two sites, in both directions, or within one
+/// site (`site` = `other`). A rule that also covers other pairs of sites is split, so that these keep their
+/// links; a bandwidth that a sender shares between both parts then exists once for each of them.
 void double_link(Topology& topology, int site, int other);
 
-/// Twice the uplink and downlink of a site, and of its hosts and devices.
+/// Doubles uplink and downlink of a site, and of its hosts and devices.
 void double_site_access(Topology& topology, int site);
 
-/// Sites of `devices` where some uplink or downlink is limited, in ascending order.
+/// Returns the sites of `devices` at which some uplink or downlink is limited, in ascending order.
 std::vector<int> limited_sites(const Topology& topology, const std::vector<int>& devices);
 
 }  // namespace dtfm::cost

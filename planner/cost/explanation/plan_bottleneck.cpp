@@ -8,10 +8,11 @@
 namespace dtfm::cost {
 namespace {
 
-/// By which a station is made slower: below what tells two stations apart, above rounding.
+/// Relative slowdown of a resource: smaller than differences that matter between resources, far above
+/// rounding.
 constexpr double perturbation = 1.0 / 1024;
 
-/// Of the pipeline's time, what hangs on that which `slow` makes slower.
+/// Critical-path share, s, of the times that `perturb` makes slower by a factor 1 + `perturbation`.
 template <class Slow>
 double critical_share_s(PipelineSchedule schedule, const PipelineWork& work, const Slow& perturb) {
   PipelineWork perturbed = work;
@@ -47,12 +48,12 @@ CriticalPathShares critical_path_shares(IterationTimer& timer, int pipeline) {
   return {compute, sending};
 }
 
-/// What one micro-batch more takes, without a drain.
+/// Seconds that one more micro-batch adds, without a flush.
 double steady_s(PipelineSchedule schedule, PipelineWork work, int devices) {
   work.flush = 0;
   if (schedule != PipelineSchedule::interleaved) return pipeline_time(schedule, work).steady_s;
   const double before = pipeline_time(schedule, work).end_s;
-  work.micro_batches += devices;  // the least that may be added
+  work.micro_batches += devices;  // interleaved needs multiples of the stages
   return (pipeline_time(schedule, work).end_s - before) / devices;
 }
 
@@ -74,7 +75,7 @@ IterationParts parts_of(IterationTimer& timer, int slowest) {
   return parts;
 }
 
-/// Bytes of weights, gradients and optimizer on a device of the stage.
+/// Bytes of weights, gradients and optimizer state on a device of the stage.
 double state_bytes(const IterationTimer& timer, int pipeline, int stage) {
   const Pipeline& it = timer.plan().pipelines[at(pipeline)];
   const auto computed = virtual_stage_layers(it, timer.model().chunks);
@@ -117,7 +118,7 @@ std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipe
     });
     result.push_back({false, pipeline, static_cast<int>(stage), seconds, 0});
   }
-  const auto all_hops = [&](std::size_t stage, const auto& perturb) {
+  const auto hop_share_s = [&](std::size_t stage, const auto& perturb) {
     return critical_share_s(schedule, work, [&](PipelineWork& it) {
       for (std::size_t i = stage; i < it.forward_hops.size(); i += devices) {
         perturb(it.forward_hops[i]);
@@ -127,8 +128,8 @@ std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipe
   };
   for (std::size_t stage = 0; stage < std::min(devices, work.forward_hops.size()); ++stage)
     result.push_back({true, pipeline, static_cast<int>(stage),
-                      all_hops(stage, [](HopTime& hop) { perturb_time(hop); }),
-                      all_hops(stage, [](HopTime& hop) { perturb_time(hop.latency_s); })});
+                      hop_share_s(stage, [](HopTime& hop) { perturb_time(hop); }),
+                      hop_share_s(stage, [](HopTime& hop) { perturb_time(hop.latency_s); })});
   return result;
 }
 

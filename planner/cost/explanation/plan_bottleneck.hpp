@@ -1,4 +1,5 @@
-// What the time of an iteration hangs on, and what fills the memory.
+// Finds the bottleneck of a plan: which part of the iteration and which resource determine its time, and
+// which device is closest to running out of memory.
 #pragma once
 
 #include <optional>
@@ -8,32 +9,33 @@
 
 namespace dtfm::cost {
 
-/// A stage of a pipeline with what its devices compute (of all chunks), or the hop from it to the next stage,
-/// there and back.
+/// A resource of a pipeline: the compute of a stage's devices (all chunks), or the hop from the stage to the
+/// next one, in both directions.
 struct PipelineResource {
   bool is_hop = false;
   int pipeline = -1, stage = -1;
-  /// Of the pipeline's time, what hangs on it: what is added when it becomes slower by a small share, divided
-  /// by that share. Of the slowest station of a full pipeline that is all its time; of the others, their part
-  /// of the fill. All that bind have theirs, so several stations may have more than the pipeline together.
+  /// Critical-path share of the pipeline's time, s: how much longer the pipeline takes if the resource
+  /// becomes slower by a small factor, divided by that factor. For the slowest resource of a full pipeline
+  /// that is all the time it is busy, for others their part of the pipeline fill. Of several equally slow
+  /// resources each has its full share, so shares may add up to more than the pipeline's time.
   double seconds = 0;
-  double latency_s = 0;  // of these, on the latency of a hop
+  double latency_s = 0;  // part of `seconds` that depends on the latency of a hop
 };
 
-/// All of one pipeline: its stages, then its hops.
+/// Returns all resources of one pipeline: its stages, then its hops.
 std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipeline);
 
-/// An iteration's seconds, one part after the other, seen from the slowest pipeline.
+/// Seconds of an iteration, split into consecutive parts as seen from the slowest pipeline.
 struct IterationParts {
-  double fill_s = 0;    // fill and drain: of every round, the first micro-batch
-  double steady_s = 0;  // micro-batches after it
-  double sync_s = 0, update_s = 0, overhead_s = 0;  // what is not hidden by what is before
+  double fill_s = 0;    // warm-up and cool-down: the first micro-batch after every flush
+  double steady_s = 0;  // the other micro-batches
+  double sync_s = 0, update_s = 0, overhead_s = 0;  // exposed: what the preceding parts do not hide
   double sum() const { return fill_s + steady_s + sync_s + update_s + overhead_s; }
 };
 
-/// Of the slowest pipeline's seconds, what hangs on all its stages, and on all its hops. Its time is
-/// proportional to theirs, so they add up to it (Euler), but where links are shared or two ways are equally
-/// long.
+/// Critical-path shares of all stages, and of all hops, in the slowest pipeline. Its time is a homogeneous
+/// function of theirs, so the two add up to it (Euler), except where links are shared or two paths are
+/// equally long.
 struct CriticalPathShares {
   double compute_s = 0, sending_s = 0;
 };
@@ -42,30 +44,32 @@ struct Bottleneck {
   enum class Kind { stages, hops, gradient_sync, update, overhead };
   Kind kind = Kind::stages;
   double seconds = 0;
-  double share = 0;  // of the iteration
+  double share = 0;  // of the iteration time
 };
 
-/// The device with the least room.
+/// The device whose memory is used most, relative to its capacity.
 struct PeakMemoryDevice {
   DeviceMemory memory;
-  double state = 0;  // bytes of it: weights, gradients, optimizer; the rest are activations and buffers
+  double state = 0;  // bytes of weights, gradients and optimizer state; the rest are activations and buffers
 };
 
 struct PlanBottleneck {
-  Bottleneck dominant;  // on which most hangs: all stages of the slowest pipeline, all its hops, or another part
-  PipelineResource resource;   // of the slowest pipeline: where most hangs on; a stage or hop if these bind
+  /// Largest critical-path share: all stages of the slowest pipeline, all its hops, or another part.
+  Bottleneck dominant;
+  /// Resource of the slowest pipeline with the largest share: a stage or a hop, whichever kind dominates.
+  PipelineResource resource;
   IterationParts parts;
   CriticalPathShares critical_path;
-  std::optional<PeakMemoryDevice> peak_memory;  // nothing: no GPU's memory is known
+  std::optional<PeakMemoryDevice> peak_memory;  // empty if no GPU's memory is known
 };
 
 PlanBottleneck find_bottleneck(IterationTimer& timer);
 
-/// More than this share of an iteration in exchanges is not compute-bound.
+/// An iteration with at least this share of exposed gradient synchronization is not compute-bound.
 inline constexpr double max_compute_bound_sync_share = 0.05;
 
-/// In every pipeline more hangs on stages than on hops, and exchanges take less than that share of the
-/// iteration.
+/// Returns whether in every pipeline stages have a larger critical-path share than hops, and exposed gradient
+/// synchronization takes less than `max_compute_bound_sync_share` of the iteration.
 bool is_compute_bound(IterationTimer& timer);
 
 }  // namespace dtfm::cost

@@ -16,7 +16,7 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr std::size_t most_links = 32;
+constexpr std::size_t max_links = 32;
 
 int batch_step(const PlannedProblem& planned) {
   const bool interleaved =
@@ -24,7 +24,7 @@ int batch_step(const PlannedProblem& planned) {
   return interleaved ? depth(planned.plan) : 1;
 }
 
-/// `total` micro-batches by the pace of each pipeline. Paces are those at even shares.
+/// Splits `total` micro-batches over the pipelines by their paces, measured with an even split.
 void assign_micro_batches(PlannedProblem& planned, int total, const std::shared_ptr<const NetworkCost>& network) {
   auto& pipelines = planned.plan.pipelines;
   const int step = batch_step(planned), count = static_cast<int>(pipelines.size());
@@ -50,13 +50,13 @@ void assign_micro_batches(PlannedProblem& planned, int total, const std::shared_
 void remove_pipeline(PlannedProblem& planned, int pipeline,
                      const std::shared_ptr<const NetworkCost>& network) {
   auto& pipelines = planned.plan.pipelines;
-  if (pipelines.size() < 2) throw Error("", "there is one pipeline, which needs all of its devices");
+  if (pipelines.size() < 2) throw Error("", "the plan has only one pipeline");
   const int total = static_cast<int>(total_micro_batches(planned.plan));
   pipelines.erase(pipelines.begin() + pipeline);
   assign_micro_batches(planned, total, network);
 }
 
-/// With the layers of pipeline `like`.
+/// Adds a pipeline with the layers of pipeline `template_pipeline`.
 void add_pipeline(PlannedProblem& planned, int template_pipeline, const std::vector<int>& devices,
                   const std::shared_ptr<const NetworkCost>& network) {
   Pipeline added = planned.plan.pipelines[at(template_pipeline)];
@@ -68,12 +68,13 @@ void add_pipeline(PlannedProblem& planned, int template_pipeline, const std::vec
   assign_micro_batches(planned, total, network);
 }
 
-/// Two micro-batches of a pipeline become one; of pipelines with an odd number, every other gets one more.
+/// Merges pairs of micro-batches of each pipeline. Among pipelines with an odd number, every second one gets
+/// one more.
 void double_micro_batch(PlannedProblem& planned) {
   const int step = batch_step(planned);
   if (total_micro_batches(planned.plan) % (2 * step) != 0)
     throw Error(
-        "", fmt::format("{} micro-batches cannot be put together in pairs{}", total_micro_batches(planned.plan),
+        "", fmt::format("{} micro-batches cannot be merged in pairs{}", total_micro_batches(planned.plan),
                         step > 1 ? fmt::format(", in multiples of {}", step) : ""));
   bool odd_before = false;
   for (Pipeline& pipeline : planned.plan.pipelines) {
@@ -107,7 +108,8 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
   }
 }
 
-/// Pairs of sites, (a, b) with a ≤ b, those first over whose links the plan sends longest.
+/// Pairs of sites (a, b), a ≤ b, ordered by how long the plan sends over the links between them, longest
+/// first.
 std::vector<std::pair<int, int>> used_links(const IterationModel& model, const Plan& plan) {
   const auto& devices = model.problem.topology.devices;
   std::map<std::pair<int, int>, double> seconds;
@@ -141,16 +143,17 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
   for (const auto& [sites, sum] : seconds) order.emplace_back(-sum, sites);
   std::stable_sort(order.begin(), order.end());
   std::vector<std::pair<int, int>> links;
-  for (std::size_t i = 0; i < order.size() && i < most_links; ++i) links.push_back(order[i].second);
+  for (std::size_t i = 0; i < order.size() && i < max_links; ++i) links.push_back(order[i].second);
   return links;
 }
 
-/// Sets of as many devices of one host as the largest stage has, none of them used, with known times.
-std::vector<std::vector<int>> count_unused_groups(const IterationModel& model, const Plan& plan) {
+/// Groups of unused devices on one host, each as many as the plan's largest stage has, with known layer
+/// times.
+std::vector<std::vector<int>> unused_tensor_groups(const IterationModel& model, const Plan& plan) {
   const Topology& topology = model.problem.topology;
   std::vector<bool> used(topology.devices.size());
   for (const int device : pipeline_major(plan)) used[at(device)] = true;
-  std::map<int, std::vector<int>> incomplete_groups;  // of each host, not yet as many
+  std::map<int, std::vector<int>> incomplete_groups;  // by host: the group being filled
   std::vector<std::vector<int>> tensor_groups;
   for (int device = 0; device < topology.size(); ++device) {
     if (used[at(device)] || !model.stages.unknown(device).empty()) continue;
@@ -163,8 +166,8 @@ std::vector<std::vector<int>> count_unused_groups(const IterationModel& model, c
   return tensor_groups;
 }
 
-/// Like those of a pipeline: stage by stage a unit of the same site, the fastest there, else anywhere. Empty
-/// where there are too few.
+/// Devices for a copy of a pipeline: for each stage the fastest unused group at the same site, or anywhere if
+/// that site has none. Empty if there are too few groups.
 std::vector<int> devices_like(const IterationModel& model, const Pipeline& pipeline,
                               std::vector<std::vector<int>> tensor_groups) {
   std::vector<int> devices;
@@ -211,7 +214,7 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
   for (const auto& [a, b] : used_links(model, plan)) add(Change::link_doubled, a, b);
   for (const int site : limited_sites(model.problem.topology, pipeline_major(plan)))
     add(Change::access_doubled, site);
-  const auto tensor_groups = count_unused_groups(model, plan);
+  const auto tensor_groups = unused_tensor_groups(model, plan);
   for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
     const Pipeline& pipeline = plan.pipelines[at(i)];
     add(Change::pipeline_removed, i, -1, devices_of(pipeline));
@@ -241,7 +244,7 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
       remove_pipeline(result, what.first, network);
       break;
     case Change::pipeline_added:
-      if (what.devices.empty()) throw Error("", "no whole set of devices for a pipeline is unused");
+      if (what.devices.empty()) throw Error("", "too few unused devices for another pipeline");
       add_pipeline(result, what.first, what.devices, network);
       break;
     case Change::activations_halved:
@@ -265,19 +268,19 @@ std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_pt
   IterationTimer timer(model, planned.plan);
   timer.set_flush(planned.flush);
   const double now_s = timer.iteration_s();
-  const std::vector<WhatIf> incomplete_groups = candidates(model, planned.plan);
-  std::vector<WhatIf> all = parallel_map(static_cast<int>(incomplete_groups.size()), threads, [&](int i) {
-    WhatIf what = incomplete_groups[at(i)];
+  const std::vector<WhatIf> inputs = candidates(model, planned.plan);
+  std::vector<WhatIf> all = parallel_map(static_cast<int>(inputs.size()), threads, [&](int i) {
+    WhatIf what = inputs[at(i)];
     estimate(what, planned, network, now_s);
     return what;
   });
   std::stable_sort(all.begin(), all.end(), is_better);
   std::vector<WhatIf> result;
   for (WhatIf& what : all) {
-    const bool one_is_enough =
+    const bool keep_best_only =
         what.change == Change::pipeline_removed || what.change == Change::pipeline_added;
     const auto same = [&](const WhatIf& other) { return other.change == what.change; };
-    if (!one_is_enough || std::none_of(result.begin(), result.end(), same)) result.push_back(std::move(what));
+    if (!keep_best_only || std::none_of(result.begin(), result.end(), same)) result.push_back(std::move(what));
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// What one change to the network, the devices or the job would make of a plan.
+// Estimates how single changes to the network, the devices or the job would affect a plan.
 #pragma once
 
 #include <memory>
@@ -10,42 +10,43 @@
 namespace dtfm::cost {
 
 enum class Change {
-  link_doubled,           // between two sites, or inside one: bandwidth and capacity, both directions
-  access_doubled,         // of a site: its uplink and downlink, and those of its hosts and devices
-  pipeline_removed,       // as it has to be without one of its devices; the others get its micro-batches
-  pipeline_added,         // on devices that the plan does not use; it gets its share of the micro-batches
-  activations_halved,     // bytes sent
-  activations_quartered,  //
-  gradients_halved,       //
-  gradients_quartered,    //
-  micro_batch_doubled     // of the same sequences: half as many micro-batches
+  link_doubled,           // bandwidth and capacity between two sites or within one, both directions
+  access_doubled,         // uplink and downlink of a site, of its hosts and of its devices
+  pipeline_removed,       // as if one of its devices failed; the other pipelines take over its micro-batches
+  pipeline_added,         // on unused devices, with its share of the micro-batches
+  activations_halved,     // bytes sent of activations and their gradients
+  activations_quartered,  // bytes sent of activations and their gradients
+  gradients_halved,       // bytes sent in gradient synchronization
+  gradients_quartered,    // bytes sent in gradient synchronization
+  micro_batch_doubled     // same sequences in half as many micro-batches
 };
 
 struct WhatIf {
   Change change = Change::link_doubled;
-  int first = -1, second = -1;  // link: the sites; access: the site; pipeline: its number, or that of which
-                                // the new one is a copy
-  std::vector<int> devices;     // of the pipeline removed or added
+  /// Link: the two sites; access: the site; pipeline: the one removed, or the one that the new one copies.
+  int first = -1, second = -1;
+  std::vector<int> devices;  // of the pipeline removed or added
   double iteration_s = 0;
-  double gain = 0;         // of the iteration's time; below 0: it takes longer
-  double deficit_bytes = 0;      // bytes of memory; 0: it fits
-  std::string impossible;  // why there is no estimate; empty: there is one
+  double gain = 0;           // share of the iteration time saved; negative if it becomes longer
+  double deficit_bytes = 0;  // memory that devices lack, summed; 0: the plan fits
+  std::string impossible;    // reason why the change is impossible; empty if it is possible
 };
 
-/// A plan, and the problem that it is of.
+/// A plan with the problem that it solves.
 struct PlannedProblem {
   Problem problem;
   Plan plan;
-  int flush = 0;  // 0: once an iteration
+  int flush = 0;  // micro-batches between two flushes; 0: one flush per iteration
 };
 
-/// What the change makes of the plan, whose layers stay where they are. Of `what`, all that is not a result
-/// is read. `network`: of the topology as it is. Throws Error where the change is not possible.
+/// Returns the plan and its problem after the change; layers stay on their stages. Reads only the inputs in
+/// `what` (change, first, second, devices). `network` must belong to the unchanged topology. Throws Error if
+/// the change is impossible.
 PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
                        const std::shared_ptr<const NetworkCost>& network);
 
-/// Each one estimated: of the links, at most the 32 that carry most; of the pipelines that may be removed or
-/// added, the best one. First those that fit the memory, by gain; what is not possible comes last.
+/// Estimates every change: for links, the up to 32 that are busiest; for removing and for adding a pipeline,
+/// only the best. Changes that fit in memory come first, by gain; impossible ones last.
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
                              int threads);
 

@@ -9,7 +9,7 @@
 namespace dtfm::cost {
 namespace {
 
-/// What a time is to be multiplied with.
+/// Factors by which times are multiplied.
 struct Growth {
   double forward = 1, backward = 1, update = 1;
 };
@@ -35,7 +35,7 @@ Growth growth_of(const Problem& problem, const Gpu* gpu, const Layer& narrow, co
       return {ratio(after.forward.median_s, before.forward.median_s),
               ratio(after.backward.median_s, before.backward.median_s),
               update_before > 0 ? update_after / update_before : ratio(wide.parameters, narrow.parameters)};
-    } catch (const Error&) {  // the catalogue does not say enough of the GPU
+    } catch (const Error&) {  // the catalogue lacks the GPU's peak or memory bandwidth
     }
   return {ratio(wide.forward.value(), narrow.forward.value()),
           ratio(wide.backward.value(), narrow.backward.value()), ratio(wide.parameters, narrow.parameters)};
@@ -77,11 +77,11 @@ void widen(LayerProfile& profile, const Problem& problem, const LayerKinds& narr
 
 Problem widen_model(const Problem& problem, int multiple) {
   const auto* model = std::get_if<Transformer>(&problem.job.model);
-  if (model == nullptr) throw Error("", "the width is known of transformers alone");
+  if (model == nullptr) throw Error("", "only transformers have a hidden size that can be widened");
   Problem result = problem;
   result.job.model = wider(*model, multiple);
   if (const std::string preset = result.job.compression.gradient_preset; !preset.empty())
-    compress_gradients(result.job, preset);  // ranks leave less of larger matrices
+    compress_gradients(result.job, preset);  // low-rank ratios depend on matrix sizes
   const double element_bytes = bytes_per_element(problem.job.training);
   const LayerKinds narrow = layer_kinds(problem.job.model, element_bytes),
                    wide = layer_kinds(result.job.model, element_bytes);

@@ -1,15 +1,15 @@
-// The same transformer, wider.
+// A transformer with a multiple of its hidden size.
 #pragma once
 
 #include "planner/core/problem.hpp"
 
 namespace dtfm::cost {
 
-/// `multiple` times the hidden size, with as many times the heads (each as wide as before) and the width of
-/// the MLP. A profile of the narrower layers becomes one of the wider ones: each time by the ratio of the
-/// estimates for both (the job's `efficiency`, else the roofline), or, where the GPU's peak or bandwidth is
-/// not known, of their FLOPs and, of the update, parameters. Throws Error where the model is not a
-/// transformer.
+/// Returns the problem with `multiple` times the hidden size, the heads (each as wide as before) and the MLP
+/// width. Times of profiles are scaled by the ratio of the estimates for the wide and the narrow layer (with
+/// the job's `efficiency`, else by the roofline). If the GPU's peak or memory bandwidth is not known, forward
+/// and backward are scaled by the ratio of FLOPs, and the update by the ratio of parameters. Throws Error if
+/// the model is not a transformer.
 Problem widen_model(const Problem& problem, int multiple);
 
 }  // namespace dtfm::cost

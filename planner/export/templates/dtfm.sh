@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts the ranks of one machine with DT-FM's runner (DS3Lab/DT-FM at cda948f). On every machine:
-#   dtfm.sh MACHINE ARGUMENT...    those of the model, its width and its data
+#   dtfm.sh MACHINE ARGUMENT...    with arguments of dist_runner.py for model, width and data
 set -euo pipefail
 ranks=( # rank, machine, GPU, layers of its stage
 @ranks@
@@ -20,5 +20,5 @@ for line in "${ranks[@]}"; do
   pids+=($!)
 done
 [ ${#pids[@]} -gt 0 ] || { echo "dtfm.sh: the plan has no machine '$machine'" >&2; exit 2; }
-trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # where one fails, the others would wait for ever
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # if one rank fails, the others would wait forever
 for _ in "${pids[@]}"; do wait -n; done

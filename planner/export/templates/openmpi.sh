@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts all ranks with Open MPI (4 or later), each where rankfile says:
 #   openmpi.sh PROGRAM ARGUMENT...
-# MPIRUN_ARGS, an environment variable, holds more options of mpirun.
+# The environment variable MPIRUN_ARGS holds further options of mpirun.
 set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: openmpi.sh PROGRAM ARGUMENT..." >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -21,5 +21,5 @@ for server in "${servers[@]}"; do
   pids+=($!)
 done
 [ ${#pids[@]} -gt 0 ] || { echo "petals.sh: the plan has no machine '$machine'" >&2; exit 2; }
-trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # where one fails, its pipeline is of no use
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # if one server fails, its pipeline cannot work
 for _ in "${pids[@]}"; do wait -n; done

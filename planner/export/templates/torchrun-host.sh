@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Starts the ranks of one machine with one agent of torchrun (PyTorch 1.13 or later). On every machine:
+# Starts the ranks of one machine with one torchrun agent (PyTorch 1.13 or later). On every machine:
 #   torchrun.sh MACHINE PROGRAM ARGUMENT...
 set -euo pipefail
 nodes=@nodes@ master=@master@ port=@port@
-agents=( # rank of the agent, machine, its ranks, its GPUs in their order
+agents=( # agent rank, machine, number of ranks, GPUs in rank order
 @agents@
 )
 
@@ -15,6 +15,6 @@ for agent in "${agents[@]}"; do
   [ "$address" != "$machine" ] || break
 done
 [ "$address" = "$machine" ] || { echo "torchrun.sh: the plan has no machine '$machine'" >&2; exit 2; }
-# No rendezvous but the static one: others number the agents as they like.
+# Static rendezvous is required: other backends number the agents arbitrarily.
 CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes "$nodes" --nproc_per_node "$ranks" --node_rank "$node" \
   --master_addr "$master" --master_port "$port" "$@"

@@ -17,14 +17,15 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t plan_text_size_limit = std::size_t{1} << 20;  // 8,192 devices with 128 bytes each
+constexpr std::size_t plan_text_size_limit = std::size_t{1} << 20;  // 8,192 devices at 128 bytes each
 
 void check_size(const NamedFile& file) {
   if (file.text.size() > plan_text_size_limit)
     throw Error(file.path, fmt::format("is larger than {} bytes", plan_text_size_limit));
 }
 
-/// JSON is anything that begins like it, and what a file called .json has wrong is told by its reader.
+/// Any file that begins like JSON counts as JSON, and so does an unrecognized file called .json, because the
+/// JSON reader reports its errors best.
 PlanFormat detect_format(const NamedFile& file) {
   const std::size_t first = file.text.find_first_not_of(" \t\r\n");
   const char begin = first == std::string::npos ? ' ' : file.text[first];
@@ -34,12 +35,12 @@ PlanFormat detect_format(const NamedFile& file) {
   if (has_megatron_flags(file.text)) return PlanFormat::megatron;
   if (file.path.ends_with(".json")) return PlanFormat::json;
   throw Error(file.path,
-              "is no plan: expected JSON as dtfm-plan -o writes it, a CSV with the header "
-              "`device,pipeline,stage,first_layer,last_layer`, or flags of Megatron "
+              "is not a plan: expected JSON as written by dtfm-plan -o, a CSV with the header "
+              "`device,pipeline,stage,first_layer,last_layer`, or Megatron flags "
               "(`--pipeline-model-parallel-size` …)");
 }
 
-/// Of tensor-parallel groups, whose all-reduces are for links within a host.
+/// Warns of tensor-parallel groups that span hosts: their all-reduces need links within a host.
 std::vector<std::string> cross_host_tensor_notes(const Plan& plan, const Topology& topology) {
   int cross_host_stages = 0;
   std::string first;
@@ -64,10 +65,10 @@ PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks) {
   PlanSource source{detect_format(file), std::move(file), std::move(ranks)};
   if (source.format == PlanFormat::megatron && !source.ranks)
     throw Error(source.file.path,
-                "has flags of Megatron: the devices of its ranks are needed too (--ranks FILE)");
+                "contains Megatron flags, which require a rank file (--ranks FILE)");
   if (source.format != PlanFormat::megatron && source.ranks)
     throw Error(source.ranks->path,
-                fmt::format("ranks go with flags of Megatron, and {} is {}", source.file.path,
+                fmt::format("a rank file requires Megatron flags, but {} is {}", source.file.path,
                             source.format == PlanFormat::csv ? "a CSV" : "JSON"));
   if (source.ranks) check_size(*source.ranks);
   return source;
@@ -92,7 +93,7 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
   std::vector<std::string> notes;
   if (!job_is_given)
     notes.push_back(
-        fmt::format("{} says no job: it is read as a plan for the built-in {} (--job FILE names another)",
+        fmt::format("{} does not specify a job; assuming the built-in {} (use --job FILE for another)",
                     file.path, job.name));
   const std::string closing = notes.empty() ? "" : notes.front();
   const Plan plan = source.format == PlanFormat::csv

@@ -1,5 +1,4 @@
-// Plans in any of the formats that are read: this program's own, a table, and Megatron-LM's flags with its
-// ranks.
+// Reads plans in any supported format: dtfm's own JSON, a CSV table, or Megatron-LM's flags with a rank file.
 #pragma once
 
 #include <optional>
@@ -15,32 +14,33 @@ namespace dtfm::io {
 
 enum class PlanFormat { json, csv, megatron };
 
-/// A plan file as it was read: once, for it may be a pipe, and both job and plan are made from it.
+/// The text of a plan file. It is read only once, because it may be a pipe, and both job and plan are parsed
+/// from it.
 struct PlanSource {
   PlanFormat format = PlanFormat::json;
   NamedFile file;
-  std::optional<NamedFile> ranks;  // of Megatron's flags
+  std::optional<NamedFile> ranks;  // only with Megatron flags
 };
 
-/// Reads `file`, and `ranks` where it is given. The format is told by what is in the file: a JSON object
-/// (parse_plan), the header of a table (read_csv_plan), flags of Megatron (read_megatron_plan). Throws Error
-/// for a file that is none of these, for Megatron's flags without ranks and for ranks beside another format.
+/// Reads `file`, and `ranks` if given. The content of the file determines the format: a JSON object
+/// (parse_plan), the header of a table (read_csv_plan) or Megatron flags (read_megatron_plan). Throws Error
+/// for any other file, for Megatron flags without ranks, and for ranks with another format.
 PlanSource read_plan_source(const std::string& file, const std::optional<std::string>& ranks);
 PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks);
 
-/// The job that a plan says it is for; nothing where it does not, as others' formats never do. Throws Error
-/// as parse_plan_job.
+/// The job that a plan file contains; nullopt if it contains none, which is always so for formats other than
+/// JSON. Throws Error as parse_plan_job does.
 std::optional<Job> plan_job(const PlanSource& source);
 
 struct PlanAndNotes {
   Plan plan;
-  std::vector<std::string> notes;  // what a user should know of it
+  std::vector<std::string> notes;  // for the user
 };
 
-/// The plan, checked against topology and job. Notes are about formats of others: that nobody gave the job
-/// (`job_is_given`), devices without work, tensor-parallel groups over several hosts, what was passed over.
-/// Throws Error with all that is wrong with a plan of another format (Faults), the first thing with one of
-/// our own.
+/// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no
+/// job was given (if `job_is_given` is false), which devices are unused, which tensor-parallel groups span
+/// several hosts, and which flags were ignored. Throws Error with all errors of a plan in another format
+/// (InputErrors), or with the first error of a JSON plan.
 PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
                            bool job_is_given = true);
 

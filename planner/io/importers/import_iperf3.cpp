@@ -1,5 +1,6 @@
-// iperf3 -J, one file a run: the rate at the receiver; of one flow the bandwidth, of several (-P) the
-// capacity. Its JSON has round trips too, but those of a busy line: half of the least is at most too long.
+// Imports the output of iperf3 -J, one file per run. The rate at the receiver is the bandwidth if the run had
+// one flow, and the capacity if it had several (-P). The JSON also has round-trip times, but of a loaded
+// link, so half of the smallest is an upper bound on the latency.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -22,7 +23,8 @@ struct Interval {
   double seconds, rate;
 };
 
-/// Sums of the intervals that count. A server's are better than its client's: they are of what has arrived.
+/// The rates, summed over all streams, of the intervals that iperf3 does not omit. The server's intervals are
+/// preferred to the client's, because they count the data that arrived.
 std::vector<Interval> read_intervals(const JsonCursor& root) {
   constexpr double max_seconds = 1e9;
   const auto server = root.optional("server_output_json");
@@ -38,7 +40,8 @@ std::vector<Interval> read_intervals(const JsonCursor& root) {
   return intervals;
 }
 
-/// Of the rates; without the rest of an interval at the end, in which little comes.
+/// Sample standard deviation of the rates over intervals; nullopt for fewer than two. Excludes intervals
+/// shorter than half the longest, such as an incomplete one at the end, in which little arrives.
 std::optional<BitsPerSecond> rate_deviation(const std::vector<Interval>& intervals) {
   double longest_interval_s = 0, mean = 0, squares = 0;
   for (const Interval& interval : intervals) longest_interval_s = std::max(longest_interval_s, interval.seconds);
@@ -99,7 +102,7 @@ Iperf3Result parse_iperf3_result(const JsonCursor& root) {
   if (const auto protocol = test.optional("protocol"); protocol && protocol->as_string() != "TCP")
     protocol->fail("expected TCP, as training uses; found " + quote(protocol->as_string()));
   if (is_set(test, "bidir"))
-    test.fail("both directions at once disturb each other; measure one after the other");
+    test.fail("the two directions of a bidirectional test disturb each other; measure one at a time");
   Iperf3Result result;
   result.flows = test.required("num_streams").as_int(1, max_flows);
   set_endpoints(start, is_set(test, "reverse"), result);
@@ -112,18 +115,18 @@ Iperf3Result parse_iperf3_result(const JsonCursor& root) {
 
 NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
   if (settings.between && files.size() != 1)
-    throw Error("--between", "is for one file; --name HOST=SITE names the hosts of several");
+    throw Error("--between", "requires exactly one file; for several, use --name HOST=SITE");
   NetworkMeasurements measurements;
-  measurements.description = "iperf3 over TCP; latency is at most half the least round trip that it saw while it sent";
+  measurements.description = "iperf3 over TCP; latency is half the smallest round-trip time under load, an upper bound";
   for (const auto& [name, text] : files) {
     const nlohmann::json root =
-        parse_json(text, name, DuplicateKeys::last_wins);  // iperf3 3.12 repeats keys
+        parse_json(text, name, DuplicateKeys::last_wins);  // iperf3 3.12 writes duplicate keys
     const Iperf3Result result = parse_iperf3_result(JsonCursor(root, name));
     const std::string from = settings.between ? settings.between->first : settings.site_of(result.sender);
     const std::string to = settings.between ? settings.between->second : settings.site_of(result.receiver);
     check_endpoint_name(from, name);
     check_endpoint_name(to, name);
-    if (from == to) throw Error(name, fmt::format("is from {} to itself", quote(from)));
+    if (from == to) throw Error(name, fmt::format("is a measurement from {} to itself", quote(from)));
     const int sender = measurements.endpoint(from), receiver = measurements.endpoint(to);
     LinkSample sample = make_sample(result);
     if (settings.latency) sample.latency = settings.latency;

@@ -1,11 +1,11 @@
-// Chrome traces of PyTorch's profiler (Kineto), in which the trainer has named what belongs to which layer by
-// record_function: `embedding.fwd`, `layer.0.fwd`, `head.fwd`, the same with `.bwd` and, if it likes,
+// Imports Chrome traces of PyTorch's profiler (Kineto) in which the trainer has annotated the layers by
+// record_function: `embedding.fwd`, `layer.0.fwd`, `head.fwd`, the same with `.bwd` and, optionally, with
 // `.update`.
 //
-// An annotation's time is the union of the intervals of the kernels and copies that were launched within it
-// on its thread, each counted to the innermost annotation; so a forward that is computed again within a
-// backward is another sample of the forward. Without kernels in the trace (a run on a CPU), the annotation's
-// own time less that of those within it.
+// The time of an annotation is the union of the intervals of the kernels and copies that were launched within
+// it on its thread, each attributed to the innermost annotation. A forward pass that is recomputed within a
+// backward pass is therefore another sample of the forward pass. If the trace has no kernels (a run on a
+// CPU), it is the duration of the annotation without the annotations nested in it.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -37,15 +37,15 @@ struct Interval {
   double begin = 0, end = 0;  // us
 };
 
-/// Of a layer's phase, one time.
+/// One execution of one phase of a layer.
 struct Annotation {
   Interval time;
   int thread = 0;
   int kind = 0;
   Phase phase = Phase::forward;
   std::string name;
-  double nested_us = 0;           // of annotations directly within it
-  std::vector<Interval> kernels;  // of its own
+  double nested_us = 0;           // duration of the annotations directly within it
+  std::vector<Interval> kernels;  // those attributed to it
   bool is_warm_up = false;
 };
 
@@ -65,11 +65,11 @@ struct Trace {
   std::vector<Annotation> annotations;
   std::vector<Launch> launches;
   std::vector<Kernel> kernels;
-  std::vector<double> steps;  // when they begin
+  std::vector<double> steps;  // begin of each profiler step, us
   bool has_communication = false;
 };
 
-/// What an annotation's name says; nothing for other names.
+/// Parses the names of annotations into layer kind and phase; nullopt for names that are not of a layer.
 class LayerNames {
  public:
   explicit LayerNames(const LayerKinds& kinds, const Model& model)
@@ -86,7 +86,7 @@ class LayerNames {
   }
 
  private:
-  /// A transformer's blocks are all of one kind; a chain's layers go by their number.
+  /// All blocks of a transformer are of one kind; the layers of a chain are identified by their number.
   std::optional<int> kind_of(std::string_view layer, const JsonCursor& event) const {
     constexpr std::string_view layer_prefix = "layer.";
     if (!layer.starts_with(layer_prefix)) return is_transformer_ ? find_kind(layer) : std::nullopt;
@@ -95,7 +95,7 @@ class LayerNames {
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (status != std::errc() || end != digits.data() + digits.size() || number < 0) return std::nullopt;
     if (at(number) >= kinds_.kinds_of_layer.size())
-      event.fail(fmt::format("the model has {} layers, the first of them 0; found {}", kinds_.kinds_of_layer.size(),
+      event.fail(fmt::format("the model has {} layers, numbered from 0; found {}", kinds_.kinds_of_layer.size(),
                              quote(layer)));
     return is_transformer_ ? find_kind("block") : kinds_.kinds_of_layer[at(number)].front();
   }
@@ -110,7 +110,7 @@ class LayerNames {
   bool is_transformer_;
 };
 
-/// Threads by the number in which they come.
+/// Numbers threads from 0 in order of appearance.
 class Threads {
  public:
   int number_of(const JsonCursor& event) {
@@ -187,19 +187,20 @@ class TraceReader {
   Trace trace_;
 };
 
-/// By thread and begin, the outer before the inner.
+/// Sorts by thread and begin, with outer annotations before inner ones.
 void sort_annotations(std::vector<Annotation>& annotations) {
   std::stable_sort(annotations.begin(), annotations.end(), [](const Annotation& a, const Annotation& b) {
     return std::tuple(a.thread, a.time.begin, -a.time.end) < std::tuple(b.thread, b.time.begin, -b.time.end);
   });
 }
 
-/// Goes through the annotations of all threads, in their order, and tells which are open at a date.
+/// Sweeps over the sorted annotations of all threads and keeps those that are open at the current time.
 class OpenAnnotations {
  public:
   explicit OpenAnnotations(std::vector<Annotation>& annotations) : annotations_(annotations) {}
 
-  /// The innermost one around `date` on `thread`; both must never go back. Null: none.
+  /// The innermost annotation that is open at `time_us` on `thread`, or null. Calls must be in ascending
+  /// order of (thread, time_us).
   Annotation* innermost(int thread, double time_us) {
     while (next_ < annotations_.size() &&
            std::pair(annotations_[next_].thread, annotations_[next_].time.begin) <= std::pair(thread, time_us))
@@ -208,7 +209,7 @@ class OpenAnnotations {
     return open_.empty() ? nullptr : open_.back();
   }
 
-  /// Opens all the others.
+  /// Processes the remaining annotations, so that `nested_us` is complete.
   void finish() {
     while (next_ < annotations_.size()) open_next();
   }
@@ -234,7 +235,8 @@ class OpenAnnotations {
   std::size_t next_ = 0;
 };
 
-/// Each kernel goes to one launch: a trace in which many share a number stays as small as its file.
+/// Attributes kernels to annotations through their launches. Each kernel is assigned to only one launch, so
+/// that memory stays proportional to the file even if many launches have the same correlation number.
 void assign_kernels(Trace& trace) {
   sort_annotations(trace.annotations);
   const auto by_correlation = [](const auto& a, const auto& b) { return a.correlation < b.correlation; };
@@ -268,8 +270,8 @@ double union_length(std::vector<Interval> intervals) {
   return sum;
 }
 
-/// The first step, as the profiler marks steps, or the first annotation of each name where it marks none;
-/// unless there is no other.
+/// Marks annotations of the first profiler step as warm-up or, if the trace has no steps, the first
+/// annotation of each name. Nothing is marked if there would be no other sample.
 void mark_warm_up(Trace& trace) {
   std::map<std::string_view, int> count;
   for (const Annotation& it : trace.annotations) ++count[it.name];
@@ -283,13 +285,12 @@ void mark_warm_up(Trace& trace) {
                                         : has_later_step && it.time.begin < trace.steps[1];
 }
 
-/// Seconds.
 double annotation_seconds(const Annotation& annotation, bool has_kernels, const std::string& file) {
   if (!has_kernels) return (annotation.time.end - annotation.time.begin - annotation.nested_us) / us_per_s;
   if (annotation.kernels.empty())
     throw Error(file,
-                fmt::format("no kernel was launched within {} at {} us, on its thread; backward annotations "
-                            "must be made where autograd launches, by hooks of the module",
+                fmt::format("no kernel was launched within {} at {} us on its thread; backward annotations "
+                            "must be made on the thread of autograd, by module hooks",
                             quote(annotation.name), annotation.time.begin));
   return union_length(annotation.kernels) / us_per_s;
 }
@@ -316,10 +317,10 @@ LayerProfile import_kineto(std::span<const ImportFile> files, const ImportSettin
   LayerProfile profile = make_imported_profile(
       files, settings, "Kineto",
       fmt::format(
-          "{}; medians over layers and steps but the first, spread between their 10th and 90th percentile{}",
-          trace.kernels.empty() ? "durations of annotations, for there are no kernels"
+          "{}; medians over layers and all steps except the first, spread between their 10th and 90th percentile{}",
+          trace.kernels.empty() ? "durations of annotations, because the trace has no kernels"
                                 : "unions of the kernels that each annotation launched",
-          trace.has_communication ? "; NCCL's kernels are left out" : ""));
+          trace.has_communication ? "; NCCL kernels are excluded" : ""));
   profile.rows = samples.rows(name);
   return profile;
 }

@@ -1,4 +1,5 @@
-// Two n × n matrices with a line of names: latencies, then bandwidths; row = sender (csv_matrix.hpp).
+// Imports two n × n CSV matrices with a header of site names: latencies, then bandwidths; row = sender
+// (csv_matrix.hpp).
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -23,8 +24,7 @@ bool is_number(std::string_view text) {
   return true;
 }
 
-/// The names in the first line. Rows that begin with their name have a corner there, whose text does not
-/// matter.
+/// The names in the first line, without the corner cell that it has if rows begin with their name.
 std::vector<std::string> read_names(const MeasurementFile& file) {
   const std::string_view text = file.text;
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -38,17 +38,17 @@ std::vector<std::string> read_names(const MeasurementFile& file) {
                 });
   if (rows_are_named) names.erase(names.begin());
   if (names.size() < 2 || std::all_of(names.begin(), names.end(), is_number))
-    throw Error(position(file.name, 1, 1), "expected a line with the names of two sites at least");
+    throw Error(position(file.name, 1, 1), "expected a header with the names of at least two sites");
   if (names.size() > max_endpoints)
     throw Error(position(file.name, 1, 1),
-                fmt::format("{} sites; at most {} can be imported (a topology may name "
-                            "larger matrices itself, under `measured`)",
+                fmt::format("{} sites; at most {} can be imported (for larger matrices, "
+                            "use `measured` in a topology file)",
                             names.size(), max_endpoints));
   return names;
 }
 
 void check_unit(const Unit& unit, const char* option) {
-  if (unit.name.empty()) throw Error(option, "is missing: the unit of the numbers in the file");
+  if (unit.name.empty()) throw Error(option, "is required: it is the unit of the numbers in the file");
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ NetworkMeasurements import_matrices(std::span<const MeasurementFile> files, cons
     const std::size_t known = measurements.endpoints.size();
     measurements.endpoint(site);
     if (measurements.endpoints.size() == known)
-      throw Error(position(files[0].name, 1, 1), "two columns have one name");
+      throw Error(position(files[0].name, 1, 1), "two columns have the same name");
   }
   const int size = static_cast<int>(names.size()), one_way_count = settings.is_round_trip ? 2 : 1;
   for (int from = 0; from < size; ++from)

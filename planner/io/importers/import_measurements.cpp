@@ -1,9 +1,9 @@
-// What scripts/measure.sh leaves of each pair and direction:
-//   {"schema": "dtfm-measurement/1", "from": {"name": "SITE" or "SITE/MACHINE", "gpu": …, "count": …}, "to":
-//   …,
-//    "time": "2026-01-31T12:00:00Z", "rtt_ms": [pings], "one_flow": {iperf3 -J}, "several_flows": {iperf3
-//    -J}}
-// gpu, count (of GPUs in the machine) and several_flows may be left out.
+// Imports the files that scripts/measure.sh writes for each pair and direction:
+//   {"schema": "dtfm-measurement/1",
+//    "from": {"name": "SITE" or "SITE/MACHINE", "gpu": …, "count": …}, "to": …,
+//    "time": "2026-01-31T12:00:00Z", "rtt_ms": [pings],
+//    "one_flow": {iperf3 -J}, "several_flows": {iperf3 -J}}
+// gpu, count (GPUs in the machine) and several_flows are optional.
 #include <algorithm>
 #include <vector>
 
@@ -26,7 +26,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// It stands in a comment of the topology: nothing but such a time may.
+/// Strict, because the text is copied into a comment of the topology file.
 std::string parse_time(const JsonCursor& value) {
   constexpr std::string_view pattern = "0000-00-00T00:00:00Z";
   const std::string& time = value.as_string();
@@ -55,11 +55,11 @@ int find_or_add_endpoint(const MeasuredEndpoint& endpoint, NetworkMeasurements& 
   if (measurements.endpoints.size() > known)
     measurements.endpoints[at(index)] = endpoint;
   else if (measurements.endpoints[at(index)] != endpoint)
-    value.fail(fmt::format("{} is another host here than in a file before", quote(endpoint.name())));
+    value.fail(fmt::format("{} differs from the host of that name in an earlier file", quote(endpoint.name())));
   return index;
 }
 
-/// Half the median: the least of few pings is luck, the mean has those that waited.
+/// Half the median ping. The minimum of a few pings is a matter of luck, and the mean includes queueing.
 Seconds median_latency(const JsonCursor& pings) {
   constexpr double max_milliseconds = 1e9, millisecond = 1e-3;
   std::vector<double> times;
@@ -90,10 +90,10 @@ LinkSample make_sample(const JsonCursor& root) {
 NetworkMeasurements import_measurements(std::span<const MeasurementFile> files, const MeasurementSettings&) {
   NetworkMeasurements measurements;
   measurements.description =
-      "scripts/measure.sh: latency is half the median ping, bandwidth and capacity are of one and of several "
+      "scripts/measure.sh: latency is half the median ping, bandwidth and capacity are the rates of one and of several "
       "TCP flows";
   for (const auto& [name, text] : files) {
-    const nlohmann::json json = parse_json(text, name, DuplicateKeys::last_wins);  // as iperf3 does
+    const nlohmann::json json = parse_json(text, name, DuplicateKeys::last_wins);  // as iperf3 writes them
     const JsonCursor root(json, name);
     const JsonCursor found = root.required("schema");
     if (found.as_string() != schema)
@@ -101,7 +101,7 @@ NetworkMeasurements import_measurements(std::span<const MeasurementFile> files, 
     const JsonCursor from = root.required("from"), to = root.required("to");
     const int sender = find_or_add_endpoint(parse_endpoint(from, name), measurements, from);
     const int receiver = find_or_add_endpoint(parse_endpoint(to, name), measurements, to);
-    if (sender == receiver) root.fail("is from a host to itself");
+    if (sender == receiver) root.fail("is a measurement from a host to itself");
     measurements.samples[{sender, receiver}].push_back(make_sample(root));
   }
   return measurements;

@@ -1,7 +1,9 @@
-// Metis (USENIX ATC 2024), DeviceType.GPU_tpT_bsB.json, a file for each tensor degree and micro-batch:
+// Imports profiles of Metis (USENIX ATC 2024), DeviceType.GPU_tpT_bsB.json, one file per tensor degree and
+// micro-batch:
 //   {"model": {"parameters": {"parameters_per_layer_bytes": [...]}},
 //    "execution_time": {"layer_compute_total_ms": [...], "optimizer_time_ms": ...}}
-// The first layer is the embedding, the last one the head; a layer's time is forward and backward together.
+// The first layer is the embedding, the last one the head. The time of a layer is the sum of forward and
+// backward.
 #include <charconv>
 #include <filesystem>
 #include <numeric>
@@ -24,7 +26,8 @@ using Phase = LayerSamples::Phase;
 
 constexpr int max_size = 1'000'000;
 constexpr double ms_per_s = 1000, max_bytes = 1e18;
-// A layer's backward has two matrix products for each of its forward: with respect to weights and to inputs.
+// The backward pass has two matrix products for each one of the forward pass: the gradients with respect to
+// the weights and to the inputs.
 constexpr double forward_share = 1.0 / 3;
 
 struct FileName {
@@ -32,7 +35,8 @@ struct FileName {
   int tensor = 0, micro_batch = 0;
 };
 
-/// Cuts `word` and the number behind it off the end of `text`.
+/// Removes `word` and the number that follows it from the end of `text` and returns the number; nullopt if
+/// the text does not end that way.
 std::optional<int> consume_number_suffix(std::string_view& text, std::string_view word) {
   const std::size_t begin = text.rfind(word);
   if (begin == std::string_view::npos) return std::nullopt;
@@ -56,10 +60,10 @@ FileName parse_file_name(const std::string& path) {
     if (tensor && !rest.empty()) return {std::string(rest), *tensor, *micro_batch};
   }
   throw Error(path,
-              "expected a name like DeviceType.A100_tp2_bs4.json, of tensor degree 2 and micro-batch 4");
+              "expected a file name such as DeviceType.A100_tp2_bs4.json (tensor degree 2, micro-batch 4)");
 }
 
-/// What each layer has of the whole, by its parameters; nothing where the file does not say them.
+/// Fraction of the model's parameters that each layer has; empty if the file does not give them.
 std::vector<double> parameter_shares(const JsonCursor& root, std::size_t layers) {
   const auto model = root.optional("model");
   const auto parameters = model ? model->optional("parameters") : std::nullopt;
@@ -80,7 +84,7 @@ void read_metis_file(const ImportFile& file, const FileName& size, const std::ve
   const JsonCursor root(json, file.name), times = root.required("execution_time"),
                                           list = times.required("layer_compute_total_ms");
   if (list.array_size("milliseconds") != kinds.size())
-    list.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
+    list.fail(fmt::format("expected {} layers, including embedding and head; found {}",
                           kinds.size(), list.array_size("milliseconds")));
   const auto optimizer = times.optional("optimizer_time_ms");
   const double update = optimizer ? optimizer->as_number(0, max_imported_seconds) / ms_per_s : 0;
@@ -112,9 +116,9 @@ LayerProfile import_metis(std::span<const ImportFile> files, const ImportSetting
     const FileName name = parse_file_name(file.name);
     if (name.gpu != gpu)
       throw Error(file.name,
-                  fmt::format("is of GPU {}, the first file of {}", quote(name.gpu), quote(gpu)));
+                  fmt::format("is for GPU {}, but the first file is for {}", quote(name.gpu), quote(gpu)));
     if (!sizes.emplace(name.tensor, name.micro_batch).second)
-      throw Error(file.name, fmt::format("is the second file of tensor degree {} and micro-batch {}",
+      throw Error(file.name, fmt::format("is the second file for tensor degree {} and micro-batch {}",
                                          name.tensor, name.micro_batch));
     read_metis_file(file, name, listed, samples);
   }
@@ -122,13 +126,12 @@ LayerProfile import_metis(std::span<const ImportFile> files, const ImportSetting
   profile.rows = samples.rows(files.front().name);
   profile.derivation +=
       "medians over the layers of a kind, spread between their 10th and 90th percentile; forward and "
-      "backward are "
-      "one number there, its split 1 : 2 is assumed; ";
+      "backward are one number in the file, assumed to be split 1 : 2; ";
   profile.derivation +=
       has_updates(profile)
-          ? "the optimizer's time is that of the file (Metis itself counts it twice), shared "
-            "out by parameters, which is assumed"
-          : "updates are not known";
+          ? "the optimizer's time is that of the file (Metis itself counts it twice), assumed "
+            "to be proportional to parameters"
+          : "update times are unknown";
   return profile;
 }
 

@@ -1,9 +1,10 @@
-// The text of NVIDIA's nccl-tests: rows of size (B) and time (µs), to which latency α and bandwidth β are
-// fitted:
+// Imports the output of NVIDIA's nccl-tests: rows of size (B) and time (µs), to which latency α and bandwidth
+// β are fitted:
 //   sendrecv_perf    each of n ranks sends to the next one:              t = α + S / β
 //   all_reduce_perf  2 (n − 1) steps around a ring, S / n bytes each:    t = 2 (n − 1) (α + S / (n β))
-// so that β is what NCCL calls bus bandwidth. The times are out of place. α has the launch of the operation
-// in it. One rank a host: of more than two hosts the slowest hop is what shows, and stands for every pair.
+// so that β is what NCCL calls bus bandwidth. The out-of-place times are used. α includes the launch of the
+// operation. There must be one rank per host; with more than two hosts, the result reflects the slowest hop
+// and is used for every pair.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -27,7 +28,7 @@ struct Row {
 };
 
 struct NcclRun {
-  std::string collective;          // sendrecv_perf; empty: the text does not say
+  std::string collective;          // such as sendrecv_perf; empty if the text does not say
   std::vector<std::string> hosts;  // of the ranks
   std::vector<Row> rows;
 };
@@ -44,8 +45,9 @@ std::vector<std::string_view> split_words(std::string_view line) {
   return words;
 }
 
-/// "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time …": where the first time stands.
-/// Versions differ in the columns before it.
+/// Index of the first time column, given the words of a header line
+/// "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time …"; nullopt for other lines. Versions
+/// differ in the columns before it.
 std::optional<std::size_t> find_time_column(const std::vector<std::string_view>& words) {
   if (words.size() < 3 || words[0] != "#" || words[1] != "size") return std::nullopt;
   const auto time = std::find(words.begin(), words.end(), "time");
@@ -53,7 +55,8 @@ std::optional<std::size_t> find_time_column(const std::vector<std::string_view>&
   return static_cast<std::size_t>(time - words.begin()) - 1;
 }
 
-/// "#  Rank  0 Group  0 Pid  1234 on  HOST device  0 …" and "# Collective test starting: sendrecv_perf".
+/// Reads the host of a rank from "#  Rank  0 Group  0 Pid  1234 on  HOST device  0 …" and the collective from
+/// "# Collective test starting: sendrecv_perf".
 void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
   const auto word_after = [&](std::string_view word) {
     const auto found = std::find(words.begin(), words.end(), word);
@@ -63,12 +66,12 @@ void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
   if (words.size() > 1 && words[1] == "Collective") run.collective = word_after("starting:");
 }
 
-/// The size first, and where the header says it the time out of place.
+/// Reads the size from the first column and the out-of-place time from the column that the header gives.
 Row parse_row(const std::vector<std::string_view>& words, const std::optional<std::size_t>& time_column,
            const std::string& where) {
   if (!time_column)
     throw Error(where,
-                "a row before the header (`# size count type … time …`), which says where the time stands");
+                "a row precedes the header (`# size count type … time …`), which gives the column of the time");
   if (words.size() <= *time_column)
     throw Error(where, fmt::format("expected the time in column {}; found {} columns", *time_column + 1,
                                    words.size()));
@@ -106,11 +109,11 @@ NcclRun read_run(const MeasurementFile& file) {
 
 struct LinearFit {
   double intercept, slope;
-  double max_error = 0;  // relative error of a row
+  double max_error = 0;  // largest relative error of a row
 };
 
-/// Least squares of relative errors, so that small messages say what latency is and large ones what bandwidth
-/// is.
+/// Fits time = intercept + slope · bytes by least squares of relative errors, so that small messages
+/// determine the latency and large ones the bandwidth.
 LinearFit fit_line(const std::vector<Row>& rows, const std::string& file) {
   double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
   for (const Row& row : rows) {
@@ -126,12 +129,12 @@ LinearFit fit_line(const std::vector<Row>& rows, const std::string& file) {
       std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return row.bytes != rows[0].bytes; });
   double slope = has_two_sizes ? (w * wxy - wx * wy) / determinant : 0;
   double intercept = (wy - slope * wx) / w;
-  if (has_two_sizes && intercept < 0) {  // no message takes less than no time: the best line through 0
+  if (has_two_sizes && intercept < 0) {  // times cannot be negative: fit the best line through 0 instead
     intercept = 0;
     slope = wxy / wxx;
   }
   if (!has_two_sizes || !std::isfinite(slope) || !std::isfinite(intercept) || slope <= 0)
-    throw Error(file, "expected rows of several sizes, of which the larger take longer");
+    throw Error(file, "expected rows of several sizes, with longer times for larger sizes");
   LinearFit line{intercept, slope};
   for (const Row& row : rows)
     line.max_error =
@@ -139,7 +142,7 @@ LinearFit fit_line(const std::vector<Row>& rows, const std::string& file) {
   return line;
 }
 
-/// Steps of a collective of `ranks`, and the share of its bytes that each of them moves.
+/// Number of steps of a collective, and the fraction of its bytes that each step transfers.
 struct CollectiveSteps {
   double count, share;
 };
@@ -147,7 +150,7 @@ struct CollectiveSteps {
 CollectiveSteps collective_steps(std::string collective, std::size_t ranks, const std::string& file) {
   if (collective.ends_with("_perf")) collective.resize(collective.size() - 5);
   if (collective.empty())
-    throw Error(file, "does not say which collective it is; give --collective sendrecv or all_reduce");
+    throw Error(file, "does not name its collective; set --collective sendrecv or all_reduce");
   const auto n = static_cast<double>(ranks);
   if (collective == "sendrecv") return {1, 1};
   if (collective == "all_reduce") return {2 * (n - 1), 1 / n};
@@ -155,7 +158,6 @@ CollectiveSteps collective_steps(std::string collective, std::size_t ranks, cons
               fmt::format("expected sendrecv_perf or all_reduce_perf; found {}", quote(collective)));
 }
 
-/// The sites of the ranks.
 std::vector<std::string> rank_sites(const NcclRun& run, const MeasurementSettings& settings,
                                   const std::string& file) {
   if (settings.between) return {settings.between->first, settings.between->second};
@@ -165,16 +167,16 @@ std::vector<std::string> rank_sites(const NcclRun& run, const MeasurementSetting
   if (sites.size() < 2 || distinct.size() != sites.size())
     throw Error(
         file,
-        fmt::format("expected ranks on different hosts, one each; found {} on {} (--between A B names two)",
+        fmt::format("expected one rank per host; found {} ranks on {} hosts (--between A B names two)",
                     sites.size(), distinct.size()));
   return sites;
 }
 
-/// The relative error of the row that is farthest from its fit.
+/// Adds the samples of one file to `measurements` and returns the largest relative error of a row.
 double import_run(const MeasurementFile& file, const MeasurementSettings& settings, NetworkMeasurements& measurements) {
   const NcclRun run = read_run(file);
   if (run.rows.empty())
-    throw Error(file.name, "no rows of size and time: is it what sendrecv_perf or all_reduce_perf prints?");
+    throw Error(file.name, "no rows of size and time; expected the output of sendrecv_perf or all_reduce_perf");
   if (settings.between && !run.hosts.empty() && run.hosts.size() != 2)
     throw Error(file.name, fmt::format("--between names two ranks; found {}", run.hosts.size()));
   const std::vector<std::string> sites = rank_sites(run, settings, file.name);
@@ -195,14 +197,14 @@ double import_run(const MeasurementFile& file, const MeasurementSettings& settin
 
 NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
   if (settings.between && files.size() != 1)
-    throw Error("--between", "is for one file; --name HOST=SITE names the hosts of several");
+    throw Error("--between", "requires exactly one file; for several, use --name HOST=SITE");
   NetworkMeasurements measurements;
   measurements.description =
       "nccl-tests: latency a and bandwidth b fitted to t = a + S/b (sendrecv) or t = 2 (n-1) (a + S/(n b)) "
-      "(all_reduce of n ranks), least squares of relative errors; a has the launch in it";
+      "(all_reduce of n ranks), least squares of relative errors; a includes the launch of the operation";
   double max_error = 0;
   for (const MeasurementFile& file : files) max_error = std::max(max_error, import_run(file, settings, measurements));
-  measurements.description += fmt::format("; the farthest row is {:.2g} % off", 100 * max_error);
+  measurements.description += fmt::format("; the largest error of a row is {:.2g} %", 100 * max_error);
   return measurements;
 }
 

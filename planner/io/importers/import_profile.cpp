@@ -29,10 +29,10 @@ ImportFile read_import_file(const std::filesystem::path& path, std::size_t max_b
 void check_sizes(const ImportFormat& format, const ImportSettings& settings) {
   if (format.needs_sizes && (!settings.micro_batch || !settings.tensor))
     throw Error(settings.micro_batch ? "--tensor" : "--micro-batch",
-                fmt::format("is missing: {} files do not say it", format.name));
+                fmt::format("is required, because {} files do not contain it", format.name));
   if (!format.needs_sizes && (settings.micro_batch || settings.tensor))
     throw Error(settings.micro_batch ? "--micro-batch" : "--tensor",
-                fmt::format("is in the {} files, and cannot be given", format.name));
+                fmt::format("cannot be set, because {} files contain it", format.name));
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ std::vector<ProfileRow> LayerSamples::rows(const std::string& file) const {
     const std::string& name = kinds_.kinds[at(kind)].name;
     for (const auto& [phase, times] :
          {std::pair{"forward", &samples.forward}, {"backward", &samples.backward}})
-      if (times->empty()) throw Error(file, fmt::format("no {} of layer {}", phase, quote(name)));
+      if (times->empty()) throw Error(file, fmt::format("no {} times of layer {}", phase, quote(name)));
     has_samples[at(kind)] = true;
     rows.push_back({name,
                     micro_batch,
@@ -99,13 +99,13 @@ LayerProfile make_imported_profile(std::span<const ImportFile> files, const Impo
   profile.gpu = settings.gpu;
   profile.source = LayerProfile::Source::imported;
   profile.derivation =
-      fmt::format("{} format, {}{}; precision and model as the one who imported it said; {}", format, first,
+      fmt::format("{} format, {}{}; precision and model as specified by the user; {}", format, first,
                   files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", method);
   profile.precision = settings.job.training.precision;
   profile.model = settings.job.name;
   if (const auto* shape = std::get_if<Transformer>(&settings.job.model)) {
     profile.shape = *shape;
-    profile.shape->layers = 0;  // as it is read
+    profile.shape->layers = 0;  // as read_shape leaves it
   }
   return profile;
 }

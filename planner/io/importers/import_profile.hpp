@@ -1,5 +1,5 @@
-// Times that other profilers have measured, as a LayerProfile. An importer is one file, one line in the table
-// of import_profile.cpp and one test.
+// Converts the results of other profilers to a LayerProfile. A new importer is one file, one row in the table
+// in import_profile.cpp and one test.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@
 
 namespace dtfm::io {
 
-/// What the files do not say.
+/// Facts that the files do not contain.
 struct ImportSettings {
   std::string gpu;
-  Job job;  // whose model was measured, in its training precision
-  std::optional<int> micro_batch, tensor;
+  Job job;                                 // its model was measured, in its training precision
+  std::optional<int> micro_batch, tensor;  // only for formats with `needs_sizes`
 };
 
 struct ImportFile {
@@ -29,25 +29,25 @@ struct ImportFile {
 };
 
 struct ImportFormat {
-  std::string_view name, files;        // "sailor", what it reads
-  std::size_t max_files, max_bytes;  // of a file
-  bool needs_sizes;                 // micro-batch and tensor degree are not in the files
+  std::string_view name, files;      // such as "sailor"; description of the files it reads
+  std::size_t max_files, max_bytes;  // max_bytes: per file
+  bool needs_sizes;                  // whether micro-batch and tensor degree must be given by the user
   LayerProfile (*import)(std::span<const ImportFile> files, const ImportSettings& settings);
 };
 
 std::span<const ImportFormat> import_formats();
 
-/// Reads and imports. Throws Error, with file and place, for what is not of the format or not of the job's
-/// model.
+/// Reads and imports `files`. Throws Error, with file and position, for content that does not match the
+/// format or the job's model.
 LayerProfile import_profile(const ImportFormat& format, std::span<const std::filesystem::path> files,
                             const ImportSettings& settings);
 
-/// The formats.
+// The importers of import_formats().
 LayerProfile import_sailor(std::span<const ImportFile> files, const ImportSettings& settings);
 LayerProfile import_metis(std::span<const ImportFile> files, const ImportSettings& settings);
 LayerProfile import_kineto(std::span<const ImportFile> files, const ImportSettings& settings);
 
-/// Samples of layers, to be summed up by kind.
+/// Collects timing samples of layers and summarizes them per kind.
 class LayerSamples {
  public:
   enum class Phase { forward, backward, update };
@@ -55,8 +55,8 @@ class LayerSamples {
   explicit LayerSamples(const LayerKinds& kinds) : kinds_(kinds) {}
 
   void add(int kind, int micro_batch, int tensor, Phase phase, double seconds);
-  /// By kind, tensor degree and micro-batch. No update: 0. Throws Error at `file` where a kind has no forward
-  /// or backward.
+  /// One row per kind, tensor degree and micro-batch, in this order. Throws Error at `file` if a kind has no
+  /// forward or no backward samples.
   std::vector<ProfileRow> rows(const std::string& file) const;
 
  private:
@@ -67,11 +67,11 @@ class LayerSamples {
   std::map<std::tuple<int, int, int>, Samples> samples_;  // kind, tensor, micro-batch
 };
 
-/// The job's kinds in the order in which profilers list layers: embedding, blocks, head; or the layers of a
-/// chain.
+/// The kind of each layer in the order in which profilers list layers: embedding, blocks, head; or the layers
+/// of a chain.
 std::vector<int> kinds_in_profiler_order(const LayerKinds& kinds);
 
-/// A profile of the job's model without rows.
+/// A profile of the job's model without rows. Its derivation names `format`, the files and `method`.
 LayerProfile make_imported_profile(std::span<const ImportFile> files, const ImportSettings& settings,
                           std::string_view format, const std::string& method);
 

@@ -1,4 +1,4 @@
-// Sailor (SOSP 2025, github.com/eth-easl/sailor), profiles/MODEL/GPU/profile.json:
+// Imports profiles of Sailor (SOSP 2025, github.com/eth-easl/sailor), profiles/MODEL/GPU/profile.json:
 //   {"micro-batch": {"tensor degree": {"layer": [forward s, backward s, update s]}}}
 // Layer 0 is the embedding, the last one the head.
 #include <cctype>
@@ -21,7 +21,7 @@ using Phase = LayerSamples::Phase;
 
 constexpr int max_size = 1'000'000;
 
-/// The key of `cursor` as a whole number.
+/// Parses `key`, the key of `cursor`, as an integer from `min_value` to max_size. Throws Error otherwise.
 int parse_key(const std::string& key, const JsonCursor& cursor, int min_value, std::string_view what) {
   int number = -1;
   const auto [end, status] = std::from_chars(key.data(), key.data() + key.size(), number);
@@ -36,13 +36,13 @@ double read_time(const JsonCursor& times, Phase phase) {
   return times.at(static_cast<std::size_t>(phase)).as_number(0, max_imported_seconds);
 }
 
-/// In the published files every layer, embedding and head too, has one and the same update: that of all that
-/// was run together, some two blocks and both ends, not of a layer.
+/// In the published files all layers, including embedding and head, have the same update time: that of
+/// everything that ran together (about two blocks and both ends), not that of a layer.
 bool has_distinct_updates(const std::vector<std::pair<std::string, JsonCursor>>& layers) {
   std::set<double> updates;
   for (const auto& [key, times] : layers) {
     if (times.array_size("seconds: forward, backward, update") != 3)
-      times.fail("expected three times: forward, backward, update");
+      times.fail("expected the times of forward, backward and update");
     updates.insert(read_time(times, Phase::update));
   }
   return layers.size() == 1 || updates.size() > 1;
@@ -52,7 +52,7 @@ void read_layers(const JsonCursor& value, const std::vector<int>& kinds, int mic
                  LayerSamples& samples) {
   const auto layers = value.members("layers");
   if (layers.size() != kinds.size())
-    value.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
+    value.fail(fmt::format("expected {} layers, including embedding and head; found {}",
                            kinds.size(), layers.size()));
   const bool has_updates = has_distinct_updates(layers);
   for (const auto& [key, times] : layers) {
@@ -81,9 +81,8 @@ LayerProfile import_sailor(std::span<const ImportFile> files, const ImportSettin
   LayerProfile profile = make_imported_profile(
       files, settings, "Sailor",
       "medians over the layers of a kind, spread between their 10th and 90th percentile; backward "
-      "taken to be without recomputation; updates that are the same for all layers are left out, for they "
-      "are "
-      "of several layers together");
+      "assumed to be without recomputation; update times that are equal for all layers are excluded, because "
+      "they cover several layers");
   profile.rows = samples.rows(name);
   return profile;
 }

@@ -1,4 +1,4 @@
-// What one run of iperf3 says in its JSON (iperf3 -J, version 3.1 on).
+// The result of one iperf3 run, from its JSON output (iperf3 -J, version 3.1 or later).
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 namespace dtfm::io {
 
 struct Iperf3Result {
-  std::string sender, receiver;  // addresses, as connected
+  std::string sender, receiver;  // addresses of the connection
   int flows = 1;
-  BitsPerSecond received_rate;               // of all flows together, over the whole test
-  std::optional<BitsPerSecond> spread;  // standard deviation of the same over its intervals, at least two
-  std::optional<Seconds> min_rtt;     // of all that were seen while it sent
+  BitsPerSecond received_rate;          // of all flows together, over the whole test
+  std::optional<BitsPerSecond> spread;  // standard deviation of the rate over at least two intervals
+  std::optional<Seconds> min_rtt;       // smallest round-trip time under load
 };
 
-/// Throws Error for a run that failed, of UDP, in both directions at once, or in which nothing arrived.
+/// Throws Error for a run that failed, used UDP, was bidirectional, or delivered no data.
 Iperf3Result parse_iperf3_result(const JsonCursor& root);
 
 }  // namespace dtfm::io

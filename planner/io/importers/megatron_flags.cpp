@@ -23,7 +23,7 @@ struct KnownFlag {
   FlagArgument argument;
 };
 
-/// megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
+/// Flags that affect a plan, from megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
 constexpr std::array<KnownFlag, 18> known_flags = {{
     {"--tensor-model-parallel-size", FlagArgument::number},
     {"--pipeline-model-parallel-size", FlagArgument::number},
@@ -67,7 +67,7 @@ std::vector<LocatedWord> read_words(std::string_view text, const std::string& fi
   return words;
 }
 
-/// The value of a flag that takes one.
+/// Parses the value of a flag that takes one; adds an error if it is not a number where one is expected.
 MegatronFlags::Value parse_flag_value(const KnownFlag& flag, const LocatedWord& word, InputErrors& errors) {
   MegatronFlags::Value value{word.text, word.where, {}};
   if (flag.argument == FlagArgument::word) return value;
@@ -103,7 +103,7 @@ MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Inp
     } else if (i + 1 < words.size() && !is_flag(words[i + 1].text)) {
       add(name, parse_flag_value(*flag, words[++i], errors), errors);
     } else {
-      errors.add(where, name + " needs a value");
+      errors.add(where, name + " requires a value");
     }
   }
 }
@@ -111,7 +111,7 @@ MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Inp
 void MegatronFlags::add(const std::string& name, const Value& value, InputErrors& errors) {
   const auto [first, is_new] = values_.try_emplace(name, value);
   if (!is_new)
-    errors.add(value.where, fmt::format("{} is there twice, first at {}", name, first->second.where));
+    errors.add(value.where, fmt::format("{} is given twice, first at {}", name, first->second.where));
 }
 
 std::optional<int> MegatronFlags::number(std::string_view flag) const {
@@ -124,7 +124,7 @@ std::string MegatronFlags::format_ignored_flags() const {
   constexpr std::size_t max_named = 12;
   std::vector<std::string_view> names;
   for (const KnownFlag& flag : known_flags) names.push_back(flag.name);
-  std::string text = "flags that say nothing of the plan are passed over:";
+  std::string text = "ignored flags that do not affect the plan:";
   for (std::size_t i = 0; i < std::min(ignored_.size(), max_named); ++i) {
     text += (i == 0 ? " " : ", ") + quote(ignored_[i]);
     if (const auto nearest = nearest_name(ignored_[i], names); !nearest.empty())

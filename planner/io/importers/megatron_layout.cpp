@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t max_symbols = 1'000'000;
 constexpr int max_nesting = 32;
 
-/// A layout without repetitions and commas. Throws Error, at `where`, for what it does not allow.
+/// Expands the repetitions of a layout and removes its commas. Throws Error at `where` for syntax errors.
 class LayoutExpander {
  public:
   LayoutExpander(std::string_view text, const std::string& where) : text_(text), where_(where) {}
@@ -28,14 +28,14 @@ class LayoutExpander {
  private:
   Error error(const std::string& message) const { return Error(where_, message); }
   Error unexpected_character(const char* expected) const {
-    return error(fmt::format("the layout has {} as character {}: {}", quote(text_.substr(position_, 1)),
+    return error(fmt::format("unexpected {} at character {} of the layout: {}", quote(text_.substr(position_, 1)),
                              position_ + 1, expected));
   }
 
-  /// Up to the end or a parenthesis that closes.
+  /// Parses up to the end of the text or a closing parenthesis, which it does not consume.
   std::string parse_sequence(int depth) {
     if (depth > max_nesting)
-      throw error(fmt::format("the layout has more than {} parentheses in each other", max_nesting));
+      throw error(fmt::format("the layout has more than {} nested parentheses", max_nesting));
     std::string symbols;
     while (position_ < text_.size() && text_[position_] != ')') {
       if (text_[position_] == ',') {
@@ -55,13 +55,13 @@ class LayoutExpander {
     if (text_[position_] == '(') {
       ++position_;
       std::string symbols = parse_sequence(depth + 1);
-      if (position_ == text_.size()) throw error("the layout lacks a `)`");
+      if (position_ == text_.size()) throw error("the layout has an unclosed `(`");
       if (symbols.empty()) throw unexpected_character("the group before it is empty");
       ++position_;
       return symbols;
     }
     if (std::string_view("EtmL|").find(text_[position_]) == std::string_view::npos)
-      throw unexpected_character("expected E, t, L, |, a group in parentheses, or * and a number behind one of them");
+      throw unexpected_character("expected E, t, L, |, a group in parentheses, or one of them followed by * and a number");
     return std::string(1, text_[position_++]);
   }
 
@@ -70,7 +70,7 @@ class LayoutExpander {
     std::size_t times = 0;
     const auto [end, status] = std::from_chars(text_.data() + position_ + 1, text_.data() + text_.size(), times);
     if (status != std::errc() || times < 1 || times > max_symbols)
-      throw unexpected_character("expected a number from 1 to a million behind it");
+      throw unexpected_character("expected a number from 1 to 1,000,000 after it");
     position_ = static_cast<std::size_t>(end - text_.data());
     return times;
   }
@@ -83,9 +83,9 @@ class LayoutExpander {
 std::vector<int> layers_by_stage(const std::string& symbols, const std::string& where) {
   const auto count = [&](char c) { return std::count(symbols.begin(), symbols.end(), c); };
   if (count('m') > 0)
-    throw Error(where, "the layout has `m`: multi-token prediction is not something that plans know");
+    throw Error(where, "the layout has `m`, but plans do not support multi-token prediction");
   if (count('E') != 1 || symbols.front() != 'E')
-    throw Error(where, "expected one E, the embedding, at the begin of the layout");
+    throw Error(where, "expected one E, the embedding, at the beginning of the layout");
   if (count('L') != 1 || symbols.back() != 'L')
     throw Error(where, "expected one L, the loss, at the end of the layout");
   std::vector<int> layers(1);

@@ -1,4 +1,4 @@
-// The layers of pipeline stages as Megatron-LM writes them down: `Ettt|tt|ttL`.
+// Parses Megatron-LM's notation for the layers of pipeline stages: `Ettt|tt|ttL`.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,13 @@
 
 namespace dtfm::io {
 
-/// The value of --pipeline-model-parallel-layout: stages between |, E the embedding, t a layer, L the loss;
-/// `x*3` is x three times, x one of these or a sequence in parentheses; commas mean nothing (Megatron-LM,
-/// megatron/core/transformer/pipeline_parallel_layer_layout.py). E comes first, L last, each once.
+/// Parses the value of --pipeline-model-parallel-layout: stages are separated by |, E is the embedding, t a
+/// layer, L the loss; `x*3` repeats x three times, where x is one of these or a sequence in parentheses;
+/// commas are ignored (Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py). E must come
+/// first and L last, each exactly once.
 ///
-/// The layers of each stage; nothing, and a fault at `where`, for what is not such a layout, and for `m`
-/// (multi-token prediction), which plans do not know.
+/// Returns the number of layers of each stage. Returns nullopt, and adds an error at `where`, for an invalid
+/// layout and for `m` (multi-token prediction), which plans do not support.
 std::optional<std::vector<int>> parse_layout(std::string_view layout, const std::string& where,
                                               InputErrors& errors);
 

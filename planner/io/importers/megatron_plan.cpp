@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
 constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
 
-/// Sizes of Megatron's groups.
+/// Sizes of Megatron's parallel groups.
 struct Sizes {
   int tensor = 1, pipeline = 1, data = 1;
 };
@@ -30,7 +30,7 @@ class MegatronReader {
 
   const MegatronFlags& flags() const { return flags_; }
 
-  /// `ranks`: nothing known of them where they are empty.
+  /// `ranks` has the device of each rank; it is empty if the rank file could not be read.
   Plan read(const std::vector<std::optional<int>>& ranks, const std::string& ranks_file) {
     check_job();
     check_unsupported_parallelism();
@@ -50,7 +50,7 @@ class MegatronReader {
     return flags_.has(flag) ? flags_.where(flag) : file_.path;
   }
 
-  /// A number that the job has too.
+  /// Adds an error if the flag is present and differs from the job.
   void check(std::string_view flag, int job_value, std::string_view what) {
     const auto number = flags_.number(flag);
     if (number && *number != job_value)
@@ -68,7 +68,7 @@ class MegatronReader {
     for (const char* flag : {"--hidden-size", "--num-attention-heads"})
       if (transformer == nullptr && flags_.has(flag))
         errors_.add(flags_.where(flag),
-                    fmt::format("{}, but the model of job {} is no transformer", flag, job_.name));
+                    fmt::format("{}, but the model of job {} is not a transformer", flag, job_.name));
     if (transformer == nullptr) return;
     check("--hidden-size", transformer->hidden, "hidden");
     check("--num-attention-heads", transformer->heads, "heads");
@@ -78,11 +78,11 @@ class MegatronReader {
     for (const char* flag : {"--context-parallel-size", "--expert-model-parallel-size"})
       if (flags_.number(flag).value_or(1) != 1)
         errors_.add(flags_.where(flag),
-                    fmt::format("{} {}: plans know tensor, pipeline and data parallelism; 1 is possible",
+                    fmt::format("{} {}: plans support only tensor, pipeline and data parallelism; expected 1",
                                 flag, *flags_.number(flag)));
   }
 
-  /// One pipeline, and a fault, where the ranks do not make a whole number of them.
+  /// Derives the number of pipelines from the number of ranks. Adds an error if it is not an integer.
   Sizes derive_sizes(std::size_t ranks, const std::string& ranks_file) {
     const int tensor = flags_.number(tensor_flag).value_or(1),
               stages = flags_.number(pipeline_flag).value_or(1);
@@ -91,7 +91,7 @@ class MegatronReader {
     if (total % ranks_per_pipeline != 0)
       errors_.add(
           where(pipeline_flag),
-          fmt::format("the number of ranks in {} is {}, no multiple of tensor size {} × pipeline size {}",
+          fmt::format("the number of ranks in {} is {}, which is not a multiple of tensor size {} × pipeline size {}",
                       ranks_file, total, tensor, stages));
     return {tensor, std::min(stages, max_devices), std::max(1, static_cast<int>(total / ranks_per_pipeline))};
   }
@@ -101,17 +101,17 @@ class MegatronReader {
     const int job_value = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
     if (chunks != job_value)
       errors_.add(file_.path,
-                  fmt::format("virtual stages of a device: {}, but job {} has schedule {} with {}", chunks,
+                  fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}", chunks,
                               job_.name, job_.parallelism.schedule, job_value));
   }
 
-  /// Of each pipeline: Megatron has as many in all.
+  /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.
   int micro_batches_per_pipeline(int replicas) {
     const Training& training = job_.training;
     const int total = micro_batch_count(training);
     if (total % replicas != 0)
       errors_.add(where("--global-batch-size"),
-                  fmt::format("global batch {} is no multiple of micro-batch {} × {} pipelines",
+                  fmt::format("global batch {} is not a multiple of micro-batch {} × {} pipelines",
                               training.global_batch, training.micro_batch, replicas));
     return total / replicas;
   }
@@ -138,18 +138,17 @@ class MegatronReader {
   MegatronFlags flags_;
 };
 
-/// What Megatron does otherwise than the plan says.
+/// Notes on differences between the plan and what Megatron does.
 std::vector<std::string> megatron_notes(const Plan& plan) {
   std::vector<std::string> notes;
   if (plan.schedule == "gpipe")
-    notes.emplace_back("Megatron runs schedule 1f1b; the job says gpipe, which is what is taken");
+    notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;
   const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };
   if (is_empty(stages.front()) || is_empty(stages.back()))
     notes.push_back(
-        "a first or last stage holds no layer: the embedding is counted where layer 0 is, the loss where the "
-        "last "
-        "layer is");
+        "a first or last stage holds no layer: the embedding is counted in the stage of layer 0, the loss in "
+        "that of the last layer");
   return notes;
 }
 
@@ -165,8 +164,7 @@ Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Jo
   if (const std::string host = resolver.find_assigned_host(); !host.empty())
     notes.push_back(
         fmt::format("{} names hosts: their ranks take their GPUs in order, as LOCAL_RANK counts (slots are "
-                    "CPU cores); device "
-                    "ids such as {}:1 say it otherwise",
+                    "CPU cores); use device ids such as {}:1 for another order",
                     ranks.path, host));
   for (std::string& note : megatron_notes(plan)) notes.push_back(std::move(note));
   return plan;

@@ -1,4 +1,5 @@
-// Plans as Megatron-LM makes them: parallel sizes, a layout of the layers, and which device has which rank.
+// Reads the plan that a Megatron-LM launch implies: parallel sizes, layers per stage, and the device of each
+// rank.
 #pragma once
 
 #include <string>
@@ -13,17 +14,18 @@
 
 namespace dtfm::io {
 
-/// The plan that Megatron-LM's flags in `flags` make of the ranks in `ranks` (read_ranks). With T, P, D the
-/// tensor, pipeline and data sizes, rank t + T (d + D p) is device t of stage p of pipeline d; with
-/// --use-tp-pp-dp-mapping it is rank t + T (p + P d) (Megatron-LM, megatron/training/initialize.py,
-/// megatron/core/parallel_state.py). Layers by --pipeline-model-parallel-layout, by the first and the last
-/// stage's number with equal ones between, with embedding and loss counted as layers, or equal. Virtual
-/// stages are chunks of schedule interleaved. The global batch is split equally.
+/// The plan that the Megatron-LM flags in `flags` define on the devices of the rank file `ranks`
+/// (read_ranks). With tensor, pipeline and data sizes T, P and D, device t of stage p of pipeline d has rank
+/// t + T (d + D p), or t + T (p + P d) with --use-tp-pp-dp-mapping (Megatron-LM,
+/// megatron/training/initialize.py, megatron/core/parallel_state.py). Layers are split by
+/// --pipeline-model-parallel-layout; or by the layer counts of the first and the last stage, with equal
+/// stages between; or evenly with embedding and loss counted as layers; or evenly. Virtual stages become
+/// chunks of the interleaved schedule. The global batch is split equally.
 ///
-/// Adds to `faults`, at file:line:column: what read_ranks and MegatronFlags add, sizes that do not divide
-/// what they must, flags that exclude each other, context and expert parallelism, and what is not as in the
-/// job: number of layers, width, heads, sequence, batches, tensor size, chunks. With a fault, what comes back
-/// is no plan. Adds to `notes` what a reader should know.
+/// Adds to `errors`, at file:line:column: the errors of read_ranks and MegatronFlags, sizes that do not
+/// divide what they must, mutually exclusive flags, context and expert parallelism, and disagreement with the
+/// job in number of layers, width, heads, sequence, batches, tensor size or chunks. If there are errors, the
+/// returned plan is not valid. Adds notes for the user to `notes`.
 Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DeviceResolver& resolver,
                         InputErrors& errors, std::vector<std::string>& notes);
 

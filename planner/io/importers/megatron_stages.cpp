@@ -38,7 +38,7 @@ class StageReader {
   void reject_combination(std::string_view flag, std::initializer_list<std::string_view> others) {
     for (const std::string_view other : others)
       if (flags_.has(flag) && flags_.has(other))
-        errors_.add(flags_.where(other), fmt::format("{} goes without {}", flag, other));
+        errors_.add(flags_.where(other), fmt::format("{} cannot be combined with {}", flag, other));
   }
 
   void check_exclusive() {
@@ -48,7 +48,8 @@ class StageReader {
     reject_combination(chunk_layers_flag, {chunks_flag});
   }
 
-  /// The layout's stages go around the devices: chunk 0 of each, then chunk 1, …
+  /// The stages of the layout are assigned round-robin to the devices: chunk 0 of each device, then chunk 1,
+  /// …
   MegatronStages split_by_layout() {
     const std::string& where = flags_.where(layout_flag);
     const auto layers = parse_layout(flags_.text(layout_flag), where, errors_);
@@ -58,7 +59,7 @@ class StageReader {
       errors_.add(where, fmt::format("the layout has {} layers (t), the job has {}", sum, model_layers_));
     const int count = static_cast<int>(layers->size());
     if (count % stages_ != 0) {
-      errors_.add(where, fmt::format("the layout has {} stages, which is no multiple of "
+      errors_.add(where, fmt::format("the layout has {} stages, which is not a multiple of "
                                      "--pipeline-model-parallel-size {}",
                                      count, stages_));
       return {};
@@ -71,7 +72,7 @@ class StageReader {
         errors_.add(
             where,
             fmt::format("virtual stages of pipeline rank {} differ: stage {} of the layout has {} "
-                        "layers; plans cut the {} of a device evenly, which makes that {}",
+                        "layers; plans split the {} of a device evenly, which makes it {}",
                         i % stages_, i, (*layers)[at(i)], result.layers[at(i % stages_)], end - begin));
         break;
       }
@@ -79,7 +80,7 @@ class StageReader {
     return result;
   }
 
-  /// What `layers` make in `parts` equal parts; 0, and a fault, where they do not.
+  /// Returns layers / parts. Adds an error and returns 0 if that is not an integer.
   int divide_evenly(int layers, int parts, const std::string& where, std::string_view what) {
     if (parts > 0 ? layers >= 0 && layers % parts == 0 : layers == 0) return parts > 0 ? layers / parts : 0;
     errors_.add(where, fmt::format("{} layers cannot be split evenly over {} {}; give a layout "
@@ -91,10 +92,10 @@ class StageReader {
   std::vector<int> split_by_first_and_last() {
     const auto first = flags_.number(first_flag), last = flags_.number(last_flag);
     const int ends = (first ? 1 : 0) + (last ? 1 : 0);
-    // A flag may be there without a number, which is a fault of its own.
+    // A flag may be present without a valid number, which has been reported already.
     const std::string& where = flags_.where(flags_.has(first_flag) ? first_flag : last_flag);
     if (stages_ < ends || (first && *first > model_layers_) || (last && *last > model_layers_)) {
-      errors_.add(where, fmt::format("more than the {} layers and {} stages that there are", model_layers_, stages_));
+      errors_.add(where, fmt::format("exceeds the {} layers of the model or the {} pipeline stages", model_layers_, stages_));
       return {};
     }
     const int middle =
@@ -105,7 +106,7 @@ class StageReader {
     return layers;
   }
 
-  /// Equal stages, where embedding and loss may count as a layer each.
+  /// Equal stages; with the corresponding flags, embedding and loss count as one layer each.
   std::vector<int> split_evenly() {
     const int embedding = flags_.has(embedding_flag) ? 1 : 0, loss = flags_.has(loss_flag) ? 1 : 0;
     const int layers_per_stage = divide_evenly(model_layers_ + embedding + loss, stages_, file_, "pipeline stages");
@@ -124,7 +125,7 @@ class StageReader {
       if (device_layers % chunks != 0 || (flag == chunk_layers_flag && device_layers != chunks * number)) {
         errors_.add(
             flags_.where(flag),
-            fmt::format("{} {}: the {} layers of a pipeline rank cannot be cut so", flag, number, device_layers));
+            fmt::format("{} {} does not divide the {} layers of a pipeline rank", flag, number, device_layers));
         break;
       }
     return chunks;

@@ -1,4 +1,4 @@
-// How many layers each pipeline stage has by Megatron-LM's flags.
+// Derives the number of layers of each pipeline stage from Megatron-LM's flags.
 #pragma once
 
 #include <string>
@@ -10,15 +10,17 @@
 
 namespace dtfm::io {
 
-/// Layers of the devices of a pipeline, which hold as many equal chunks each.
+/// Layers of the devices of a pipeline. Each device holds `chunks` chunks, into which its layers are split
+/// evenly.
 struct MegatronStages {
   std::vector<int> layers;  // by pipeline rank
   int chunks = 1;
 };
 
-/// For `stages` pipeline ranks and the layers of the job. Adds to `faults` flags that exclude each other,
-/// numbers that do not divide, a layout of another number of layers or stages, or with chunks that plans do
-/// not know: they cut the layers of a device evenly. Nothing of the result counts then.
+/// Splits the layers of the job over `stages` pipeline ranks. Adds to `errors` mutually exclusive flags,
+/// numbers that do not divide, and layouts with another number of layers or stages or with chunks that plans
+/// cannot express, because plans split the layers of a device evenly. If there are errors, the result is not
+/// valid.
 MegatronStages megatron_stages(const MegatronFlags& flags, const std::string& file, int stages,
                                const Job& job, InputErrors& errors);
 

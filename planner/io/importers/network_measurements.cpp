@@ -19,12 +19,12 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t max_total_bytes = 1024 * mebibyte;
 
 constexpr MeasurementFormat formats[] = {
-    {"measurements", "what scripts/measure.sh leaves in raw/", 1, max_endpoints* max_endpoints, 16 * mebibyte,
+    {"measurements", "files that scripts/measure.sh writes to raw/", 1, max_endpoints* max_endpoints, 16 * mebibyte,
      import_measurements},
-    {"iperf3", "what iperf3 -J prints, a file each", 1, max_endpoints* max_endpoints, 16 * mebibyte,
+    {"iperf3", "output of iperf3 -J, one file per run", 1, max_endpoints* max_endpoints, 16 * mebibyte,
      import_iperf3},
     {"csv", "a matrix of latencies, then one of bandwidths", 2, 2, 16 * mebibyte, import_matrices},
-    {"nccl-tests", "what sendrecv_perf or all_reduce_perf prints, a file each", 1, max_endpoints* max_endpoints,
+    {"nccl-tests", "output of sendrecv_perf or all_reduce_perf, one file per run", 1, max_endpoints* max_endpoints,
      4 * mebibyte, import_nccl_tests}};
 
 template <class Quantity>
@@ -51,8 +51,9 @@ Error missing_error(const NetworkMeasurements& measurements, std::pair<int, int>
                            quote(measurements.endpoints[at(pair.second)].name()), hint));
 }
 
-/// Of all flows together. Without a measurement of several it is not known; `unlimited`, which a topology
-/// takes then, is wrong where several flows got no more than one.
+/// Capacity, given the median rate of several flows together. Without that measurement it is unknown
+/// (nullopt). If several flows got no more than one flow within its spread, one flow's bandwidth is the
+/// capacity: the topology's default, `unlimited`, would be wrong.
 std::optional<BitsPerSecond> shared_rate(const LinkSummary& link, std::optional<BitsPerSecond> several) {
   if (!several) return std::nullopt;
   return *several > link.bandwidth + link.spread.value_or(BitsPerSecond(0)) ? *several : link.bandwidth;
@@ -62,7 +63,7 @@ LinkSummary summarize_link(const NetworkMeasurements& measurements, std::pair<in
                    const MeasurementSettings& settings) {
   const auto latency = sample_median(samples, &LinkSample::latency);
   const auto bandwidth = sample_median(samples, &LinkSample::bandwidth);
-  if (!latency && !settings.latency) throw missing_error(measurements, pair, "latency", "give one by --latency");
+  if (!latency && !settings.latency) throw missing_error(measurements, pair, "latency", "set it with --latency");
   if (!bandwidth) throw missing_error(measurements, pair, "bandwidth of one flow", "measure it");
   LinkSummary link{latency ? *latency : *settings.latency, *bandwidth, {}, {}};
   link.spread = sample_median(samples, &LinkSample::spread);
@@ -71,14 +72,14 @@ LinkSummary summarize_link(const NetworkMeasurements& measurements, std::pair<in
   return link;
 }
 
-/// Throws Error for a host that is not in the files.
+/// Throws Error if --name mentions a host that is not in the files.
 void check_names(const MeasurementSettings& settings, const NetworkMeasurements& measurements) {
   std::set<std::string> measured;
   for (const MeasuredEndpoint& endpoint : measurements.endpoints) measured.insert(endpoint.name());
   for (const auto& [host, site] : settings.names)
     if (!measured.contains(site))
       throw Error("--name",
-                  fmt::format("no host {} is in the files, or --between names it", quote(host)));
+                  fmt::format("host {} is not in the files or is named by --between", quote(host)));
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurem
       const auto back = links.find({to, from});
       if (back == links.end()) throw missing_error(measurements, {from, to}, "measurement", "every pair must have one");
       if (!settings.is_symmetric)
-        throw missing_error(measurements, {from, to}, "measurement", "--symmetric takes that of the other direction");
+        throw missing_error(measurements, {from, to}, "measurement", "use --symmetric to copy the other direction");
       LinkSummary assumed = back->second;
       assumed.is_assumed = true;
       links.emplace(std::pair(from, to), assumed);
@@ -145,7 +146,7 @@ void check_endpoint_name(const std::string& name, const std::string& where) {
   if (name.empty() || name.size() > max_length || has_control_character(name) || name == "*" || name == "host" ||
       name.find_first_of("/:") != std::string::npos)
     throw Error(where, fmt::format("{} cannot be the name of a site (no `/`, `:`, `*` or `host`, at most {} "
-                                   "bytes); --name HOST=SITE gives it another",
+                                   "bytes); rename it with --name HOST=SITE",
                                    quote(name), max_length));
 }
 

@@ -28,11 +28,11 @@ constexpr std::size_t size = CalibrationUncertainty::size;
 double read_constant(const YamlValue& value, Kind kind) {
   if (kind == Kind::seconds) return value.seconds().value();
   const double number = value.ratio();
-  if (kind == Kind::share && number > 1) throw value.value_error("is a share: at most 1");
+  if (kind == Kind::share && number > 1) throw value.value_error("is a fraction and must be at most 1");
   return number;
 }
 
-/// Files from before there were the last two constants, which then change nothing, lack them.
+/// Older files do not have the last two constants, whose defaults have no effect.
 Calibration read_constants(const YamlMap& map) {
   Calibration constants;
   for (const CalibrationConstant& constant : calibration_constants) {
@@ -50,25 +50,25 @@ std::vector<std::string_view> constant_names() {
   return names;
 }
 
-/// Throws Error at a row that no covariance has.
+/// Throws Error at a row that cannot be part of a covariance matrix.
 void check_covariance(const CalibrationUncertainty& spread, const std::vector<YamlValue>& rows) {
-  constexpr double rounding = 1e-6;  // of numbers that somebody has shortened
+  constexpr double rounding = 1e-6;  // tolerance for numbers with truncated decimals
   for (std::size_t i = 0; i < size; ++i) {
-    if (spread.covariance[i][i] < 0) throw rows[i].value_error("has a variance below zero");
+    if (spread.covariance[i][i] < 0) throw rows[i].value_error("has a negative variance");
     for (std::size_t k = 0; k < i; ++k) {
       const double max_value = std::sqrt(spread.covariance[i][i] * spread.covariance[k][k]);
       const double value = spread.covariance[i][k];
       if (std::abs(value - spread.covariance[k][i]) > rounding * max_value)
         throw rows[i].value_error(fmt::format("is not symmetric with `{}`", calibration_constants[k].name));
       if (std::abs(value) > (1 + rounding) * max_value)
-        throw rows[i].value_error(fmt::format("has a covariance with `{}` beyond their standard deviations",
+        throw rows[i].value_error(fmt::format("has a covariance with `{}` beyond the product of their standard deviations",
                                               calibration_constants[k].name));
     }
   }
 }
 
 CalibrationUncertainty read_spread(const YamlValue& value) {
-  constexpr double max_value = 1e12;  // of squares of seconds and factors; far beyond any that were fitted
+  constexpr double max_value = 1e12;  // of products of seconds and factors; far beyond any fitted value
   const YamlMap map = value.map({"residual", "degrees_of_freedom", "covariance"});
   CalibrationUncertainty spread;
   spread.residual = map.required("residual").number(0, 10);
@@ -86,9 +86,10 @@ CalibrationUncertainty read_spread(const YamlValue& value) {
   return spread;
 }
 
-/// JSON files of ours begin with a schema, YAML files with a version.
+/// Accepts the files that dtfm-calibrate writes, which have a `schema`, and YAML files, which have a
+/// `version`.
 YamlMap read_root(const YamlDocument& document) {
-  constexpr std::string_view what = "the constants of the simulator";
+  constexpr std::string_view what = "calibration constants";
   const YamlValue root = document.root();
   if (!root.is_map()) throw root.error(fmt::format("expected {}: a map that begins with `version: 1`", what));
   std::vector<std::string_view> keys = constant_names();
@@ -100,9 +101,9 @@ YamlMap read_root(const YamlDocument& document) {
       throw schema->value_error(
           fmt::format("expected `{}`; found {}", schema_name, quote(schema->text())));
   } else if (const auto version = map.optional("version")) {
-    if (!version->is_word("1")) throw version->value_error("expected 1, the only version there is");
+    if (!version->is_word("1")) throw version->value_error("expected 1, the only supported version");
   } else {
-    throw map.error(fmt::format("missing `version: 1`, which {} begin with", what));
+    throw map.error(fmt::format("missing `version: 1`, with which {} begin", what));
   }
   return map;
 }

@@ -28,21 +28,21 @@ constexpr std::size_t index(Column column) {
   return static_cast<std::size_t>(column);
 }
 
-/// "layer 3", "layers 3 … 5"
+/// Returns "layer 3" or "layers 3 … 5".
 std::string format_layers(int first, int last) {
   return first == last ? fmt::format("layer {}", first) : fmt::format("layers {} … {}", first, last);
 }
 
-/// What the lines of one stage of one pipeline say.
+/// The content of the rows of one stage of one pipeline.
 struct StageRows {
   Stage stage;
-  std::string row, first_layer, last_layer;  // where the first of them has these
+  std::string row, first_layer, last_layer;  // "file:line:column" in the first row
 };
 
 struct PipelineRows {
   std::map<int, StageRows> stages;
-  std::string row;                   // where the first of them is
-  std::optional<int> micro_batches;  // of the first of them
+  std::string row;                   // "file:line:column" of the first row
+  std::optional<int> micro_batches;  // of the first row
 };
 
 class CsvPlanReader {
@@ -53,7 +53,7 @@ class CsvPlanReader {
 
   Plan read() {
     read_header();
-    if (!table_.has_row()) errors_.add(file_, "there is no line below the header");
+    if (!table_.has_row()) errors_.add(file_, "there is no row below the header");
     for (; table_.has_row(); table_.next()) read_row();
     if (is_readable_) check_stages();
     return plan();
@@ -70,7 +70,7 @@ class CsvPlanReader {
         throw table_.error(cell, fmt::format("unknown column {}; {}", quote(name),
                                              suggestion(name, {columns.begin(), columns.end()})));
       auto& column_cell = column_cells_[static_cast<std::size_t>(column - columns.begin())];
-      if (column_cell) throw table_.error(cell, fmt::format("there are two columns {}", quote(name)));
+      if (column_cell) throw table_.error(cell, fmt::format("duplicate column {}", quote(name)));
       column_cell = cell;
     }
     for (std::size_t column = 0; column < required_columns; ++column)
@@ -86,7 +86,7 @@ class CsvPlanReader {
     return position(file_, table_.line(), table_.cells()[*column_cells_[index(column)]].column);
   }
 
-  /// Nothing, and a fault, for a cell that is no whole number from `least` on.
+  /// The number in a cell. Adds an error and returns nullopt if it is not an integer of at least `min_value`.
   std::optional<int> number(Column column, int min_value) {
     const std::string_view text = table_.cells()[*column_cells_[index(column)]].text;
     int value = 0;
@@ -101,7 +101,7 @@ class CsvPlanReader {
 
   void read_row() {
     if (table_.cells().size() != column_count_) {
-      errors_.add(table_.where(), fmt::format("expected {} cells, as the header has; found {}", column_count_,
+      errors_.add(table_.where(), fmt::format("expected {} cells, as in the header; found {}", column_count_,
                                               table_.cells().size()));
       is_readable_ = false;
       return;
@@ -141,7 +141,7 @@ class CsvPlanReader {
     for (const auto& [number, rows] : pipelines_) {
       if (number != next_pipeline)
         errors_.add(rows.row,
-                    fmt::format("pipeline {}, but there is no pipeline {}: they are numbered from 0 on",
+                    fmt::format("pipeline {}, but there is no pipeline {}: pipelines are numbered consecutively from 0",
                                 number, next_pipeline));
       next_pipeline = number + 1;
       check_pipeline(number, rows);
@@ -153,7 +153,7 @@ class CsvPlanReader {
     for (const auto& [stage_number, it] : rows.stages) {
       if (stage_number != next_stage)
         errors_.add(it.row,
-                    fmt::format("stage {}, but pipeline {} has no stage {}: they are numbered from 0 on",
+                    fmt::format("stage {}, but pipeline {} has no stage {}: stages are numbered consecutively from 0",
                                 stage_number, number, next_stage));
       next_stage = stage_number + 1;
       check_layers(number, it, covered);
@@ -166,7 +166,7 @@ class CsvPlanReader {
                               job_.name, number));
   }
 
-  /// `covered`: the stages before end with this layer.
+  /// `covered` is the layer after the last one of the preceding stages.
   void check_layers(int number, const StageRows& it, int covered) {
     const auto [begin, end] = it.stage.layers;
     const int all = layer_count(job_.model);
@@ -181,7 +181,7 @@ class CsvPlanReader {
     if (begin < covered)
       errors_.add(
           it.first_layer,
-          fmt::format("{} in an earlier stage of pipeline {} already (last_layer is the last layer of a "
+          fmt::format("{} already in an earlier stage of pipeline {} (last_layer is the last layer of a "
                       "stage, not the one after it)",
                       format_layers(begin, std::max(begin, std::min(end, covered) - 1)), number));
   }
@@ -210,7 +210,7 @@ class CsvPlanReader {
   std::size_t column_count_ = 0;
   std::array<std::optional<std::size_t>, columns.size()> column_cells_;
   std::map<int, PipelineRows> pipelines_;
-  bool is_readable_ = true;  // all lines so far: only then is it known what is left out
+  bool is_readable_ = true;  // whether all rows so far were valid; otherwise gaps cannot be detected
 };
 
 }  // namespace

@@ -13,15 +13,15 @@
 namespace dtfm::io {
 namespace {
 
-/// The name of a site or a machine: ids are made from it, and links refer to it.
+/// Reads the name of a site or a machine, which becomes part of device ids and is referred to by links.
 std::string read_name(const YamlValue& value) {
   const std::string name = value.text();
   if (name.find_first_of("/:") != std::string::npos)
     throw value.value_error(
-        fmt::format("{} has `/` or `:`, which ids put between site, host and GPU", quote(name)));
+        fmt::format("{} contains `/` or `:`, which separate site, host and GPU in ids", quote(name)));
   if (name == "host" || name == "*")
     throw value.value_error(
-        fmt::format("{} is no name: links give it a meaning of its own", quote(name)));
+        fmt::format("{} is not allowed as a name: it has a special meaning in links", quote(name)));
   return name;
 }
 
@@ -32,7 +32,7 @@ std::vector<std::string_view> names_of(const std::vector<Named>& entities) {
   return names;
 }
 
-/// What an entry says about each of its GPUs.
+/// Reads the keys of an entry that apply to each of its GPUs.
 Device read_device_attributes(const YamlMap& entry) {
   Device device;
   if (const auto speed = entry.optional("speed")) device.speed = speed->ratio();
@@ -44,7 +44,7 @@ Device read_device_attributes(const YamlMap& entry) {
   return device;
 }
 
-/// How many machines an entry stands for.
+/// Number of machines and GPUs that an entry stands for.
 struct HostCounts {
   int hosts = 1, gpus_per_host = 1;
   std::optional<YamlValue> name;
@@ -54,10 +54,10 @@ HostCounts read_host_counts(const YamlMap& entry) {
   const auto name = entry.optional("name"), count = entry.optional("count"), hosts = entry.optional("hosts"),
              gpus = entry.optional("gpus_per_host");
   if (name && (count || hosts))
-    throw entry.error("`name` is of one machine: it goes without `count` and `hosts`");
+    throw entry.error("`name` is for a single machine and cannot be combined with `count` or `hosts`");
   if (count && (hosts || gpus))
-    throw entry.error("`count` is of hosts with one GPU: it goes without `hosts` and `gpus_per_host`");
-  if (gpus && !hosts && !name) throw entry.error("`gpus_per_host` goes with `hosts` or `name`");
+    throw entry.error("`count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
+  if (gpus && !hosts && !name) throw entry.error("`gpus_per_host` requires `hosts` or `name`");
   HostCounts host_counts{1, 1, name};
   if (count) host_counts.hosts = static_cast<int>(count->integer(1, max_devices));
   if (hosts) host_counts.hosts = static_cast<int>(hosts->integer(1, max_devices));
@@ -164,7 +164,7 @@ class InventoryReader {
     return name;
   }
 
-  /// A link's end may be a site or a machine: no two may have one name.
+  /// The endpoint of a link may be a site or a machine, so their names must differ.
   void check_names() const {
     for (const auto& [name, value] : named_hosts_)
       if (site_index_.count(name) != 0)
@@ -174,7 +174,7 @@ class InventoryReader {
   DeviceInventory inventory_;
   bool sites_are_given_ = false;
   std::map<std::string, int> gpu_index_, site_index_;
-  std::vector<int> next_host_;  // of each site
+  std::vector<int> next_host_;  // next host number, by site
   std::map<std::string, YamlValue> named_hosts_;
 };
 

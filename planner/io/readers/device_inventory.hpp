@@ -1,4 +1,4 @@
-// The part of a topology file that says which machines there are: keys `gpus`, `sites` and `devices`.
+// Reads the devices of a topology file: keys `gpus`, `sites` and `devices`.
 #pragma once
 
 #include <string>
@@ -18,14 +18,14 @@ struct DeviceInventory {
   std::vector<std::string> hosts;  // ids, by Device::host
 };
 
-/// Entries of `devices`, in device order:
+/// Reads the devices, in file order. An entry of `devices` is one of
 ///   {site: x, count: n}                      n hosts with one GPU: x/0 … x/n−1
 ///   {site: x, hosts: n, gpus_per_host: g}    n hosts with g GPUs: x/0:0 … x/n−1:g−1 (no `:0` where g is 1)
 ///   {name: m, site: x}                       one machine m (with `gpus_per_host: g`: m:0 … m:g−1)
-/// Host numbers continue over the entries of one site. All may have gpu, speed, uplink, downlink and price
-/// (of each GPU), host_uplink and host_downlink (of all GPUs of a host together). A site exists by being used
-/// here, unless there is a list `sites: [{name, uplink, downlink}, …]` (or a map from names to {uplink,
-/// downlink}), which then has all of them.
+/// Host numbers continue over the entries of one site. Every entry may have gpu, speed, uplink, downlink and
+/// price (per GPU), and host_uplink and host_downlink (for all GPUs of a host together). Sites need not be
+/// declared; but if there is a list `sites: [{name, uplink, downlink}, …]` (or a map from names to {uplink,
+/// downlink}), it must contain all of them. Throws Error at file:line:column.
 DeviceInventory read_device_inventory(const YamlMap& topology);
 
 }  // namespace dtfm::io

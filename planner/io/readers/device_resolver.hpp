@@ -1,4 +1,4 @@
-// The devices of a topology by the names that other people's files have for them, and who uses them.
+// Resolves device names in plans of other formats and records which devices are in use.
 #pragma once
 
 #include <map>
@@ -12,21 +12,21 @@
 
 namespace dtfm::io {
 
-/// A device has its id, `ohio/1:2` or `ga:0`; the only one of its host is called `gb:0` as well as `gb`.
-/// `topology` and `faults` must outlive it.
+/// Devices are named by their ids, such as `ohio/1:2` or `ga:0`; the only device of a host may be called
+/// `gb:0` or `gb`. `topology` and `errors` must outlive the resolver.
 class DeviceResolver {
  public:
   DeviceResolver(const Topology& topology, InputErrors& errors);
 
-  /// The device called `name`, which is used at `where` ("file:line:column"). Nothing, and a fault, for one
-  /// that is unknown; a fault for one that is used already.
+  /// Returns the device called `name` and marks it as used at `where` ("file:line:column"). Adds an error and
+  /// returns nullopt if it is unknown; adds an error if it is already in use.
   std::optional<int> assign(std::string_view name, const std::string& where);
-  /// The same; the name of a host with several devices stands for its next one: its first one the first time,
-  /// as local ranks are dealt out.
+  /// The same, but the name of a host with several devices stands for its next device, beginning with the
+  /// first one, as local ranks are assigned.
   std::optional<int> assign_or_next(std::string_view name, const std::string& where);
-  /// A name that was taken for that of a host with several devices; empty: there was none.
+  /// A name that was resolved as a host with several devices; empty if there was none.
   std::string find_assigned_host() const { return assigned_.empty() ? "" : assigned_.begin()->first; }
-  /// A sentence that names the devices without use; empty: all are used.
+  /// A note that lists the unused devices; empty if all are used.
   std::string format_unused_devices() const;
 
  private:
@@ -40,11 +40,11 @@ class DeviceResolver {
   InputErrors& errors_;
   Names device_of_;
   std::map<std::string, std::vector<int>, std::less<>> devices_of_host_;  // by name, in device order
-  std::map<std::string, std::size_t, std::less<>> assigned_;                 // of a host: how many so far
+  std::map<std::string, std::size_t, std::less<>> assigned_;  // number of devices assigned so far, by host
   std::map<int, std::string> first_use_;
 };
 
-/// The host in a device id: what stands before the colon.
+/// The host in a device id, which is the part before the colon.
 std::string_view host_name(std::string_view id);
 
 }  // namespace dtfm::io

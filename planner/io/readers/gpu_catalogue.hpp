@@ -1,4 +1,4 @@
-// The GPUs that topologies can name: configs/gpus.yaml, compiled in.
+// Reads the catalogue of GPUs that topologies can name: configs/gpus.yaml, which is compiled in.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@
 
 namespace dtfm::io {
 
-/// configs/gpus.yaml.
+/// The GPUs of configs/gpus.yaml.
 std::vector<Gpu> built_in_gpus();
 
-/// A whole catalogue file.
+/// Parses a catalogue file, a map with `version: 1` and `gpus`. Throws Error at file:line:column.
 std::vector<Gpu> parse_gpu_catalogue(std::string text, std::string file);
 
-/// The items {name, memory, peak} of a list, the peak optional. Throws Error for a name that is given twice.
+/// Reads a list of GPUs. `name` and `memory` are required; `peak`, `peak_tf32`, `peak_fp32`,
+/// `memory_bandwidth`, `interconnect`, `price` and `driver` are optional. Throws Error for duplicate names.
 std::vector<Gpu> read_gpus(const YamlValue& list);
 
-/// `gpus` with those of the same name replaced by `extension`'s and its others added.
+/// Returns `gpus`, where GPUs of `extension` replace those of the same name and the others are appended.
 std::vector<Gpu> merge_gpus(std::vector<Gpu> gpus, const std::vector<Gpu>& extension);
 
 }  // namespace dtfm::io

@@ -36,13 +36,14 @@ int required_count(const YamlMap& map, std::string_view key, int max_value) {
   return read_whole_number(map.required(key), 1, max_value);
 }
 
-/// The word under `key`, which stays `word` where the key is missing.
+/// Sets `word` to the value of `key`, which must be one of `words`. Leaves it unchanged if the key is
+/// missing.
 void read_choice(const YamlMap& map, std::string_view key, std::initializer_list<std::string_view> words,
                  std::string& word) {
   if (const auto value = map.optional(key)) word = std::string(words.begin()[value->choice(words)]);
 }
 
-/// The same, or `auto`: then the word stays as it is.
+/// The same, but also accepts `auto`, which sets `automatic` and leaves `word` unchanged.
 void read_choice_or_auto(const YamlMap& map, std::string_view key,
                          std::initializer_list<std::string_view> words, std::string& word, bool& automatic) {
   const auto value = map.optional(key);
@@ -50,7 +51,7 @@ void read_choice_or_auto(const YamlMap& map, std::string_view key,
   if (!automatic) read_choice(map, key, words, word);
 }
 
-/// Nothing for `auto` and where the key is missing.
+/// Returns nullopt for `auto` and if the key is missing.
 std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
   const auto value = map.optional(key);
   if (!value || value->is_word("auto")) return std::nullopt;
@@ -112,7 +113,7 @@ bool is_number(const std::string& text) {
   return text.find_first_not_of("0123456789+-.eE") == std::string::npos;
 }
 
-/// A ratio, the name of a preset, or `auto`: then it stays as it is. `compress` puts in a preset.
+/// Reads a ratio, the name of a preset, which `compress` applies, or `auto`, which leaves `ratio` unchanged.
 void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& automatic,
                 const std::function<void(const std::string&)>& compress) {
   const auto value = map.optional(key);
@@ -129,7 +130,7 @@ void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& a
   }
 }
 
-/// Into the job, whose model and training are there.
+/// Sets the compression of `job`, whose model and training must have been read.
 void read_compression(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"activations", "gradients", "throughput", "adaptive"});
   Compression& compression = job.compression;
@@ -153,7 +154,7 @@ void read_analytic(const YamlValue& value, Job& job) {
   if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
 }
 
-/// The name of a file, a profile in place, or an estimate.
+/// Reads an entry of `profile`: the name of a file, an inline profile, or an analytic estimate.
 void read_profile_entry(const YamlValue& value, const FileReader& open_file, bool with_profiles, Job& job) {
   if (!with_profiles && !value.is_map()) return;
   LayerProfile profile;
@@ -209,7 +210,7 @@ Job parse_job(std::string text, std::string file, const FileReader& open_file, b
   return job;
 }
 
-/// Files that one names are found beside it.
+/// Reads files that `file` refers to, relative to its folder.
 FileReader reader_beside(const std::filesystem::path& file) {
   return [folder = file.parent_path()](const YamlValue& name) {
     return read_named_file(name, folder, yaml_size_limit);

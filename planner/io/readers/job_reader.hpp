@@ -1,4 +1,4 @@
-// Job files (YAML): what is trained and how.
+// Reads job files (YAML), which describe what is trained and how.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@
 
 namespace dtfm::io {
 
-/// Throws Error at file:line:column for what is misspelt, out of range or contradictory.
+/// Reads a job and the profiles that it names. Throws Error at file:line:column for unknown keys and for
+/// values that are out of range or contradictory.
 Job read_job(const std::filesystem::path& file, std::string_view referenced_by = {});
-/// The same without the profiles that it names, which need not be there.
+/// The same without the profiles that the job names, which need not exist.
 Job read_job_without_profiles(const std::filesystem::path& file);
 Job parse_job(std::string text, std::string file);
 
-/// configs/gpt3-xl.yaml, which is part of the program.
+/// The job of configs/gpt3-xl.yaml, which is compiled in.
 Job default_job();
 
 }  // namespace dtfm::io

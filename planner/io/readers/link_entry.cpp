@@ -10,7 +10,7 @@
 namespace dtfm::io {
 namespace {
 
-/// What names in `links` mean.
+/// Resolves names in `links` to sites, hosts and devices.
 class EndpointResolver {
  public:
   explicit EndpointResolver(const DeviceInventory& inventory) : inventory_(inventory) {
@@ -39,7 +39,8 @@ class EndpointResolver {
   }
 
  private:
-  /// A name that is there already stays: the only GPU of a host has the id of the host and is a device.
+  /// Does not replace an existing name: the only GPU of a host has the same id as the host and counts as a
+  /// device.
   void add(const std::string& name, LinkLevel level, std::size_t index) {
     endpoints_.emplace(name, LinkEndpoint{level, static_cast<int>(index)});
   }

@@ -1,4 +1,5 @@
-// One entry of a topology's `links`, its ends found, not yet weighed against the others (see link_rules.hpp).
+// Reads the entries of a topology's `links` and resolves their endpoints; link_rules.hpp decides which entry
+// applies to which devices.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace dtfm::io {
 
-/// Ascending: the more specific is the greater.
+/// In ascending order of specificity.
 enum class LinkLevel { any, site, host, device };
 
 struct LinkEndpoint {
@@ -19,7 +20,7 @@ struct LinkEndpoint {
   int index = -1;  // of the site, host or device
 };
 
-/// `within: SITE` is the same as `between: [SITE, SITE]` and written so.
+/// `within: SITE` means the same as `between: [SITE, SITE]` and is stored as such, with LinkScope::none.
 enum class LinkScope { none, host, any_site };
 
 struct LinkEntry {
@@ -30,11 +31,11 @@ struct LinkEntry {
   bool both_directions = true;
   Link link;
 
-  /// Place in the order of link_rules.hpp; the greater wins.
+  /// Rank in the order of precedence that link_rules.hpp lists; the greatest wins.
   int specificity() const;
 };
 
-/// What a map says of the delay: `latency` is one way, `rtt` two.
+/// The delay of a link: the value of `latency` (one_way_count 1) or of `rtt` (one_way_count 2).
 struct LatencyValue {
   YamlValue value;
   int one_way_count;

@@ -14,15 +14,15 @@
 namespace dtfm::io {
 namespace {
 
-constexpr int no_such_pair = -1, unmatched = -2;        // in tables whose other values are indices of entries
-constexpr std::int64_t max_steps = 500'000'000;  // of filling the tables: some seconds
+constexpr int no_such_pair = -1, unmatched = -2;  // in tables whose other values are indices of entries
+constexpr std::int64_t max_steps = 500'000'000;  // of filling the tables, which takes some seconds
 
-/// Sets of devices that no entry tells apart.
+/// Classes of devices that no entry distinguishes.
 struct LinkClasses {
   std::vector<int> class_of_device;
-  std::vector<std::vector<int>> classes_of_site, classes_of_host;  // ports with devices there, ascending
+  std::vector<std::vector<int>> classes_of_site, classes_of_host;  // classes of the devices there, ascending
   std::vector<int> all;
-  std::vector<int> single_host;  // of each port: the host where all its devices are, −1: there are several
+  std::vector<int> single_host;  // by class: the host of all its devices, or −1 if they are on several hosts
 };
 
 void insert_unique(std::vector<int>& link_classes, int link_class) {
@@ -69,7 +69,8 @@ class LinkRuleResolver {
     mark_pairs();
   }
 
-  /// Best entries first: a pair that has one is left alone by all that are less specific.
+  /// Applies entries in descending order of specificity; less specific ones do not change pairs that have an
+  /// entry.
   RuleLinks resolve(const YamlValue& links) {
     std::vector<int> order(entries_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -101,7 +102,7 @@ class LinkRuleResolver {
       mark_host(devices_of_host[host], link_classes_.classes_of_host[host]);
   }
 
-  /// The ports which two devices of one host have.
+  /// Marks the pairs of classes that two different devices of one host have.
   void mark_host(const std::vector<int>& devices, const std::vector<int>& link_classes) {
     std::map<int, int> count;
     for (const int device : devices) ++count[link_classes_.class_of_device[at(device)]];
@@ -142,7 +143,7 @@ class LinkRuleResolver {
     if (steps_ > max_steps)
       throw Error(entries_[at(entry)].where,
                   "the entries of `links` match too many pairs; give them as `measured`");
-    for (const int q : to)  // the tables lie in memory column by column
+    for (const int q : to)  // the tables are stored in column-major order
       for (const int p : from) {
         const int host = link_classes_.single_host[at(p)], other_host = link_classes_.single_host[at(q)];
         if (host == other_host || host < 0 || other_host < 0) set(same_host_(p, q), entry, p, q, true);
@@ -162,12 +163,13 @@ class LinkRuleResolver {
                                    second, inventory_.devices[at(a)].id, inventory_.devices[at(b)].id));
   }
 
-  /// A capacity is that of a pair of sites: two different ones for one direction of it contradict each other.
+  /// A capacity belongs to a pair of sites, so two different ones for the same direction contradict each
+  /// other.
   void check_capacities(const Eigen::MatrixXi& table, const std::vector<int>& link_class) const {
     if (std::none_of(entries_.begin(), entries_.end(), has_capacity)) return;
     std::vector<int> site(link_classes_.all.size());
     for (std::size_t i = 0; i < link_class.size(); ++i) site[at(link_class[i])] = inventory_.devices[i].site;
-    std::map<std::pair<int, int>, int> first;  // entry with a capacity, by the sites
+    std::map<std::pair<int, int>, int> first;  // first entry with a capacity, by pair of sites
     for (int q = 0; q < table.cols(); ++q)
       for (int p = 0; p < table.rows(); ++p) {
         if (table(p, q) < 0 || !has_capacity(entries_[at(table(p, q))])) continue;
@@ -189,7 +191,7 @@ class LinkRuleResolver {
                     first, second, inventory_.sites[at(sites.first)].name, inventory_.sites[at(sites.second)].name));
   }
 
-  /// The first two devices of these ports.
+  /// The first two devices of these classes that are on the same host or not, as `same_host` says.
   std::pair<int, int> example_pair(int p, int q, bool same_host) const {
     const int size = static_cast<int>(inventory_.devices.size());
     for (int a = 0; a < size; ++a)
@@ -197,7 +199,7 @@ class LinkRuleResolver {
         if (a != b && link_classes_.class_of_device[at(b)] == q &&
             same_host == (inventory_.devices[at(a)].host == inventory_.devices[at(b)].host))
           return {a, b};
-    throw BrokenInvariant("a pair of ports without devices");
+    throw BrokenInvariant("a pair of link classes without devices");
   }
 
   Error missing_entry_error(const YamlValue& links) const {
@@ -212,7 +214,7 @@ class LinkRuleResolver {
         if (count++ == 0) first = fmt::format("{} → {}", from.id, to.id);
       }
     return links.value_error(fmt::format(
-        "no entry is for {}{}", first, count == 1 ? "" : fmt::format(", nor for {} more pairs", count - 1)));
+        "no entry matches {}{}", first, count == 1 ? "" : fmt::format(" and {} more pairs", count - 1)));
   }
 
   const DeviceInventory& inventory_;

@@ -18,7 +18,7 @@ namespace {
 
 using ChainMaker = LayerChain (*)(int image, int classes, double element_bytes);
 
-/// Those of one kind: {side, classes} → layers.
+/// Image networks, whose layers depend on the image size and the number of classes.
 constexpr std::pair<std::string_view, ChainMaker> image_networks[] = {{"resnet-50", resnet_50},
                                                                       {"vgg-16", vgg_16}};
 constexpr std::string_view mlp_name = "mlp";
@@ -28,21 +28,21 @@ int read_number_or(const YamlMap& map, std::string_view key, int min_value, int 
   return value ? static_cast<int>(value->integer(min_value, max_value)) : default_value;
 }
 
-/// The user may say it, though the preset does.
+/// Allows a `kind` that agrees with the preset, although it is redundant.
 void check_kind(const YamlMap& map, std::string_view kind) {
   if (const auto value = map.optional("kind")) value->choice({kind});
 }
 
 LayerChain read_image_network(const YamlValue& value, ChainMaker make, double element_bytes) {
-  constexpr int min_side = 32, max_side = 16'384, max_classes = 10'000'000;  // VGG halves five times
+  constexpr int min_side = 32, max_side = 16'384, max_classes = 10'000'000;  // VGG halves the side five times
   const YamlMap map = value.map({"preset", "kind", "image", "classes"});
   check_kind(map, "layers");
   return make(read_number_or(map, "image", min_side, max_side, 224),
               read_number_or(map, "classes", 1, max_classes, 1000), element_bytes);
 }
 
-/// By default the one with 300 and 100 hidden units that LeCun et al. trained on MNIST (“Gradient-Based
-/// Learning Applied to Document Recognition”, Proc. IEEE, 1998, section III.C).
+/// The default has 300 and 100 hidden units, as LeCun et al. trained on MNIST (“Gradient-Based Learning
+/// Applied to Document Recognition”, Proc. IEEE, 1998, section III.C).
 LayerChain read_mlp(const YamlValue& value, double element_bytes) {
   constexpr int max_width = 10'000'000;
   constexpr std::size_t max_widths = 100'001;
@@ -55,7 +55,7 @@ LayerChain read_mlp(const YamlValue& value, double element_bytes) {
       widths.push_back(static_cast<int>(width.integer(1, max_width)));
     if (widths.size() < 2 || widths.size() > max_widths)
       throw given->value_error(
-          fmt::format("expected 2 to {} widths, of the input first; found {}", max_widths, widths.size()));
+          fmt::format("expected 2 to {} widths, beginning with that of the input; found {}", max_widths, widths.size()));
   }
   return mlp_model(widths, element_bytes);
 }
@@ -66,7 +66,7 @@ Error unknown_preset(const YamlValue& preset) {
   const std::string_view nearest = nearest_name(name, {names.begin(), names.end()});
   std::string message = fmt::format("unknown {};", quote(name));
   if (!nearest.empty()) message += fmt::format(" did you mean {}?", quote(nearest));
-  return preset.value_error(fmt::format("{} There are {}", message, fmt::join(names, ", ")));
+  return preset.value_error(fmt::format("{} known presets: {}", message, fmt::join(names, ", ")));
 }
 
 }  // namespace

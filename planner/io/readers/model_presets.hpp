@@ -1,4 +1,4 @@
-// Models that a job can name.
+// Reads the preset models that a job can name.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace dtfm::io {
 
 /// The transformers of configs/models.yaml, in its order.
 std::vector<std::pair<std::string, Transformer>> preset_transformers();
-/// Of these and of all others.
+/// Names of these and of all other presets.
 std::vector<std::string> preset_names();
 
-/// `{preset: NAME, …}`: a transformer of configs/models.yaml, where the other keys take the place of its own,
-/// `resnet-50` or `vgg-16` with `image` (its side: 224) and `classes` (1000), or `mlp` with `widths`.
-/// `preset` is the value of that key; `element_bytes`, those of an activation: 2 or 4. Throws Error at the
-/// value that is wrong.
+/// Reads `{preset: NAME, …}`: a transformer of configs/models.yaml, whose values the other keys override;
+/// `resnet-50` or `vgg-16` with `image` (side in pixels, default 224) and `classes` (default 1000); or `mlp`
+/// with `widths`. `preset` is the value of that key; `element_bytes` is the size of an activation element, 2
+/// or 4. Throws Error at the invalid value.
 Model read_preset(const YamlValue& value, const YamlValue& preset, double element_bytes);
 
 }  // namespace dtfm::io

@@ -19,20 +19,21 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int max_layers = 100'000, max_count = 1'000'000'000;
-constexpr double max_parameters = 1e18;  // of a layer
+constexpr double max_parameters = 1e18;  // per layer
 
 int read_count_or(const YamlMap& map, std::string_view key, int max_value, int default_value) {
   const auto value = map.optional(key);
   return value ? static_cast<int>(value->integer(1, max_value)) : default_value;
 }
 
-/// Nothing where the key is missing. Throws Error where it is more than `whole`, of which it is a part.
+/// Returns the value of `key`, or zero if it is missing. Throws Error if it exceeds `whole`, of which it is a
+/// part.
 template <class Quantity>
 Quantity read_part(Quantity whole, const YamlMap& map, std::string_view key,
                  Quantity (YamlValue::*read)() const) {
   const auto value = map.optional(key);
   const Quantity part = value ? ((*value).*read)() : Quantity();
-  if (part > whole) throw value->value_error("is more than that of which it is a part");
+  if (part > whole) throw value->value_error("exceeds the total of which it is a part");
   return part;
 }
 
@@ -101,7 +102,7 @@ ordered_json layer_json(const Layer& layer, int repeat) {
   return json;
 }
 
-/// Layers that are alike and follow each other are one entry.
+/// Consecutive equal layers become one entry with `repeat`.
 ordered_json chain_json(const LayerChain& model) {
   ordered_json layers = ordered_json::array();
   for (auto begin = model.layers.begin(); begin != model.layers.end();) {

@@ -1,4 +1,4 @@
-// Models as a job or a profile gives them.
+// Reads and writes the models of jobs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,11 +10,12 @@
 
 namespace dtfm::io {
 
-/// The `model:` of a job. `element_bytes` is that of an activation, 2 or 4; `open` opens the file of an
-/// operator graph, which becomes a chain of layers. Throws Error at its position.
+/// Reads the `model:` of a job. `element_bytes` is the size of an activation element, 2 or 4; `open_file`
+/// reads the file of an operator graph, which is partitioned into a chain of layers. Throws Error at
+/// file:line:column.
 Model read_model(const YamlValue& value, double element_bytes, const FileReader& open_file);
 
-/// Reads back as the same model.
+/// JSON that read_model reads back as the same model.
 nlohmann::ordered_json model_json(const Model& model);
 
 }  // namespace dtfm::io

@@ -14,13 +14,13 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t max_operators = 50'000;  // a job with as many layers can be read by YamlDocument
-constexpr std::size_t max_name_length = 60;        // two of them make the name of a layer
-constexpr double max_parameters = 1e18;        // of all together, as of one layer in a job
+constexpr std::size_t max_operators = 50'000;  // so that YamlDocument can read a job with as many layers
+constexpr std::size_t max_name_length = 60;  // a layer's name consists of two of them
+constexpr double max_parameters = 1e18;  // of the whole graph; equals the limit for one layer of a job
 
-using OperatorIndices = std::map<std::string, int>;  // of the operators, by their names
+using OperatorIndices = std::map<std::string, int>;  // by operator name
 
-/// A number that is not negative, within the limits of the unit that its key says.
+/// Reads a number ≥ 0 within the limits of `unit`.
 double read_amount(const YamlValue& value, const Unit& unit) {
   const std::string text = value.text();
   double result = 0;
@@ -68,7 +68,7 @@ int find_operator(const YamlValue& value, const OperatorIndices& indices) {
   if (found != indices.end()) return found->second;
   std::vector<std::string_view> known;
   for (const auto& entry : indices) known.push_back(entry.first);
-  throw value.error(fmt::format("there is no node {}; {}", quote(name), suggestion(name, known)));
+  throw value.error(fmt::format("unknown node {}; {}", quote(name), suggestion(name, known)));
 }
 
 void read_edges(const YamlValue& edges, const OperatorIndices& indices, OperatorGraph& graph) {
@@ -92,14 +92,14 @@ std::string format_cycle(const OperatorGraph& graph, const std::vector<int>& cyc
 void check_connectivity(const std::vector<YamlValue>& nodes, const OperatorGraph& graph) {
   const std::vector<int> cycle = find_cycle(graph);
   if (!cycle.empty())
-    throw nodes[at(cycle.front())].error("the edges make a cycle: " + format_cycle(graph, cycle));
+    throw nodes[at(cycle.front())].error("the edges form a cycle: " + format_cycle(graph, cycle));
   if (const auto disconnected = find_disconnected_operator(graph))
-    throw nodes[at(*disconnected)].error(fmt::format("no edges join node {} to {}, the first one",
+    throw nodes[at(*disconnected)].error(fmt::format("node {} is not connected to {}, the first node",
                                                  quote(graph.operators[at(*disconnected)].name),
                                                  quote(graph.operators.front().name)));
 }
 
-/// So that whatever the graph is cut into can be written as layers of a job.
+/// Bounds the totals, so that any partition of the graph can be written as layers of a job.
 void check_totals(const YamlValue& nodes, const OperatorGraph& graph) {
   double parameters = 0, forward = 0, backward = 0, bytes = 0;
   for (const Operator& it : graph.operators) {
@@ -110,7 +110,7 @@ void check_totals(const YamlValue& nodes, const OperatorGraph& graph) {
   }
   const auto check = [&](double sum, double max_value, std::string_view what) {
     if (sum > max_value)
-      throw nodes.value_error(fmt::format("{:g} {} in all; at most {:g} are supported", sum, what, max_value));
+      throw nodes.value_error(fmt::format("{:g} {} in total; at most {:g} are supported", sum, what, max_value));
   };
   check(parameters, max_parameters, "parameters");
   check(forward, flop_unit("FLOP").limits.max_value, "FLOPs");

@@ -23,7 +23,7 @@ namespace {
 constexpr int max_value = 1'000'000'000;
 constexpr std::size_t plan_size_limit = std::size_t{256} << 20;
 
-/// "layer 3 is", "layers 3 … 5 are"
+/// Returns "layer 3 is" or "layers 3 … 5 are".
 std::string format_layers_with_verb(int first, int last) {
   return first == last ? fmt::format("layer {} is", first) : fmt::format("layers {} … {} are", first, last);
 }
@@ -102,7 +102,7 @@ class PlanReader {
     return stage;
   }
 
-  /// `covered`: the stages before end with this layer.
+  /// `covered` is the layer after the last one of the preceding stages.
   std::pair<int, int> layers(const JsonCursor& cursor, int covered) const {
     if (const auto size = cursor.array_size("two layers"); size != 2)
       cursor.fail(
@@ -155,7 +155,7 @@ class PlanReader {
     }
   }
 
-  // What else a plan file says follows from its pipelines: where it is there, it must say the same.
+  // The remaining keys are redundant: they follow from the pipelines and must agree with them if present.
 
   static void check_parallelism(const JsonCursor& file, const Plan& plan) {
     const auto given = file.optional("parallelism");
@@ -179,7 +179,7 @@ class PlanReader {
     return devices;
   }
 
-  /// The order within a group means nothing.
+  /// The order of devices within a group does not matter.
   void check_groups(const JsonCursor& file, const Plan& plan) const {
     const auto list = file.optional("groups");
     if (!list) return;
@@ -229,7 +229,7 @@ class PlanReader {
   std::unordered_map<int, std::string> first_use_;
 };
 
-/// The first pipeline is what the others must be like.
+/// Throws Error unless all pipelines have the same stages as the first one, with one device each.
 void check_stages(const Plan& plan, const std::string& file) {
   const auto& first = plan.pipelines.front().stages;
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
@@ -270,7 +270,7 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
                           count > unused.size() ? ", …" : ""));
 }
 
-/// `parallelism` repeats what the job in the same file says.
+/// Throws Error if `parallelism`, which repeats values of the job in the same file, disagrees with it.
 void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& job_value) {
   const auto value = parallelism.optional(key);
   if (value && value->as_string() != job_value)
@@ -278,7 +278,7 @@ void check_agrees(const JsonCursor& parallelism, const char* key, const std::str
                             quote(job_value)));
 }
 
-/// As many devices as the plan names, which have nothing but their names.
+/// A topology with the devices that a plan names, which have no attributes other than their ids.
 class DeviceNames {
  public:
   explicit DeviceNames(const JsonCursor& file) {
@@ -301,7 +301,7 @@ class DeviceNames {
   void add(const JsonCursor& list) {
     for (std::size_t i = 0; i < list.array_size("devices"); ++i) {
       const std::string& id = list.at(i).as_string();
-      if (!known_.insert(id).second) continue;  // whether it may be there twice is for others to say
+      if (!known_.insert(id).second) continue;  // PlanReader decides whether duplicates are allowed
       if (topology_.size() == max_devices)
         list.fail(fmt::format("more than {} devices in all", max_devices));
       topology_.devices.emplace_back().id = id;

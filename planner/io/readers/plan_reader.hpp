@@ -1,4 +1,4 @@
-// Plans made anywhere, read back and checked against the topology and the job that they claim to be for.
+// Reads plan files from any source and checks them against the topology and the job for which they are meant.
 #pragma once
 
 #include <filesystem>
@@ -13,44 +13,44 @@
 
 namespace dtfm::io {
 
-/// The text of a plan file, UTF-8; read once, for it may be a pipe, and both job and plan are made from it.
-/// Throws Error.
+/// Returns the text of a plan file (UTF-8). The file is read only once, because it may be a pipe, and both
+/// job and plan are parsed from it. Throws Error.
 std::string read_plan_text(const std::filesystem::path& file);
 
-/// What a plan file says; only `pipelines` is needed, and what follows from it (`parallelism`'s degrees,
-/// `groups`, `ranks`, `unused`) must agree with it where it is given. Missing micro-batches are dealt out as
-/// evenly as possible, schedule and gradient sync are the job's. Throws Error: file:line:column for what is
-/// not JSON, else the JSON pointer to a device that is unknown or there twice, to layers that are not covered
-/// exactly once, to a pipeline without stages, to a fingerprint of another topology.
+/// Parses a plan file. Only `pipelines` is required; the keys that follow from it (the degrees in
+/// `parallelism`, `groups`, `ranks`, `unused`) must agree with it if present. Missing micro-batches are
+/// distributed as evenly as possible; schedule and gradient synchronization are those of the job. Throws
+/// Error at file:line:column for text that is not JSON, and otherwise with the JSON pointer to a device that
+/// is unknown or used twice, layers that are not covered exactly once, a pipeline without stages, or the
+/// fingerprint of another topology.
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
-/// A plan by itself, whatever topology it was made for.
+/// A plan without its topology.
 struct StandalonePlan {
   Plan plan;                     // devices are indices into `ids`
-  std::vector<std::string> ids;  // of devices in use, then of those that the file says are not
+  std::vector<std::string> ids;  // of the used devices, then of those that the file lists as unused
 };
 
-/// The same for a plan whose topology is not there, or is another one now: devices are what the plan calls
-/// so, as many at most as a topology may have, and the fingerprint is not looked at.
+/// Parses a plan whose topology is not available or has changed. Any device id is accepted, up to the maximum
+/// number of devices of a topology, and the fingerprint is ignored. Throws Error as parse_plan does.
 StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job);
 
-/// The job that a plan file says it is for (`job`); nothing where it does not. Throws Error at
-/// file:line:column, and where `parallelism` has another schedule or gradient sync than the job.
+/// The job in a plan file (key `job`); nullopt if it has none. Throws Error at file:line:column, and if
+/// schedule or gradient synchronization in `parallelism` differ from the job.
 std::optional<Job> parse_plan_job(std::string text, const std::string& file);
 
-/// What a plan file of ours estimates of the memory of a device in use.
+/// The memory that a plan file estimates for one of the used devices.
 struct EstimatedMemory {
   std::string device;
   Bytes needed, capacity;
 };
 
-/// `estimate.memory` of a plan file; empty: it says nothing of it. Throws Error as parse_plan where it is no
-/// such list.
+/// `estimate.memory` of a plan file; empty if the file does not have it. Throws Error if it is not a list of
+/// {device, needed_bytes, capacity_bytes}.
 std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file);
 
-/// The plan as a balanced placement, which objective comm-cost is about. Throws Error naming `file` and what
-/// is not balanced: pipelines of unequal depth or with different stages, tensor parallelism, devices left
-/// unused.
+/// The plan as a balanced placement, which objective comm-cost requires. Throws Error naming `file` for
+/// pipelines of unequal depth or with different stages, tensor parallelism, and unused devices.
 Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file);
 
 }  // namespace dtfm::io

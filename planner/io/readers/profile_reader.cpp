@@ -22,7 +22,7 @@ constexpr double max_seconds = 1e6, max_bytes = 1e18;
 constexpr int max_tensor = 1'000'000, max_micro_batch = 1'000'000'000;
 constexpr std::size_t max_text_length = 4096;
 
-/// Nothing where there is no median.
+/// Reads the keys `what`_s and `what`_spread_s; nullopt if the former is missing.
 std::optional<Timing> optional_timing(const YamlMap& row, const std::string& what) {
   const auto median = row.optional(what + "_s");
   const auto spread = row.optional(what + "_spread_s");
@@ -57,7 +57,7 @@ ProfileRow read_row(const YamlValue& value) {
   return result;
 }
 
-/// By kind as they first come, tensor degree and micro-batch.
+/// Reads the rows and sorts them by kind (in order of first appearance), tensor degree and micro-batch.
 std::vector<ProfileRow> read_rows(const YamlValue& list) {
   using Key = std::tuple<int, int, int>;
   std::map<std::string, int> kinds;

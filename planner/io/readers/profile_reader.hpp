@@ -1,4 +1,4 @@
-// Profiles of layers, schema dtfm-profile/1 (configs/profiles/README.md).
+// Reads and writes layer profiles, schema dtfm-profile/1 (configs/profiles/README.md).
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@
 
 namespace dtfm::io {
 
-/// Throws Error at file:line:column for what is missing, misspelt, negative or given twice.
+/// Throw Error at file:line:column for missing or unknown keys, negative values and duplicate rows.
 LayerProfile read_profile(const std::filesystem::path& file);
 LayerProfile parse_profile(std::string text, std::string file);
 LayerProfile read_profile(const YamlValue& value);
 
-/// Reads back as the same profile.
+/// JSON that read_profile reads back as the same profile.
 nlohmann::ordered_json profile_json(const LayerProfile& profile);
 
 }  // namespace dtfm::io

@@ -13,7 +13,7 @@
 namespace dtfm::io {
 namespace {
 
-/// The number that `text` is, if it is a whole number in [least, most] and nothing else.
+/// Parses `text` as an integer; nullopt if it is anything else or not in [min_value, max_value].
 std::optional<int> parse_int_in_range(std::string_view text, int min_value, int max_value) {
   int value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -42,7 +42,7 @@ class RankReader {
       if (!has_explicit_ranks_) has_explicit_ranks_ = words.front().text == "rank";
       *has_explicit_ranks_ ? read_rank_line(words) : read_device_line(words);
     });
-    if (device_by_rank_.empty() && is_readable_) errors_.add(file_, "there is no rank");
+    if (device_by_rank_.empty() && is_readable_) errors_.add(file_, "there are no ranks");
     if (is_readable_) check_missing_ranks();
     std::vector<std::optional<int>> devices;
     for (const auto& [rank, device_name] : device_by_rank_)
@@ -59,7 +59,7 @@ class RankReader {
     is_readable_ = false;
   }
 
-  /// rank N=PLACE [slot=…]
+  /// Reads a line `rank N=DEVICE [slot=…]`.
   void read_rank_line(const std::vector<ShellWord>& words) {
     const std::string_view pair = words.size() > 1 ? std::string_view(words[1].text) : "";
     const std::size_t equals = pair.find('=');
@@ -74,10 +74,10 @@ class RankReader {
         device_by_rank_.try_emplace(*rank, DeviceName{std::string(pair.substr(equals + 1)), where(words[1])});
     if (!is_new)
       errors_.add(where(words[1]),
-                  fmt::format("rank {} is there twice, first at {}", *rank, first->second.where));
+                  fmt::format("rank {} is given twice, first at {}", *rank, first->second.where));
   }
 
-  /// PLACE [slots=N]
+  /// Reads a line `DEVICE [slots=N]`.
   void read_device_line(const std::vector<ShellWord>& words) {
     constexpr std::string_view key = "slots=";
     int ranks = 1;
@@ -103,7 +103,7 @@ class RankReader {
     for (const auto& [rank, device_name] : device_by_rank_) {
       if (rank != next)
         errors_.add(device_name.where,
-                    fmt::format("rank {}, but there is no rank {}: all are needed, from 0 on", rank, next));
+                    fmt::format("rank {}, but there is no rank {}: ranks are numbered consecutively from 0", rank, next));
       next = rank + 1;
     }
   }
@@ -112,9 +112,9 @@ class RankReader {
   DeviceResolver& resolver_;
   InputErrors& errors_;
   std::size_t line_ = 0;
-  std::optional<bool> has_explicit_ranks_;  // whether lines say their ranks; the first one decides
-  std::map<int, DeviceName> device_by_rank_;    // by rank
-  bool is_readable_ = true;          // all lines so far: only then is it known how many there are
+  std::optional<bool> has_explicit_ranks_;  // whether lines give their ranks; the first line decides
+  std::map<int, DeviceName> device_by_rank_;
+  bool is_readable_ = true;  // whether all lines so far were valid
 };
 
 }  // namespace

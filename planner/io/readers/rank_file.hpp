@@ -1,4 +1,4 @@
-// Which device runs which rank, as launchers are told it.
+// Reads rank files and hostfiles, which tell launchers which device runs which rank.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@
 
 namespace dtfm::io {
 
-/// The device of each rank, nothing for one with a fault; no ranks where a line cannot be read. `text` is
-/// UTF-8, # begins a comment. Either of
-///   rank 0=gc:1 slot=0-15    a line a rank, in any order (Open MPI's rankfile; a slot is of CPU cores)
-///   gc:1                     a line a rank, in the order of the ranks (as in Slurm's SLURM_HOSTFILE)
-///   ga slots=2               so many ranks, in the order of the lines (a hostfile of mpirun or DeepSpeed)
-/// A device is named by its id. The name of a host with several devices stands for the next of them: its
-/// ranks take its devices in their order, as LOCAL_RANK counts.
+/// Returns the device of each rank, nullopt for ranks with an error, and an empty vector if a line is
+/// malformed. `text` is UTF-8 and # begins a comment. Lines are of one of the forms
+///   rank 0=gc:1 slot=0-15    one rank per line, in any order (Open MPI's rankfile; a slot is of CPU cores)
+///   gc:1                     one rank per line, in rank order (as in Slurm's SLURM_HOSTFILE)
+///   ga slots=2               several ranks per line, in rank order (hostfile of mpirun or DeepSpeed)
+/// Devices are named by their ids. The name of a host with several devices stands for its next device: its
+/// ranks take its devices in order, as LOCAL_RANK counts.
 ///
-/// Adds to `faults`, at file:line:column: a device or host that is unknown or used more often than it is
-/// there, a rank that is there twice or missing, a line of neither form.
+/// Adds to `errors`, at file:line:column: devices or hosts that are unknown or used too often, duplicate or
+/// missing ranks, and malformed lines.
 std::vector<std::optional<int>> read_ranks(std::string_view text, const std::string& file,
                                            DeviceResolver& resolver, InputErrors& errors);
 

@@ -1,4 +1,4 @@
-// The constants of the roofline: configs/roofline.yaml.
+// Reads the constants of the roofline model: configs/roofline.yaml.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace dtfm::io {
 
-/// That of configs/roofline.yaml, which is part of the program.
+/// The constants of configs/roofline.yaml, which is compiled in.
 Roofline built_in_roofline();
 /// Throws Error at file:line:column.
 Roofline parse_roofline(std::string text, std::string file);

@@ -12,7 +12,7 @@
 namespace dtfm::io {
 namespace {
 
-/// The matrix of {file, unit}.
+/// Reads the matrix that {file, unit} describes, in base units.
 Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path& folder, MatrixFormat format,
                             Unit (*parse_unit)(std::string_view)) {
   const YamlMap map = value.map({"file", "unit"});

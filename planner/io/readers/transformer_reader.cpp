@@ -30,7 +30,7 @@ void read_flag(const YamlMap& map, std::string_view key, bool& flag) {
   if (const auto value = map.optional(key)) flag = value->boolean();
 }
 
-/// To be thrown: at the one of two keys that the file has, where they contradict each other.
+/// Returns an Error for two contradictory keys, at the first of them that the file has.
 Error contradiction_error(const YamlMap& map, std::string_view key, std::string_view other,
                     const std::string& message) {
   if (const auto value = map.optional(key)) return value->value_error(message);

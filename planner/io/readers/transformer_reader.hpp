@@ -1,4 +1,4 @@
-// Transformers by their numbers, in the words of a job's model.
+// Reads and writes transformers, with the keys of a job's model.
 #pragma once
 
 #include <initializer_list>
@@ -12,15 +12,16 @@
 
 namespace dtfm::io {
 
-/// The keys that `read_transformer` reads, and `others`.
+/// `others`, followed by the keys that `read_transformer` reads.
 std::vector<std::string_view> transformer_keys(std::initializer_list<std::string_view> others);
 
-/// `model` but for what `map` says. Numbers that `model` has none of yet are required, unless they have a
-/// default. Throws Error at the value that is wrong.
+/// Returns `model` with the values of `map`. Keys without a default are required if `model` does not have
+/// their value (0). Throws Error at the invalid value.
 Transformer read_transformer(const YamlMap& map, Transformer model);
 
-/// A transformer but for its number of layers.
+/// Reads a transformer without its number of layers, which stays 0.
 Transformer read_shape(const YamlValue& value);
+/// JSON that read_shape reads back as the same shape.
 nlohmann::ordered_json shape_json(const Transformer& shape);
 
 }  // namespace dtfm::io

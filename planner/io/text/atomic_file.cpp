@@ -29,7 +29,7 @@ constexpr std::size_t buffer_size = std::size_t{1} << 16;
   fail(path, std::strerror(errno));
 }
 
-/// The file behind symbolic links: renaming over a link would replace the link.
+/// Follows symbolic links, because renaming over a link would replace the link and not its target.
 fs::path resolve_symlinks(const fs::path& path) {
   std::error_code error;
   fs::path target = path;
@@ -40,7 +40,7 @@ fs::path resolve_symlinks(const fs::path& path) {
   return target;
 }
 
-/// What is at `path`, behind links; nothing when there is nothing.
+/// Status of the file at `path`, following links; nullopt if there is none.
 std::optional<struct stat> stat_path(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return status;
@@ -48,7 +48,7 @@ std::optional<struct stat> stat_path(const fs::path& path) {
   return std::nullopt;
 }
 
-/// A terminal or /dev/null may be anything else besides.
+/// Character devices never count: a terminal or /dev/null may be open for other purposes, too.
 bool is_stdout_file(const struct stat& status) {
   struct stat stdout_status {};
   return !S_ISCHR(status.st_mode) && ::fstat(STDOUT_FILENO, &stdout_status) == 0 && stdout_status.st_dev == status.st_dev &&
@@ -57,7 +57,7 @@ bool is_stdout_file(const struct stat& status) {
 
 void check_kind(const fs::path& path, const struct stat& status) {
   if (S_ISDIR(status.st_mode)) fail(path, "it is a folder");
-  if (S_ISBLK(status.st_mode)) fail(path, "it is a disk");
+  if (S_ISBLK(status.st_mode)) fail(path, "it is a block device");
 }
 
 void write_all(int file, std::string_view content, const fs::path& path) {
@@ -73,7 +73,8 @@ fs::path folder_of(const fs::path& target) {
   return target.has_parent_path() ? target.parent_path() : fs::path(".");
 }
 
-/// The new name survives a power failure too. Some file systems cannot do this, and the file is whole anyway.
+/// Makes the new name survive a power failure. Errors are ignored: some file systems do not support this, and
+/// the file is complete in any case.
 void sync_folder(const fs::path& target) {
   const int file = ::open(folder_of(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) return;
@@ -95,7 +96,7 @@ class OutputFile {
 
 namespace {
 
-/// A new file in the folder of the target; removed again unless renamed.
+/// A new file in the target's folder. The destructor removes it unless `commit` has renamed it to the target.
 class TemporaryFile : public OutputFile {
  public:
   TemporaryFile(const fs::path& path, const fs::path& target) : path_(path), target_(target) {
@@ -131,7 +132,7 @@ class TemporaryFile : public OutputFile {
   bool renamed_ = false;
 };
 
-/// What is there stays there and is written to.
+/// Writes into what exists at the path (a pipe, a terminal, stdout) instead of replacing it.
 class InPlaceFile : public OutputFile {
  public:
   InPlaceFile(const fs::path& path, bool is_stdout)
@@ -199,7 +200,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 
 void check_writable(const fs::path& path) {
   struct stat status {};
-  // To open a pipe would wait for its reader.
+  // Opening a pipe would block until it has a reader.
   if (!is_stdout(path) && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)) {
     if (::access(path.c_str(), W_OK) != 0) fail_with_errno(path);
   } else {

@@ -1,4 +1,4 @@
-// Output files appear whole or not at all.
+// Atomic output: a file appears completely written or not at all.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace dtfm::io {
 
-/// Writes `content` beside `path`, makes it durable (fsync) and renames it to `path`. On failure throws Error
-/// naming `path`, and leaves what was there before. A symbolic link is followed; a folder or a disk is
-/// refused. What cannot be replaced is written to as it is: a pipe, a terminal, /dev/null, and the file that
-/// is stdout;
-/// `-` is stdout.
+/// Writes `content` to a temporary file beside `path`, makes it durable (fsync) and renames it to `path`. On
+/// failure it throws Error naming `path` and leaves the previous file unchanged. Symbolic links are followed;
+/// folders and block devices are rejected. A pipe, a terminal, /dev/null and the file that is stdout cannot
+/// be replaced and are written in place; `-` means stdout.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-/// The same, part by part: what was written before `commit` is at `path` after it; without it, nothing is.
+/// The same for content that is written in parts. `commit` makes all of it appear at `path`; without
+/// `commit`, nothing does.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -24,7 +24,7 @@ class AtomicFile {
   ~AtomicFile();
 
   void write(std::string_view part);
-  /// The last call.
+  /// Must be the last call.
   void commit();
 
  private:
@@ -32,11 +32,10 @@ class AtomicFile {
   std::string buffer_;
 };
 
-/// Whether an output of that name is stdout.
+/// Whether writing to `path` writes to stdout.
 bool is_stdout(const std::filesystem::path& path);
 
-/// Throws the Error that write_file_atomically would throw, as far as this can be known before there is any
-/// content.
+/// Throws the Error that write_file_atomically would throw, as far as that can be known before writing.
 void check_writable(const std::filesystem::path& path);
 
 }  // namespace dtfm::io

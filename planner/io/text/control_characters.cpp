@@ -9,7 +9,7 @@ unsigned byte_at(std::string_view text, std::size_t at) {
   return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
 }
 
-/// The code of the control character of `length` bytes that `text` begins with.
+/// Code point of the control character that the first `length` bytes of `text` encode.
 unsigned code_point(std::string_view text, std::size_t length) {
   if (length == 1) return byte_at(text, 0);
   if (length == 2) return (byte_at(text, 0) & 0x1F) << 6 | (byte_at(text, 1) & 0x3F);
@@ -42,7 +42,7 @@ std::string escape_control_characters(std::string_view text, std::string_view al
     else if (const unsigned code = code_point(text, length); code < 0x20)
       result += fmt::format("\\x{:02x}", code);
     else
-      result += fmt::format("\\u{:04x}", code);  // as in JSON, where these may stand as they are
+      result += fmt::format("\\u{:04x}", code);  // JSON does not require escapes for these
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return result;

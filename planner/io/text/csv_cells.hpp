@@ -1,4 +1,4 @@
-// The cells of a line of CSV. Quotes around a whole cell are taken off; a cell holds no comma.
+// Splits a line of CSV into cells. Quotes around a whole cell are removed; a cell cannot contain a comma.
 #pragma once
 
 #include <algorithm>
@@ -7,17 +7,17 @@
 
 namespace dtfm::io {
 
-/// A cell without blanks around it, and where it begins in its line.
+/// A cell without surrounding blanks and quotes.
 struct Cell {
   std::string_view text;
-  std::size_t column;  // from 1
+  std::size_t column;  // of the first character in its line, in bytes from 1
 };
 
 constexpr bool is_csv_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-/// The cell in [begin, end) of `line`.
+/// The cell in the byte range [begin, end) of `line`.
 inline Cell trimmed_cell(std::string_view line, std::size_t begin, std::size_t end) {
   while (begin < end && is_csv_blank(line[begin])) ++begin;
   while (begin < end && is_csv_blank(line[end - 1])) --end;
@@ -25,7 +25,7 @@ inline Cell trimmed_cell(std::string_view line, std::size_t begin, std::size_t e
   return {line.substr(begin, end - begin), begin + 1};
 }
 
-/// Calls visit(index, cell) for each cell of a line.
+/// Calls visit(index, cell) for each cell of `line`, with indices from 0.
 template <class Visit>
 void for_each_cell(std::string_view line, const Visit& visit) {
   std::size_t begin = 0;
@@ -36,7 +36,7 @@ void for_each_cell(std::string_view line, const Visit& visit) {
   }
 }
 
-/// Of a number that was not measured.
+/// Whether a cell marks a number that was not measured.
 inline bool is_missing_value(std::string_view text) {
   return text.empty() || text == "-" || text == "nan" || text == "NaN" || text == "NAN" || text == "NA";
 }

@@ -13,7 +13,7 @@
 namespace dtfm::io {
 namespace {
 
-/// The lines without the blank ones at the end.
+/// The lines of `text` without trailing blank lines.
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -54,8 +54,9 @@ class MatrixReader {
     return Error(position(file_, line + 1, column), message);
   }
 
-  /// A first line of words is a header; one with a number or a gap is a row, with what is wrong in it. A cell
-  /// more than devices is a corner, which may hold anything.
+  /// The first line is a header if it contains the device ids, or no number and no missing value; otherwise
+  /// it is a row, and its errors are reported as such. If there is one more cell than devices, the first cell
+  /// is a corner with arbitrary text.
   void read_header() {
     if (lines_.empty()) return;
     const std::size_t cells = count_cells(0);

@@ -1,4 +1,4 @@
-// Matrices of measurements between all pairs of devices, as CSV.
+// Reads CSV matrices of measurements between all pairs of devices.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@ namespace dtfm::io {
 inline constexpr std::size_t csv_size_limit = std::size_t{256} << 20;
 
 struct MatrixFormat {
-  std::span<const std::string> ids;  // of the devices: the size of the matrix
-  Unit unit;                         // of every number
+  std::span<const std::string> ids;  // of the devices; their number is the size of the matrix
+  Unit unit;                         // of all numbers
   bool zero_allowed = false;
 };
 
-/// A square matrix in base units from one line a row (row = sender), commas between cells. A first line
-/// without numbers is a header: the device ids, in device order; where it has one cell more, each row begins
-/// with its device's id. Blanks, CRLF and a missing last line end are fine; the diagonal is ignored and comes
-/// back as 0. Throws Error with file:line:column for another shape and for a cell that is no number, not
+/// Parses a square matrix (row = sender, column = receiver) and returns it in base units. There is one line
+/// per row, with commas between cells. A first line without numbers is a header with the device ids in device
+/// order; if the header has one cell more than there are devices, each row begins with the id of its device.
+/// Blanks, CRLF and a missing line end after the last row are accepted. The diagonal is ignored and returned
+/// as 0. Throws Error with file:line:column for any other shape, and for a cell that is not a number, not
 /// finite, negative, zero (unless allowed) or not measured (empty, `-`, `nan`).
 Eigen::MatrixXd parse_csv_matrix(std::string text, const std::string& file, const MatrixFormat& format);
 

@@ -1,4 +1,4 @@
-// A table of numbers as CSV, line by line: traces and lists of events.
+// Reads CSV tables of numbers, such as traces and lists of events, line by line.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,27 @@
 
 namespace dtfm::io {
 
-/// Reads one line after the other. Blank lines and lines that begin with # are passed over. `text` and `file`
-/// must outlive it.
+/// Iterates over the rows of a table. Blank lines and lines that begin with # are skipped. `text` and `file`
+/// must outlive the table.
 class CsvTable {
  public:
   CsvTable(std::string_view text, const std::string& file) : text_(text), file_(file) { next(); }
 
-  /// False behind the last line.
+  /// False after the last row.
   bool has_row() const { return !cells_.empty(); }
   void next();
   const std::vector<Cell>& cells() const { return cells_; }
   std::size_t line() const { return line_; }
-  /// Takes the first line for a header if its first cell is not a number: the names of its cells. Nothing:
-  /// there is none.
+  /// If the first cell of the current row is not a number, treats the row as a header, returns its cells and
+  /// advances. Otherwise returns an empty vector.
   std::vector<std::string> take_header();
 
-  /// Throws Error if the row has not so many cells.
+  /// Throws Error unless the row has `count` cells.
   void expect_cells(std::size_t count) const;
-  /// A finite number ≥ 0 in `unit`. `what` is for messages: "the time".
+  /// A cell of this row as a finite number ≥ 0, converted from `unit` to base units. `what` names the number
+  /// in messages, for example "the time". Throws Error at the cell.
   double number(std::size_t cell, const Unit& unit, std::string_view what) const;
-  /// To be thrown: `message` at a cell of this row, or at the end of the file.
+  /// Returns an Error with `message` at a cell of this row, or at the end of the file if there is no row.
   Error error(std::size_t cell, const std::string& message) const;
   /// "file:line:column" of the first cell of this row.
   std::string where() const;

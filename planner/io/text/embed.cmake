@@ -1,5 +1,6 @@
-# dtfm_embed_text(TARGET NAMESPACE SYMBOL FILE): compiles the text of FILE (relative to the project, or a whole path where
-# configuring makes it) into TARGET as `extern const std::string_view NAMESPACE::SYMBOL`. Made again when the file changes.
+# dtfm_embed_text(TARGET NAMESPACE SYMBOL FILE): compiles the text of FILE into TARGET as `extern const
+# std::string_view NAMESPACE::SYMBOL`. FILE is relative to the project, or an absolute path if it is generated
+# at configure time. A change of FILE triggers a reconfiguration.
 function(dtfm_embed_text target namespace symbol file)
   cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})

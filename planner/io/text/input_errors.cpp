@@ -5,7 +5,7 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t max_reported = 20;  // a screen of a terminal
+constexpr std::size_t max_reported = 20;  // fits on a terminal screen
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void InputErrors::throw_if_any(const std::string& closing) const {
     text += fmt::format("\n{}: {}", reported_[i].first, reported_[i].second);
   if (count_ > reported_.size())
     text +=
-        fmt::format("\n… and {} more fault{}", count_ - reported_.size(), count_ == reported_.size() + 1 ? "" : "s");
+        fmt::format("\n… and {} more error{}", count_ - reported_.size(), count_ == reported_.size() + 1 ? "" : "s");
   if (!closing.empty()) text += "\n" + closing;
   throw Error(reported_.front().first, text);
 }

@@ -1,4 +1,4 @@
-// What is wrong with a file, collected so that all of it is told at once.
+// Collects the errors of an input file, so that a user sees all of them at once.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,15 @@ namespace dtfm::io {
 
 class InputErrors {
  public:
-  /// `where`: "file:line:column", a file or an option.
+  /// `where` is "file:line:column", a file or an option.
   void add(const std::string& where, const std::string& what);
-  /// The same, for texts that take time: it is not asked for one that would not be told.
+  /// The same for messages that are expensive to build: `what` is called only if the message will be
+  /// reported.
   void add(const std::string& where, const std::function<std::string()>& what);
   void add(const Error& error);
   bool empty() const { return count_ == 0; }
-  /// Throws Error at the first fault, if there is one; each of the others has a line of its own in it, up to
-  /// twenty, then how many more there are, then `closing`, where it is not empty.
+  /// Throws one Error if any error was added. It is located at the first of them and lists up to twenty, one
+  /// per line, then the number of the others, then `closing` unless that is empty.
   void throw_if_any(const std::string& closing = "") const;
 
  private:

@@ -20,7 +20,7 @@ constexpr std::size_t line_width = 110;
 std::string format_number(double number) {
   DTFM_ASSERT(std::isfinite(number));
   std::string text = fmt::format("{}", number);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // read back as the type it was
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // keeps the type when read back
   return text;
 }
 
@@ -36,10 +36,10 @@ std::string join_parts(const std::vector<std::string>& parts, std::string_view s
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
-/// `used`: columns that the line holds already.
+/// `used` is the number of columns that are already taken on the line.
 std::string format_value(const ordered_json& value, std::size_t indent, std::size_t used);
 
-/// The elements of a container, each as text with its key.
+/// The elements of a container as text, each with its key if the container is an object.
 std::vector<std::string> format_elements(const ordered_json& value, std::size_t indent) {
   std::vector<std::string> parts;
   for (auto element = value.begin(); element != value.end(); ++element) {
@@ -58,7 +58,7 @@ bool fits(const std::vector<std::string>& parts, std::size_t used) {
   return width <= line_width;
 }
 
-/// As many elements on a line as fit: for long lists of numbers or names.
+/// Puts as many elements on each line as fit, for long lists of numbers or names.
 std::string wrap_elements(const std::vector<std::string>& parts, const std::string& margin) {
   std::string text = margin;
   std::size_t width = margin.size();

@@ -1,4 +1,5 @@
-// JSON for people and for `diff`: the same value gives the same bytes, and what is short stays on one line.
+// Formats JSON for people and for `diff`: equal values give equal bytes, and short containers stay on one
+// line.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace dtfm::io {
 
-/// Keys in their order; numbers shortest of those that read back the same. A number that is not finite is a
-/// bug of ours.
+/// Keeps the order of the keys. Floating-point numbers have the fewest digits that read back as the same
+/// value; one that is not finite is an internal error (assertion).
 std::string format_json(const nlohmann::ordered_json& value);
 
 }  // namespace dtfm::io

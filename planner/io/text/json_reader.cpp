@@ -27,7 +27,8 @@ std::string position_of(const std::string& file, std::string_view text, std::siz
   return position(file, static_cast<std::size_t>(line_ends) + 1, before.size() - line_begin + 1);
 }
 
-/// nlohmann's words without its own "[json.exception…] parse error at line 1, column 2: ".
+/// The message of nlohmann's exception without its prefix "[json.exception…] parse error at line 1, column 2:
+/// ".
 std::string parser_message(const json::exception& error) {
   const std::string what = error.what();
   const std::size_t column = what.find("column ");
@@ -39,7 +40,7 @@ std::string parser_message(const json::exception& error) {
   return what.substr(begin, 300);
 }
 
-/// Goes through the text, so that the position is known when the parser calls back.
+/// Counts the consumed bytes, so that the position is known when the parser calls back.
 struct CountingIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -59,8 +60,7 @@ struct CountingIterator {
   friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at == b.at; }
 };
 
-/// Refuses what the parser lets through: too deep, too many values, and repeated keys unless they are
-/// allowed.
+/// Rejects what the parser accepts: too many levels, too many values and, unless allowed, duplicate keys.
 class LimitChecker {
  public:
   LimitChecker(const std::string& file, std::string_view text, const std::size_t& consumed, DuplicateKeys duplicates)
@@ -76,7 +76,7 @@ class LimitChecker {
       fail(consumed_, fmt::format("more than {} values", max_values));
   }
 
-  /// Those so far take no memory any more.
+  /// Call this when the values that were parsed so far have been discarded and no longer take memory.
   void reset_value_count() { values_ = 0; }
 
  private:
@@ -91,10 +91,10 @@ class LimitChecker {
 
   void check_key(const std::string& key) {
     if (!keys_.back().insert(key).second)
-      fail(key_begin(), fmt::format("key {} a second time", quote(key)));
+      fail(key_begin(), fmt::format("duplicate key {}", quote(key)));
   }
 
-  /// The opening quote of the string that has just been read.
+  /// Offset of the opening quote of the string that has just been read.
   std::size_t key_begin() const {
     std::size_t at = consumed_ - 1;  // the closing quote
     bool escaped = true;
@@ -110,8 +110,8 @@ class LimitChecker {
   std::string_view text_;
   const std::size_t& consumed_;
   DuplicateKeys duplicates_;
-  std::vector<std::set<std::string>> keys_;  // of each open object
-  long long values_ = 0;                     // in memory
+  std::vector<std::set<std::string>> keys_;  // of each open object or array, outermost first
+  long long values_ = 0;                     // values in memory
 };
 
 std::string format_type(const json& value) {
@@ -123,7 +123,7 @@ std::string format_type(const json& value) {
     case json::value_t::array:
       return "an array";
     case json::value_t::string:
-      return "the text " + quote(value.get_ref<const std::string&>());
+      return "the string " + quote(value.get_ref<const std::string&>());
     case json::value_t::boolean:
       return "true or false";
     default:
@@ -131,7 +131,7 @@ std::string format_type(const json& value) {
   }
 }
 
-/// `keep(depth, event, value)`: whether a value stays in the result.
+/// `keep(depth, event, value)` decides whether a value stays in the result.
 template <class Keep>
 json parse_with_limits(std::string_view text, const std::string& file, DuplicateKeys duplicates, const Keep& keep) {
   std::size_t consumed = 0;
@@ -252,7 +252,7 @@ bool JsonCursor::is_array() const {
 }
 
 const std::string& JsonCursor::as_string() const {
-  if (!value_->is_string()) fail_type("a text");
+  if (!value_->is_string()) fail_type("a string");
   return value_->get_ref<const std::string&>();
 }
 

@@ -1,5 +1,5 @@
-// JSON from strangers: size, depth and number of values bounded, no key twice in an object, and every error
-// with its place.
+// Reads untrusted JSON: depth and number of values are bounded, duplicate keys are rejected, and every error
+// has its position.
 #pragma once
 
 #include <filesystem>
@@ -14,33 +14,36 @@
 
 namespace dtfm::io {
 
-/// Of a key that an object has twice. Some programs write such files.
+/// How to treat duplicate keys of an object, which some programs write.
 enum class DuplicateKeys { rejected, last_wins };
 
-/// Throws Error at file:line:column (in bytes, from 1) for what is not JSON.
+/// Throws Error at file:line:column (columns in bytes, both from 1) for text that is not JSON, is nested more
+/// than 64 levels deep, has more than 20,000,000 values, or has duplicate keys unless they are allowed.
 nlohmann::json parse_json(std::string_view text, const std::string& file,
                           DuplicateKeys duplicates = DuplicateKeys::rejected);
 
-/// `text` with blanks for all but the value of `key` in its outermost object, so that the value can be read
-/// by itself and is where it was; nothing when there is no such key. Expects text that parse_json accepts.
+/// Returns the value of `key` in the outermost object of `text`, with everything before it replaced by
+/// blanks, so that it can be parsed by itself with unchanged positions. Returns nullopt if there is no such
+/// key. `text` must be accepted by parse_json.
 std::optional<std::string> isolate_value(std::string_view text, const char* key);
 
-/// A value and where it is in its file, as a JSON pointer. The value must outlive the cursor.
+/// A value with its location in the file, as a JSON pointer. The value must outlive the cursor. All getters
+/// throw Error with that location if the value is not of the expected type or range.
 class JsonCursor {
  public:
   JsonCursor(const nlohmann::json& value, std::string file);
 
-  /// "/pipelines/3/stages/2"; "/" for the whole file.
+  /// JSON pointer, for example "/pipelines/3/stages/2"; "/" for the whole file.
   std::string path() const { return path_.empty() ? "/" : path_; }
   /// Throws Error "file: path: what".
   [[noreturn]] void fail(const std::string& what) const;
 
   JsonCursor required(const char* key) const;
   std::optional<JsonCursor> optional(const char* key) const;
-  /// Elements of an array; `of` says what they are, in the plural, for the error when it is none.
+  /// Number of elements of an array. `elements` names them, in the plural, in the error for other types.
   std::size_t array_size(std::string_view elements) const;
   JsonCursor at(std::size_t index) const;
-  /// Keys and values of an object; `of` says what they are, for the error when it is none.
+  /// Keys and values of an object. `elements` names them, in the plural, in the error for other types.
   std::vector<std::pair<std::string, JsonCursor>> members(std::string_view elements) const;
 
   bool is_string() const;
@@ -60,9 +63,9 @@ class JsonCursor {
   std::string file_, path_;
 };
 
-/// Calls `see` for each element of the array under `key` in the outermost object, one after the other, and
-/// keeps none of them nor anything else: for files much larger than what is wanted of them. Throws Error as
-/// parse_json, and where there is no such array.
+/// Calls `visit` for each element of the array under `key` in the outermost object, in order, and discards
+/// all values after use, so that memory stays small for large files. Throws Error as parse_json does, and if
+/// there is no such array.
 void read_json_items(std::string_view text, const std::string& file, const char* key,
                      const std::function<void(const JsonCursor& item)>& visit);
 

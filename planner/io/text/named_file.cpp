@@ -9,10 +9,10 @@ namespace dtfm::io {
 std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
   if (path.is_absolute() || path.empty() || *path.begin() == "..")
-    throw Error("", fmt::format("{} is not below the folder of this file", quote(name)));
+    throw Error("", fmt::format("{} is outside the folder of this file", quote(name)));
   const std::filesystem::path whole = folder / path;
   std::error_code code;
-  if (std::filesystem::is_other(whole, code))  // to read a pipe may take for ever
+  if (std::filesystem::is_other(whole, code))  // reading a pipe may block forever
     throw Error("", fmt::format("{} is not a regular file", quote(whole.string())));
   return whole;
 }

@@ -1,4 +1,4 @@
-// What a YAML file says of another one: which file, in which unit.
+// Resolves references from YAML files to other files and to units.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ struct NamedFile {
   std::string path, text;
 };
 
-/// The file that a value names.
+/// Reads the file that a value names.
 using FileReader = std::function<NamedFile(const YamlValue& name)>;
 
-/// The path of a file that another one names. Throws Error (without a position) for one that is not below
-/// `folder`, that of the other file, or is not a regular file.
+/// Path of the file `name`, relative to `folder`, which is the folder of the file that refers to it. Throws
+/// Error (without a position) if it is not below `folder` or is not a regular file.
 std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name);
 
-/// The file that `value` names. It must lie below `folder`, that of the YAML file, and have at most `limit`
-/// bytes. Throws Error at `value`.
+/// Reads the file that `value` names. It must be below `folder`, the folder of the YAML file, and have at
+/// most `limit` bytes. Throws Error at `value`.
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit);
 
-/// `find` is one of `time_unit` and `rate_unit`. Throws Error at `value`.
+/// `parse_unit` is `time_unit` or `rate_unit`. Throws Error at `value` for an unknown unit.
 Unit read_unit(const YamlValue& value, Unit (*parse_unit)(std::string_view));
 
 }  // namespace dtfm::io

@@ -5,7 +5,7 @@
 namespace dtfm::io {
 namespace {
 
-/// Readers have no place of their own for what is of no use to them.
+/// Thread-local, so that the log need not be passed through all readers, which do not use it.
 thread_local ReadLog* current = nullptr;
 
 }  // namespace

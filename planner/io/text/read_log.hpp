@@ -1,4 +1,4 @@
-// Which files were read, by their names and by those who name them: none of them may be written over.
+// Records which files were read and what referred to them, so that no output overwrites an input.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@ namespace dtfm::io {
 
 struct ReadFile {
   std::string path;
-  std::string referenced_by;  // "job.yaml:5:12", or a file; empty: no file says so
+  std::string referenced_by;  // "job.yaml:5:12" or a file; empty if no file refers to it
 };
 
-/// What read_file reads in this thread while the log lives; a log inside another takes its place meanwhile.
+/// Records the files that read_file reads in this thread during the lifetime of the log. A nested log
+/// replaces the outer one until it is destroyed.
 class ReadLog {
  public:
   ReadLog();
@@ -20,10 +21,10 @@ class ReadLog {
   ReadLog& operator=(const ReadLog&) = delete;
   ~ReadLog();
 
-  /// In the order of reading; a file that is read again and again is there once for each who names it.
+  /// In the order of reading; a file that is read repeatedly is listed once per reference.
   const std::vector<ReadFile>& files() const { return files_; }
 
-  /// Of read_file: nothing where there is no log.
+  /// Called by read_file; does nothing if this thread has no log.
   static void note(std::string_view path, std::string_view referenced_by);
 
  private:

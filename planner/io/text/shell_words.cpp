@@ -13,7 +13,7 @@ class ShellWordSplitter {
     std::vector<ShellWord> words;
     for (skip_separators(); at_ < line_.size() && line_[at_] != '#'; skip_separators()) {
       ShellWord word{{}, at_ + 1};
-      const bool continues = line_[at_] == '\\' && is_last(at_);  // on the next line
+      const bool continues = line_[at_] == '\\' && is_last(at_);  // the command continues on the next line
       while (at_ < line_.size() && !is_separator(at_)) consume_character(word.text);
       if (!continues) words.push_back(std::move(word));
     }
@@ -30,10 +30,10 @@ class ShellWordSplitter {
   void skip_separators() {
     while (at_ < line_.size() && is_separator(at_)) ++at_;
   }
-  /// Whether nothing but blanks follows.
+  /// Whether only blanks follow position `at`.
   bool is_last(std::size_t at) const { return line_.find_first_not_of(blanks, at + 1) == line_.npos; }
 
-  /// Where the quote at `open` ends; npos: a blank or the end of the line comes first.
+  /// Position of the quote that closes the one at `open`; npos if a blank or the end of the line comes first.
   std::size_t closing_quote(std::size_t open) const {
     for (std::size_t at = open + 1; at < line_.size() && !is_blank(line_[at]); ++at) {
       if (line_[at] == line_[open]) return at;
@@ -42,7 +42,7 @@ class ShellWordSplitter {
     return line_.npos;
   }
 
-  /// The character here, or all that stands between quotes.
+  /// Appends the next character, or everything between the next pair of quotes, to `text`.
   void consume_character(std::string& text) {
     if (is_quote(line_[at_])) {
       const std::size_t end = closing_quote(at_);

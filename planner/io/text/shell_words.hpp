@@ -1,4 +1,4 @@
-// The words of a line as a shell sees them, without anything that a shell would do with them.
+// Splits a line into words as a shell does, but without expansions.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@ namespace dtfm::io {
 
 struct ShellWord {
   std::string text;    // without quotes and backslashes
-  std::size_t column;  // where it begins in its line, from 1, in bytes
+  std::size_t column;  // of its first character in the line, in bytes from 1
 };
 
-/// Words stand between blanks. Single and double quotes are taken off; where there are blanks between them,
-/// or the line does not close them, they are like blanks themselves, because scripts keep lists of words in
-/// variables. A backslash makes the next character an ordinary one and is ignored at the end of the line, and
-/// # at the begin of a word is a comment.
+/// Words are separated by blanks. Single and double quotes are removed; quotes that enclose blanks, or that
+/// the line does not close, count as blanks themselves, because scripts keep lists of words in variables. A
+/// backslash escapes the next character and is ignored at the end of the line. A # at the beginning of a word
+/// starts a comment.
 std::vector<ShellWord> split_shell_words(std::string_view line);
 
-/// Calls visit(number, words) for each line of `text`, the first being 1, that has words.
+/// Calls visit(number, words) for each line of `text` that has words; lines are numbered from 1.
 template <class Visit>
 void for_each_line_of_words(std::string_view text, const Visit& visit) {
   std::size_t number = 0;

@@ -19,8 +19,8 @@ char lower(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal string
-/// alignment).
+/// Number of insertions, deletions, replacements and swaps of adjacent characters that turn `a` into `b`
+/// (optimal string alignment distance), ignoring case.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> two_before, before, row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -43,7 +43,7 @@ std::string format_known(const std::vector<std::string_view>& known) {
   for (std::size_t i = 0; i < std::min(known.size(), max_listed); ++i)
     text += (i == 0 ? " " : ", ") + quote(known[i]);
   if (known.size() > max_listed) text += fmt::format(" and {} more", known.size() - max_listed);
-  return known.empty() ? "there is none" : text;
+  return known.empty() ? "there are none" : text;
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::string format_known(const std::vector<std::string_view>& known) {
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& known) {
   std::string_view nearest;
   std::size_t smallest =
-      std::max<std::size_t>(2, word.size() / 3 + 1);  // one above what still counts as near
+      std::max<std::size_t>(2, word.size() / 3 + 1);  // one more than the largest accepted distance
   if (word.size() <= max_compared_length)
     for (const std::string_view name : known) {
       if (name.size() > max_compared_length) continue;
@@ -77,7 +77,7 @@ std::string quote(std::string_view text) {
   std::size_t length = std::min(text.size(), max_quoted_length);
   const bool cut = length < text.size();
   while (cut && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
-    --length;  // inside a character
+    --length;  // do not cut inside a UTF-8 character
   return fmt::format("`{}{}`", escape_control_characters(text.substr(0, length)), cut ? "…" : "");
 }
 

@@ -1,4 +1,4 @@
-// What to tell a user who typed a name that does not exist.
+// Suggestions for users who mistyped a name.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace dtfm::io {
 
-/// The known name that is near `word` (edit distance with swaps of neighbours, case ignored); empty: none is.
-/// Ties go to the name that comes first in `known`.
+/// The known name that is closest to `word` by edit distance (with swaps of adjacent characters, ignoring
+/// case), or empty if none is close. Ties go to the name that comes first in `known`.
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& known);
 
-/// "did you mean `bandwidth`?" where a known name is near `word`, else "known: `a`, `b` and 3 more".
+/// Returns "did you mean `bandwidth`?" if a known name is close to `word`, else "known: `a`, `b` and 3 more".
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& known);
 
-/// Throws Error "where: what `word`; " and the suggestion: `what` is "unknown GPU", say.
+/// Throws Error "where: what `word`; suggestion". An example of `what` is "unknown GPU".
 [[noreturn]] void fail_unknown(const std::string& where, std::string_view what, std::string_view word,
                                const std::vector<std::string_view>& known);
 
-/// The row of a table whose `name` is `name`, which lives as long as the table's rows. Throws Error as
-/// fail_unknown.
+/// Returns the row of a table whose member `name` equals `name`, by reference to the table. Throws Error as
+/// fail_unknown does if there is none.
 template <class Rows>
 const auto& find_row(const Rows& rows, std::string_view name, const std::string& where,
                       std::string_view what) {
@@ -31,7 +31,7 @@ const auto& find_row(const Rows& rows, std::string_view name, const std::string&
   fail_unknown(where, what, name, known);
 }
 
-/// `text` in back quotes, cut to a length that fits a line, control characters made visible.
+/// `text` in back quotes, truncated to at most 60 bytes, with control characters escaped.
 std::string quote(std::string_view text);
 
 }  // namespace dtfm::io

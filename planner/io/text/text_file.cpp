@@ -20,7 +20,8 @@ bool is_continuation(Byte byte) {
   return (byte & 0xC0) == 0x80;
 }
 
-/// Bytes of the UTF-8 character that begins at `at`; 0: none does (RFC 3629: no overlong form, no surrogate).
+/// Length in bytes of the UTF-8 character that begins at `at`, or 0 if it is malformed (RFC 3629: overlong
+/// forms and surrogates are not allowed).
 std::size_t character_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) {
     return at + i < text.size() ? static_cast<Byte>(text[at + i]) : Byte{0};

@@ -15,13 +15,14 @@
 namespace dtfm::io {
 namespace {
 
-/// The units of a dimension; the first `shown` are named in messages, the others are further spellings.
+/// The units of one physical dimension. Messages list the first `shown` of them; the others are alternative
+/// spellings.
 struct Dimension {
   std::string_view what, example;
   std::span<const Unit> units;
   std::size_t shown;
-  double min_value, max_value;     // of what a file may say besides zero, in the base unit
-  std::string_view base;  // unit
+  double min_value, max_value;  // accepted magnitude besides zero, in base units
+  std::string_view base;        // name of the base unit
 };
 
 constexpr double kibi = 1024, mebi = kibi * kibi, gibi = mebi * kibi, tebi = gibi * kibi;
@@ -69,12 +70,12 @@ constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6, 1e-12, 1e9,
 constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10, 1e-3, 1e18, "bps"};
 constexpr Dimension size_dimension{"a size", "16 GB", byte_units, std::size(byte_units), 1e-3, 1e18, "B"};
 constexpr Dimension flop_dimension{
-    "a number of operations", "0.24 TFLOP", flop_units, std::size(flop_units), 1e-3, 1e24, "FLOP"};
+    "a FLOP count", "0.24 TFLOP", flop_units, std::size(flop_units), 1e-3, 1e24, "FLOP"};
 constexpr Dimension flop_rate_dimension{
-    "a computing speed", "125 TFLOP/s", flop_rate_units, std::size(flop_rate_units), 1, 1e24, "FLOP/s"};
+    "a compute rate", "125 TFLOP/s", flop_rate_units, std::size(flop_rate_units), 1, 1e24, "FLOP/s"};
 constexpr Dimension price_dimension{"a price", "2.1 USD/h", price_units, 1, 1e-9, 1e9, "USD/h"};
 constexpr Dimension data_price_dimension{
-    "a price of data", "0.09 USD/GB", data_price_units, std::size(data_price_units), 1e-18, 1, "USD/B"};
+    "a data price", "0.09 USD/GB", data_price_units, std::size(data_price_units), 1e-18, 1, "USD/B"};
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -86,11 +87,11 @@ std::size_t count_digits(std::string_view text, std::size_t begin) {
   return end - begin;
 }
 
-/// A decimal number at the beginning of a text: -12.5e3 has the mantissa -12.5 and the exponent 3.
+/// A decimal number at the beginning of a text; -12.5e3 has the mantissa -12.5 and the exponent 3.
 struct Decimal {
   std::string_view mantissa;
   long exponent = 0;
-  std::size_t length = 0;  // 0: there is none
+  std::size_t length = 0;  // in bytes; 0 if the text does not begin with a number
 };
 
 Decimal parse_leading_decimal(std::string_view text) {
@@ -117,7 +118,7 @@ Decimal parse_leading_decimal(std::string_view text) {
   return {result.mantissa, negative ? -exponent : exponent, digits + count};
 }
 
-/// mantissa · 10^exponent, rounded once. `text` is for the message.
+/// mantissa · 10^(exponent + shift), rounded once. `text` is for the message.
 double to_double(const Decimal& decimal, int shift, std::string_view text) {
   constexpr std::size_t buffer_size = 128, exponent_size = 16;
   std::array<char, buffer_size> buffer;
@@ -169,7 +170,7 @@ const Unit* find_unit(const Dimension& dimension, std::string_view name) {
 Unit find_unit_or_throw(const Dimension& dimension, std::string_view name) {
   const Unit* unit = find_unit(dimension, name);
   if (unit == nullptr)
-    throw Error("", fmt::format("{} is no unit of {}; {}", quote(name), dimension.what.substr(2),
+    throw Error("", fmt::format("{} is not a unit of {}; {}", quote(name), dimension.what.substr(2),
                                 suggestion(name, names_of(dimension))));
   Unit result = *unit;
   result.limits = {dimension.min_value, dimension.max_value, dimension.what, dimension.base};
@@ -182,7 +183,7 @@ double to_base_unit(const Unit& unit, const Decimal& decimal, std::string_view t
     throw Error("", fmt::format("{} is out of the range of a number", quote(text)));
   const Limits& limits = unit.limits;
   if (value != 0 && (std::abs(value) < limits.min_value || std::abs(value) > limits.max_value))
-    throw Error("", fmt::format("{} is out of range: {} is from {:g} to {:g} {}", quote(text),
+    throw Error("", fmt::format("{} is out of range: {} must be from {:g} to {:g} {}", quote(text),
                                 limits.what, limits.min_value, limits.max_value, limits.base));
   return value;
 }
@@ -195,7 +196,8 @@ double parse_quantity(const Dimension& dimension, std::string_view untrimmed) {
   return to_base_unit(find_unit_or_throw(dimension, name), decimal, text);
 }
 
-/// In the largest of the shown decimal units that leaves a number of at least one.
+/// Formats `value` in the largest of the units, which are in ascending order, that gives a number of at least
+/// one.
 std::string format_quantity(double value, std::span<const Unit> ascending) {
   if (!std::isfinite(value)) return "unlimited";
   const Unit* chosen = value == 0 ? nullptr : &ascending.front();

@@ -19,7 +19,7 @@ std::string format_number(double value) {
   return fmt::format("{}", value);
 }
 
-/// What `parse` makes of `text`; its complaint gets the position and the key of `value`.
+/// Returns parse(text); an Error that it throws gets the position and the key of `value`.
 template <class Parse>
 auto parse_at(const YamlValue& value, std::string_view text, const Parse& parse) {
   try {
@@ -82,7 +82,7 @@ std::string YamlValue::describe() const {
     case YamlDocument::Kind::scalar:
       break;
   }
-  return node().text.empty() ? "an empty text" : (node().plain ? "" : "the text ") + quote(node().text);
+  return node().text.empty() ? "an empty string" : (node().plain ? "" : "the string ") + quote(node().text);
 }
 
 const std::string& YamlValue::scalar(const std::string& expected) const {
@@ -91,12 +91,12 @@ const std::string& YamlValue::scalar(const std::string& expected) const {
 }
 
 std::string YamlValue::text(std::size_t max_length) const {
-  const std::string& text = scalar("a text");
+  const std::string& text = scalar("a string");
   if (text.empty()) throw value_error("must not be empty");
   if (text.size() > max_length)
     throw value_error(fmt::format("{} is longer than {} bytes", quote(text), max_length));
   if (has_control_character(text))
-    throw value_error(fmt::format("{} has a control character", quote(text)));
+    throw value_error(fmt::format("{} contains a control character", quote(text)));
   return text;
 }
 
@@ -154,7 +154,7 @@ Bytes YamlValue::bytes() const {
 }
 
 Flops YamlValue::flops() const {
-  const std::string& text = scalar("a number of operations");
+  const std::string& text = scalar("a FLOP count");
   return require_not_negative(*this, text, parse_at(*this, text, parse_flops));
 }
 
@@ -169,7 +169,7 @@ DollarsPerHour YamlValue::price() const {
 }
 
 DollarsPerByte YamlValue::data_price() const {
-  const std::string& text = scalar("a price of data");
+  const std::string& text = scalar("a data price");
   return require_not_negative(*this, text, parse_at(*this, text, parse_data_price));
 }
 
@@ -236,7 +236,7 @@ YamlMap versioned_map(const YamlDocument& document, std::string_view what,
   const YamlMap map = root.map(keys);
   const auto version = map.optional("version");
   if (!version) throw map.error(fmt::format("missing `version: 1`, which {} begins with", what));
-  if (!version->is_word("1")) throw version->value_error("expected 1, the only version there is");
+  if (!version->is_word("1")) throw version->value_error("expected 1, the only supported version");
   return map;
 }
 

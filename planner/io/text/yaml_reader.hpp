@@ -1,5 +1,5 @@
-// Reads YAML of strangers: every value knows its file:line:column, every misspelt key is told, and memory and
-// time stay in proportion to the file. How a reader of some file looks:
+// Reads untrusted YAML: every value knows its file:line:column, every unknown key is reported, and memory and
+// time are proportional to the size of the file. A reader looks like this:
 //
 //   const YamlDocument document(text, "job.yaml");
 //   const YamlMap job = versioned_map(document, "a job", {"version", "name", "training"});
@@ -7,7 +7,7 @@
 //   const auto batch = training.required("global_batch").integer(1, 1'000'000);
 //   if (const auto precision = training.optional("precision")) precision->choice({"fp16", "fp32"});
 //
-// Anchors, aliases, tags, several documents, duplicate keys and deep nesting are refused.
+// Anchors, aliases, tags, multiple documents, duplicate keys and deep nesting are rejected.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,11 @@ inline constexpr std::size_t yaml_size_limit = std::size_t{16} << 20;
 class YamlMap;
 class YamlValue;
 
-/// A parsed file. Values and maps refer to it: it must outlive them.
+/// A parsed file. Values and maps refer to it, so it must outlive them.
 class YamlDocument {
  public:
-  /// Throws Error with a position for anything that is not YAML as described above.
+  /// Throws Error with a position for text that is not YAML as described above or is larger than
+  /// yaml_size_limit.
   YamlDocument(std::string text, std::string file);
   YamlValue root() const;
   const std::string& file() const { return file_; }
@@ -44,44 +45,44 @@ class YamlDocument {
   enum class Kind { nothing, scalar, list, map };
   struct Node {
     Kind kind;
-    bool plain;        // a scalar without quotes
+    bool plain;        // whether it is a scalar without quotes
     int line, column;  // from 1
     std::string text;
-    std::vector<std::uint32_t> children;  // of a map: key, value, key, value, …
+    std::vector<std::uint32_t> children;  // indices of nodes; for a map: key, value, key, value, …
   };
 
   std::string file_;
   std::vector<Node> nodes_;  // the root is first
 };
 
-/// One value of a document. All getters throw Error at its position, with what was expected and what was
+/// One value of a document. All getters throw Error at its position that says what was expected and what was
 /// found.
 class YamlValue {
  public:
   std::string where() const;
   int line() const { return node().line; }
-  /// The key it belongs to; empty for the root and items of lists.
+  /// The key of this value in its map; empty for the root and for list items.
   const std::string& key() const { return key_; }
-  /// To be thrown: `message` at the position of this value.
+  /// Returns an Error with `message` at the position of this value.
   Error error(const std::string& message) const { return Error(where(), message); }
-  /// The same, led by the key: "`count`: message".
+  /// The same with the key as a prefix: "`count`: message".
   Error value_error(const std::string& message) const;
 
   bool is_map() const;
   bool is_list() const;
   bool is_scalar() const;
-  /// Scalar whose text is `word`.
+  /// Whether this is a scalar with the text `word`.
   bool is_word(std::string_view word) const;
 
-  /// A scalar of 1 … `longest` bytes without control characters.
+  /// A scalar of 1 to `max_length` bytes without control characters.
   std::string text(std::size_t max_length = 128) const;
   bool boolean() const;  // true or false
   std::int64_t integer(std::int64_t min_value, std::int64_t max_value) const;
-  /// A finite number without a unit, in [least, most].
+  /// A finite number without a unit, in [min_value, max_value].
   double number(double min_value, double max_value) const;
-  /// A factor or a share: a number from 1e-6 to 1e6.
+  /// A factor or a fraction: a number from 1e-6 to 1e6.
   double ratio() const;
-  // Within the limits of units.hpp:
+  // Quantities with a unit, within the limits of units.hpp:
   Seconds seconds() const;            // ≥ 0
   BitsPerSecond rate() const;         // > 0
   Bytes bytes() const;                // ≥ 0
@@ -89,14 +90,14 @@ class YamlValue {
   FlopsPerSecond flop_rate() const;   // > 0
   DollarsPerHour price() const;       // ≥ 0
   DollarsPerByte data_price() const;  // ≥ 0
-  /// The index in `words` of the text.
+  /// Index in `words` of the text of this scalar.
   std::size_t choice(std::initializer_list<std::string_view> words) const;
 
   std::vector<YamlValue> list() const;
-  /// A map which has no key but these.
+  /// This value as a map with no keys other than `keys`.
   YamlMap map(std::initializer_list<std::string_view> keys) const;
   YamlMap map(const std::vector<std::string_view>& keys) const;
-  /// A map whose keys are names that the user gives; {key, value} in file order.
+  /// Keys and values, in file order, of a map whose keys are chosen by the user.
   std::vector<std::pair<YamlValue, YamlValue>> entries() const;
 
  private:
@@ -119,7 +120,7 @@ class YamlMap {
   std::optional<YamlValue> optional(std::string_view key) const;
   bool has(std::string_view key) const { return optional(key).has_value(); }
   std::string where() const { return value_.where(); }
-  /// To be thrown: `message` at the position of the map.
+  /// Returns an Error with `message` at the position of the map.
   Error error(const std::string& message) const { return value_.error(message); }
 
  private:
@@ -128,7 +129,8 @@ class YamlMap {
   YamlValue value_;
 };
 
-/// The root as a map with `version: 1`. `what` is for messages: "a topology".
+/// The root as a map that contains `version: 1` and no keys other than `keys`. `what` is for messages, for
+/// example "a topology".
 YamlMap versioned_map(const YamlDocument& document, std::string_view what,
                       std::initializer_list<std::string_view> keys);
 

@@ -1,5 +1,5 @@
-// The half of YamlDocument that talks to yaml-cpp. Its events are used and not its nodes: they cost a tenth
-// of the memory, and limits hold while the file is being parsed, not after.
+// The part of YamlDocument that uses yaml-cpp. It uses events instead of nodes, because they take a tenth of
+// the memory and allow limits to be enforced while the file is being parsed.
 #include <algorithm>
 #include <limits>
 #include <sstream>
@@ -26,14 +26,14 @@ Error error_at(const std::string& file, const YAML::Mark& mark, const std::strin
   return Error(mark.is_null() ? file : position_of(file, mark.line + 1, mark.column + 1), message);
 }
 
-/// yaml-cpp keeps all tokens from a bracket to its end before it gives the first event, some 200 bytes for
-/// each.
+/// Bounds the number of tokens: yaml-cpp buffers all tokens of a bracketed collection, some 200 bytes each,
+/// before it emits the first event.
 void check_marks(std::string_view text, const std::string& file) {
   const auto is_mark = [](char c) {
     return std::string_view("[]{},:?&*!\"'").find(c) != std::string_view::npos;
   };
   if (std::count_if(text.begin(), text.end(), is_mark) > std::ptrdiff_t{2 * max_values})
-    throw Error(file, fmt::format("has more than {} punctuation marks of YAML", 2 * max_values));
+    throw Error(file, fmt::format("has more than {} YAML punctuation characters", 2 * max_values));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ class YamlTreeBuilder : public YAML::EventHandler {
     add(mark, YamlDocument::Kind::nothing, "?", anchor, "");
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw error(mark, "aliases (`*name`) are not supported; a star is written in quotes: \"*\"");
+    throw error(mark, "aliases (`*name`) are not supported; write a literal star in quotes: \"*\"");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
@@ -68,11 +68,11 @@ class YamlTreeBuilder : public YAML::EventHandler {
     open_.pop_back();
   }
 
-  /// yaml-cpp puts the end of the file at line 1: there, what was left open says more.
+  /// yaml-cpp reports errors at the end of the file on line 1; the innermost open collection is more helpful.
   Error error(const YAML::Exception& exception) const {
     std::string message = "not YAML: " + exception.msg;
     if (exception.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR || exception.msg == YAML::ErrorMsg::ALIAS_NOT_FOUND)
-      message += "; a star is written in quotes: \"*\"";
+      message += "; write a literal star in quotes: \"*\"";
     if (exception.mark.pos > 0 || open_.empty()) return error(exception.mark, message);
     const Node& unfinished = document_.nodes_[open_.back()];
     return Error(position_of(document_.file_, unfinished.line, unfinished.column), message);
@@ -121,7 +121,7 @@ class YamlTreeBuilder : public YAML::EventHandler {
   }
 
   YamlDocument& document_;
-  std::vector<std::uint32_t> open_;  // the lists and maps around the next value
+  std::vector<std::uint32_t> open_;  // lists and maps that enclose the next value, outermost first
 };
 
 YamlDocument::YamlDocument(std::string text, std::string file) : file_(std::move(file)) {

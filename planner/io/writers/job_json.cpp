@@ -26,7 +26,7 @@ ordered_json unless_auto(bool automatic, const T& value) {
   return automatic ? ordered_json("auto") : ordered_json(value);
 }
 
-/// By its preset, if it has one.
+/// The name of the preset if there is one, else the ratio; `auto` if the planner decides.
 ordered_json ratio_json(bool automatic, double ratio, const std::string& preset) {
   return preset.empty() ? unless_auto(automatic, ratio) : unless_auto(automatic, preset);
 }
@@ -52,7 +52,7 @@ ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& a
   return json;
 }
 
-/// One entry alone is not in a list.
+/// A list of the profiles, or the entry itself if there is only one.
 ordered_json profiles_json(const Job& job) {
   ordered_json list = ordered_json::array();
   for (const LayerProfile& profile : job.profiles) list.push_back(profile_json(profile));

@@ -1,4 +1,4 @@
-// The file of a front of plans, schema dtfm-pareto/1.
+// Writes a Pareto front of plans, schema dtfm-pareto/1.
 #pragma once
 
 #include <optional>
@@ -10,40 +10,40 @@
 
 namespace dtfm::io {
 
-/// A plan that no other beats in time, price and number of devices at once.
+/// A plan that no other plan beats in iteration time, cost and number of devices at once.
 struct ParetoPoint {
   struct Cost {
     double iteration_time_s = 0;
-    std::optional<double> usd;  // of an iteration; nothing: a price is not known
+    std::optional<double> usd;  // per iteration; nullopt if a price is unknown
   };
   Cost estimated;
-  std::optional<Cost> simulated;  // nothing: it was not simulated
+  std::optional<Cost> simulated;  // nullopt if it was not simulated
   int devices = 0;
-  std::vector<PlanRecord::Decision> decisions;  // all of them
-  Job job;                                      // of the plan
+  std::vector<PlanRecord::Decision> decisions;  // all decisions
+  Job job;                                      // with the decisions of this plan
   Plan plan;
   PlanRecord record;
 };
 
 struct ParetoRecord {
-  std::vector<ParetoPoint> points;  // by time, then price, then devices
-  PlanRecord::Search search;        // of the whole front
+  std::vector<ParetoPoint> points;  // sorted by time, then cost, then devices
+  PlanRecord::Search search;        // that found the whole front
   std::vector<std::string> warnings;
   std::string version;
 };
 
-/// Keys: schema, topology {name, fingerprint}, points, search {seed, evaluations, stopped},
-/// warnings (if there are any), version. A point has
-///   iteration_time_s, usd    as estimated; usd, of an iteration, is null where a price is not known
-///   simulated                {iteration_time_s, usd}, by which the front is made; null: not simulated
+/// The text of a Pareto file. Keys: schema, topology {name, fingerprint}, points, search {seed, evaluations,
+/// stopped}, warnings (if there are any), version. A point has
+///   iteration_time_s, usd    estimates; usd is per iteration, and null if a price is unknown
+///   simulated                {iteration_time_s, usd}, which determine the front; null if not simulated
 ///   devices, pipeline, data, tensor
 ///   decisions                {micro_batch, recompute, schedule, chunks, flush, gradient_sync,
-///                            activations, gradients}: chunks and flush where there are such
-///   plan                     a whole plan file, dtfm-plan/1
-/// Same arguments, same bytes.
+///                            activations, gradients}; chunks and flush only if the plan uses them
+///   plan                     a complete plan file, dtfm-plan/1
+/// Equal arguments give equal bytes.
 std::string pareto_json(const Topology& topology, const ParetoRecord& record);
 
-/// Does a file that begins so look as if it were one?
+/// Whether a file that begins with `text` looks like a Pareto file.
 bool is_pareto_prefix(const std::string& text);
 
 }  // namespace dtfm::io

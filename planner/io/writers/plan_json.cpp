@@ -66,7 +66,7 @@ class PlanWriter {
   const Plan& plan_;
 };
 
-/// What is infinite has no number in JSON.
+/// JSON cannot represent infinity, so it becomes null.
 ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }

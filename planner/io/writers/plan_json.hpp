@@ -1,4 +1,4 @@
-// The plan file of the contract, schema dtfm-plan/1.
+// Writes plan files, schema dtfm-plan/1.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@
 
 namespace dtfm::io {
 
-/// What a plan file says besides the topology, the job and who computes what. What is not known is left out.
+/// Content of a plan file besides topology, job and plan. Unknown values are omitted from the file.
 struct PlanRecord {
   struct CommCostEstimate {
-    double data_parallel = 0, pipeline_parallel = 0;  // s
+    double data_parallel = 0, pipeline_parallel = 0;  // seconds
   };
-  /// By the closed formulas of planner/cost/iteration_time/iteration_time.
+  /// Estimates by the closed formulas of planner/cost/iteration_time/iteration_time.
   struct IterationEstimate {
     double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
-    std::optional<double> cost_per_million_tokens;            // USD; nothing: a price is not known
+    std::optional<double> cost_per_million_tokens;            // USD; nullopt if a price is unknown
     std::vector<std::pair<std::string, double>> breakdown_s;  // names and seconds
     struct Memory {
       int device = 0;
       double needed_bytes = 0, capacity_bytes = 0;
     };
     std::vector<Memory> memory;            // of devices whose GPU is known
-    double egress_per_million_tokens = 0;  // USD of its cost, for what is sent
+    double egress_per_million_tokens = 0;  // USD for sent data; part of cost_per_million_tokens
   };
-  /// What the job may leave open: `micro_batch`, say, and what it is.
+  /// A setting that the job may leave to the planner, for example `micro_batch`, with its value.
   struct Decision {
     std::string name;
     std::variant<int, double, std::string> value;
     friend bool operator==(const Decision&, const Decision&) = default;
   };
-  /// A plan that was simulated to choose the one of the file.
+  /// One of the plans that were simulated to choose the result of the search.
   struct Finalist {
     int pipeline = 0, data = 0, tensor = 0, devices = 0;
     double iteration_time_s = 0;  // estimated
@@ -48,9 +48,9 @@ struct PlanRecord {
       std::string scenario;
       double mean_s = 0, p95_s = 0, max_s = 0;
     };
-    std::vector<Simulated> simulated;  // an iteration under each scenario; infinite where none was completed
-    std::vector<Decision> decisions = {};  // in which finalists differ
-    std::optional<double> migration_s = {};   // before the first one; nothing: it goes on from no other plan
+    std::vector<Simulated> simulated;        // iteration times by scenario; infinite if none was completed
+    std::vector<Decision> decisions = {};    // those in which finalists differ
+    std::optional<double> migration_s = {};  // before the first iteration; nullopt without a warm start
   };
   struct Bound {
     double value = 0;  // in the unit of the objective
@@ -66,28 +66,28 @@ struct PlanRecord {
     std::vector<std::pair<long long, double>> convergence;  // evaluations, best cost
   };
 
-  /// Of a plan by iteration time: what its time hangs on, and what would change it.
+  /// The bottleneck of a plan that was searched or scored by iteration time, and changes that would help.
   struct Explanation {
-    std::string dominant;              // stages, hops, exchange, update, overhead
-    double seconds = 0, share = 0;  // of the iteration, that hang on it
-    struct PipelineResource {                // of the slowest pipeline, on which most hangs
+    std::string dominant;           // part of the iteration with the largest critical-path share
+    double seconds = 0, share = 0;  // critical-path share of that part: in s, and as a fraction
+    struct PipelineResource {       // with the largest critical-path share in the slowest pipeline
       bool is_hop = false;
       int pipeline = 0, stage = 0;
       double seconds = 0, latency_s = 0;
     };
     PipelineResource resource;
-    std::vector<std::pair<std::string, double>> parts_s;  // of the iteration, names and seconds
+    std::vector<std::pair<std::string, double>> parts_s;  // parts of the iteration: names and seconds
     struct PeakMemory {
       int device = 0;
       double needed_bytes = 0, capacity_bytes = 0, state_bytes = 0;
     };
-    std::optional<PeakMemory> peak_memory;       // nothing: no memory is known
-    std::vector<std::string> bottleneck_summary;  // in words
+    std::optional<PeakMemory> peak_memory;        // nullopt if no GPU's memory is known
+    std::vector<std::string> bottleneck_summary;  // sentences for the user
     struct Change {
       std::string change, text;
       double iteration_time_s = 0, gain = 0;
       bool fits = true;
-      std::string impossible;  // why; empty: there are numbers
+      std::string impossible;  // reason; empty if the change is possible
     };
     std::vector<Change> changes;
     struct Performance {
@@ -98,70 +98,71 @@ struct PlanRecord {
     Performance now;
     std::optional<Performance> double_width;
     std::optional<double> compute_bound_compression, compute_bound_width;
-    std::vector<std::string> scaling;  // from where on computing binds, in words
+    std::vector<std::string> scaling;  // when the plan becomes compute-bound: sentences for the user
   };
 
-  /// What the planner would do instead of a plan that was scored.
+  /// The plan that the planner recommends instead of a scored one.
   struct Advice {
     Finalist plan;
-    std::string decisions;  // in words
-    /// Of what is minimised, as a share; not above 0: nothing better was found; nothing: of the plan as given
-    /// it is not known, or no number.
+    std::string decisions;  // formatted for the user
+    /// Relative reduction of the objective; not positive if no better plan was found; nullopt if the
+    /// objective of the scored plan is unknown or infinite.
     std::optional<double> gain;
   };
-  /// What devices fetch before they can go on from another plan. Ids, for a device may be of either topology.
+  /// Data that devices fetch before they can resume from another plan. Devices are given by their ids,
+  /// because they may belong to either topology.
   struct Migration {
     struct Device {
       std::string id;
-      std::vector<std::pair<int, int>> layers;  // of which it lacks something
-      double bytes = 0, checkpoint_bytes = 0;
-      std::vector<std::string> from;
+      std::vector<std::pair<int, int>> layers;  // ranges of layers whose state it must fetch
+      double bytes = 0, checkpoint_bytes = 0;   // from other devices, from a checkpoint
+      std::vector<std::string> from;            // device ids, or "a checkpoint"
     };
     double bytes = 0, checkpoint_bytes = 0;
-    std::optional<double> seconds;  // without the checkpoint; nothing: the network is not known
-    double usd = 0;                 // for what is sent over links with a price
+    std::optional<double> seconds;  // without loading the checkpoint; nullopt if the network is unknown
+    double usd = 0;                 // egress cost
     std::vector<Device> devices;
   };
-  /// Of a plan that goes on from another one.
+  /// Describes how a plan differs from the running plan from which the search started.
   struct WarmStart {
-    std::string plan;  // the file
+    std::string plan;  // file name of the running plan
     double horizon_s = 0;
     bool keeps_plan = false;
-    std::string cannot_keep_reason;            // why; empty: the old plan could go on
-    struct Gain {                       // an iteration
-      double value = 0, unchanged = 0;  // of what is minimised: what the old plan would take more, and in all
+    std::string cannot_keep_reason;     // why the old plan cannot resume; empty if it can
+    struct Gain {                       // of an iteration, in terms of the objective
+      double value = 0, unchanged = 0;  // reduction of the objective; objective of the old plan
       std::string unit;
     };
     std::optional<double> unchanged_iteration_time_s;
     std::optional<Gain> gain;
-    std::optional<double> break_even_iterations;  // iterations; nothing: the plan gains nothing by the objective
+    std::optional<double> break_even_iterations;  // until migration pays off; nullopt if there is no gain
     Migration migration;
   };
 
   std::string objective;
   std::optional<CommCostEstimate> comm_cost;
   std::optional<IterationEstimate> iteration;
-  std::optional<PredictionInterval> interval;  // of measured iterations; nothing: not known
+  std::optional<PredictionInterval> interval;  // for measured iteration times; nullopt if unknown
   std::optional<Bound> lower_bound;
   std::optional<Search> search;
   std::optional<Explanation> explanation;
-  std::vector<Finalist> finalists;  // the plan's own first
+  std::vector<Finalist> finalists;  // beginning with the plan of the file
   std::optional<Advice> advice;
   std::optional<WarmStart> warm_start;
   std::vector<std::string> warnings;
   std::string version;
 };
 
-/// The text of a plan file. Same arguments, same bytes.
+/// The text of a plan file. Equal arguments give equal bytes.
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record);
 
-/// The same, to be a part of another document.
+/// The same as JSON, to be embedded in another document.
 nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
                                      const PlanRecord& record);
 nlohmann::ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions);
 nlohmann::ordered_json migration_json(const PlanRecord::Migration& migration);
 
-/// The job in the words of a job file: as YAML, which JSON is, it reads back as the same job.
+/// The job as a JSON document that parse_job, which accepts JSON as YAML, reads back as the same job.
 nlohmann::ordered_json job_json(const Job& job);
 
 }  // namespace dtfm::io

@@ -20,8 +20,8 @@ namespace {
 
 using Links = std::map<std::pair<int, int>, LinkSummary>;
 
-/// In YAML's double quotes. Characters that some readers of YAML take for the end of a line, or refuse, are
-/// escaped: U+0080 to U+009F, U+2028 and U+2029. The names have no control characters of ASCII.
+/// A YAML string in double quotes. Escapes U+0080 to U+009F, U+2028 and U+2029, which some YAML readers
+/// reject or interpret as line ends. `text` must not contain ASCII control characters.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -50,7 +50,7 @@ std::string format_link_rate(BitsPerSecond rate) {
   return fmt::format("{:.6g} {}", rate.value() / (is_fast ? 1e9 : 1e6), is_fast ? "Gbps" : "Mbps");
 }
 
-/// Throws Error where the user speaks of a site that was not measured.
+/// Throws Error at `option` if the user names a site that was not measured.
 template <class Value>
 void check_sites(const std::map<std::string, Value>& named, const std::set<std::string>& sites,
                  const char* option) {
@@ -64,18 +64,19 @@ void check_gpu(const std::string& name) {
   if (!name.empty()) find_row(built_in_gpus(), name, "--gpu", "unknown GPU");
 }
 
-/// A link of the site would be one of its machines too.
+/// Throws Error if both a site and one of its machines were measured: links of the site would match its
+/// machines, too.
 void check_sites_or_machines(const std::vector<MeasuredEndpoint>& endpoints) {
   std::set<std::string> whole;
   for (const MeasuredEndpoint& endpoint : endpoints)
     if (endpoint.machine.empty()) whole.insert(endpoint.site);
   for (const MeasuredEndpoint& endpoint : endpoints)
     if (!endpoint.machine.empty() && whole.contains(endpoint.site))
-      throw Error("", fmt::format("site {} was measured by itself and by its machine {}",
+      throw Error("", fmt::format("site {} was measured both as a whole and by its machine {}",
                                   quote(endpoint.site), quote(endpoint.machine)));
 }
 
-/// What is known of the machines, the user's word before that of the measurement.
+/// Completes the endpoints with the user's settings, which override the measurements.
 std::vector<MeasuredEndpoint> apply_settings(std::vector<MeasuredEndpoint> endpoints, const InventorySettings& settings) {
   std::set<std::string> sites, gpus;
   for (MeasuredEndpoint& endpoint : endpoints) {
@@ -87,7 +88,7 @@ std::vector<MeasuredEndpoint> apply_settings(std::vector<MeasuredEndpoint> endpo
     if (hosts != settings.hosts_of.end()) endpoint.hosts = hosts->second;
     if (settings.gpus_per_host) endpoint.gpus_per_host = *settings.gpus_per_host;
     if (!endpoint.machine.empty() && endpoint.hosts > 1)
-      throw Error("--count", fmt::format("{} is one machine", quote(endpoint.machine)));
+      throw Error("--count", fmt::format("{} is a single machine", quote(endpoint.machine)));
     sites.insert(endpoint.site);
     gpus.insert(endpoint.gpu);
   }
@@ -113,12 +114,12 @@ std::string format_device(const MeasuredEndpoint& endpoint) {
 std::string format_within(const char* within, const std::optional<LinkSettings>& link, bool is_needed,
                         const char* option) {
   if (!is_needed) return "";
-  if (!link) throw Error(option, "is missing: it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)");
-  return fmt::format("  - {{within: {}, latency: {}, bandwidth: {}}}  # as the user said\n", within,
+  if (!link) throw Error(option, "is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)");
+  return fmt::format("  - {{within: {}, latency: {}, bandwidth: {}}}  # as specified by the user\n", within,
                      format_latency(link->latency), format_link_rate(link->bandwidth));
 }
 
-/// Sites that have several machines. What the flows between two machines share is not what their sites share.
+/// Sites with several machines. A capacity measured between two machines is not that of their sites.
 std::set<std::string> multi_host_sites(const std::vector<MeasuredEndpoint>& endpoints) {
   std::set<std::string> seen, multi_host;
   for (const MeasuredEndpoint& endpoint : endpoints)
@@ -136,21 +137,22 @@ std::string format_link(const std::vector<MeasuredEndpoint>& endpoints, std::pai
   line += "}";
   std::string comment;
   const auto add_remark = [&](const std::string& text) { comment += (comment.empty() ? " " : ", ") + text; };
-  if (link.is_assumed) add_remark("not measured: as the other direction");
+  if (link.is_assumed) add_remark("not measured: copied from the other direction");
   if (link.spread) add_remark(fmt::format("bandwidth ± {}", format_link_rate(*link.spread)));
   if (!link.time.empty()) add_remark(link.time);
   return line + (comment.empty() ? "" : "  #" + comment) + "\n";
 }
 
 bool is_close(double a, double b) {
-  constexpr double digits = 1e-5;  // six are written
+  constexpr double digits = 1e-5;  // six significant digits are written
   return std::abs(a - b) <= digits * std::max(std::abs(a), std::abs(b));
 }
 
-/// A name from a stranger must not have become anything else on the way.
+/// Parses the text and asserts that it gives the same sites and links, so that no untrusted name has been
+/// misinterpreted.
 void check_read_back(const std::string& text, const std::vector<MeasuredEndpoint>& endpoints, const Links& links) {
   const Topology topology = parse_topology(text, "the topology", {});
-  std::vector<int> first;  // device of each place
+  std::vector<int> first;  // first device of each endpoint
   int device = 0;
   for (const MeasuredEndpoint& endpoint : endpoints) {
     first.push_back(device);

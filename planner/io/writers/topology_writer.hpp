@@ -1,4 +1,4 @@
-// A measured network as the text of a topology file.
+// Writes the topology file of a measured network.
 #pragma once
 
 #include <map>
@@ -14,22 +14,22 @@ struct LinkSettings {
   BitsPerSecond bandwidth;
 };
 
-/// What the user says of the machines at all sites, or at one of them.
+/// What the user specifies about the machines at all sites or at a single site.
 struct InventorySettings {
-  std::string gpu;                                      // of all places that say none; empty: not known
-  std::map<std::string, std::string> gpu_of;            // of a site
-  std::optional<int> hosts;                             // of every site; else as measured
-  std::map<std::string, int> hosts_of;                  // of a site
-  std::optional<int> gpus_per_host;                     // of every site; else as measured
-  std::optional<LinkSettings> within_site, within_host;  // between machines of a site, GPUs of a host
-  std::string name = "imported";                        // of the topology
+  std::string gpu;                                       // at all sites; empty if as measured
+  std::map<std::string, std::string> gpu_of;             // by site; overrides `gpu`
+  std::optional<int> hosts;                              // per site; nullopt if as measured
+  std::map<std::string, int> hosts_of;                   // by site; overrides `hosts`
+  std::optional<int> gpus_per_host;                      // at all sites; nullopt if as measured
+  std::optional<LinkSettings> within_site, within_host;  // between hosts of a site, and GPUs of a host
+  std::string name = "imported";                         // of the topology
 };
 
-/// 1 to 128 bytes of UTF-8 without control characters.
+/// Whether `name` has 1 to 128 bytes of UTF-8 without control characters.
 bool is_valid_topology_name(const std::string& name);
 
-/// A topology of all places and the links between them, which has been read back and found to be the same.
-/// Throws Error where something is missing (a link within a site or a host that has several devices) or is
+/// The text of a topology file with all endpoints and the links between them, which is verified by parsing it
+/// again. Throws Error if something is missing (the link within a site or a host that has several devices) or
 /// unknown (a GPU, a site that was not measured).
 std::string format_topology(const NetworkMeasurements& measurements, const std::map<std::pair<int, int>, LinkSummary>& links,
                           const InventorySettings& settings);

@@ -8,13 +8,13 @@
 namespace dtfm::search {
 namespace {
 
-constexpr long long stride = 256;         // moves between two looks at the clock
-constexpr long long strides_a_tick = 64;  // between two reports of progress
-constexpr double critical_share = 0.3;    // of swaps that begin with a device on which the cost depends
-constexpr int reorderings = 10;           // times that the order of the stages is made anew
-constexpr double segment_swap_share = 0.6;     // of moves; from measurements, as evolutionary.cpp says of its own
-constexpr int min_segment_length = 2;           // stages: a single one is a swap
-constexpr double least_gain = 1e-12;      // relative: less is rounding
+constexpr long long stride = 256;         // moves between two checks of the clock
+constexpr long long strides_a_tick = 64;  // strides between two progress reports
+constexpr double critical_share = 0.3;    // share of swaps whose first device is on the critical path
+constexpr int reorderings = 10;           // times that the stages are reordered
+constexpr double segment_swap_share = 0.6;     // of moves; chosen by measurement, see evolutionary.cpp
+constexpr int min_segment_length = 2;           // stages; a single one would be a swap
+constexpr double least_gain = 1e-12;      // relative; smaller gains are rounding errors
 
 class Annealing {
  public:
@@ -36,7 +36,7 @@ class Annealing {
       moves_ += moves;
       if (moves_ % (stride * strides_a_tick) == 0) run_.tick(stride * strides_a_tick);
       progress = progress_fraction();
-      if (progress * reorderings < orders || moves_ - last_order < moves_worth_an_order()) continue;
+      if (progress * reorderings < orders || moves_ - last_order < min_moves_between_reorderings()) continue;
       ++orders;
       last_order = moves_;
       reorder();
@@ -45,8 +45,9 @@ class Annealing {
   }
 
  private:
-  /// An order prices stages² / 2 matchings of about replicas² steps, a swap takes some 4 · replicas steps.
-  long long moves_worth_an_order() const {
+  /// Reordering evaluates stages² / 2 matchings of about replicas² steps each; a swap takes about 4 ·
+  /// replicas steps.
+  long long min_moves_between_reorderings() const {
     const long long stages = model().stages, replicas = model().replicas;
     return stages * stages * replicas / 8;
   }
@@ -69,16 +70,16 @@ class Annealing {
     is_segment_swap ? try_segment_swap(temperature) : try_swap(temperature);
   }
 
-  /// Metropolis: a change to energy e is taken when u < exp(−(e − energy) / T). With u drawn first that is a
-  /// limit at which pricing can stop.
+  /// Metropolis criterion: a change to energy e is accepted if u < exp(−(e − energy) / T). Drawing u first
+  /// turns this into a limit on e at which the evaluation can stop.
   double acceptance_limit(double temperature) {
     return state_.energy() - temperature * std::log(1 - rng_.uniform()) + least_gain * best_.cost;
   }
 
   int below(int end) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(end))); }
 
-  /// Devices that belong together move together: one at a time they would have to pass through placements
-  /// that cost more than any temperature would let them.
+  /// Devices that belong together move together: one at a time they would pass through placements that cost
+  /// more than any temperature would accept.
   void try_segment_swap(double temperature) {
     const int length = min_segment_length + below(model().stages / 2 - min_segment_length + 1);
     int first = below(model().stages - 2 * length + 1), second = below(model().stages - 2 * length + 1);
@@ -128,7 +129,8 @@ class Annealing {
 
 AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng) {
   AnnealedPlacement result = Annealing(run, start, cooling, rng).finish();
-  result.best.cost = cost::comm_cost(run.model(), result.best.placement).total();  // without the rounding of swaps
+  // Recomputed, because the state accumulates rounding errors over many swaps.
+  result.best.cost = cost::comm_cost(run.model(), result.best.placement).total();
   const DeployedPlacement best = deploy(run.model(), result.best.placement, [&run] { return run.must_stop(); });
   if (best.cost <= result.best.cost) result.best = best;
   return result;

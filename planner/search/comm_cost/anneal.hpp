@@ -1,5 +1,5 @@
-// Simulated annealing by swaps of two devices and exchanges of two runs of stages: the local search of the
-// evolutionary strategy.
+// Simulated annealing of placements: swaps two devices, or two segments of consecutive stages. The local
+// search of the evolutionary strategy.
 #pragma once
 
 #include "planner/core/rng.hpp"
@@ -8,18 +8,18 @@
 namespace dtfm::search {
 
 struct CoolingSchedule {
-  long long moves = 0;              // to try
-  double initial_temperature = 0, final_temperature = 0;  // temperatures in s, geometric in between
-  double guidance = 0;              // of CommCostState
-  double time_share = 0;  // > 0: of the run's time limit, which then ends the cooling instead of `moves`
+  long long moves = 0;                                    // number of moves to try
+  double initial_temperature = 0, final_temperature = 0;  // s, geometric in between
+  double guidance = 0;                                    // see CommCostState
+  double time_share = 0;  // share of the run's time limit; if > 0, it ends the cooling instead of `moves`
 };
 
 struct AnnealedPlacement {
   DeployedPlacement best;
-  long long moves = 0;  // tried
+  long long moves = 0;  // number of moves tried
 };
 
-/// Stops early when `run` must.
+/// Anneals from `start` and returns the best deployed placement. Stops early when `run.must_stop()`.
 AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng);
 
 }  // namespace dtfm::search

@@ -14,17 +14,16 @@
 namespace dtfm::search {
 namespace {
 
-constexpr std::size_t most_blocks = 4;  // more would be no structure
-constexpr std::size_t most_cuts =
-    96;  // ways to cut the stages into blocks; of more, so many at even distances
-constexpr std::size_t most_trades = 64;            // see `trades_of`
-constexpr long long most_work = 100'000'000;       // of one annealing, in pairs of clusters looked at
-constexpr long long moves_a_count = 6400;          // of the annealing, for each number that it may change
-constexpr double initial_temperature = 0.1, final_temperature = 0.0005;  // temperatures, as shares of the first cost
+constexpr std::size_t max_blocks = 4;  // with more blocks, little structure remains
+constexpr std::size_t max_cuts = 96;         // cuts of the stages into blocks that are tried
+constexpr std::size_t max_trades = 64;       // see `trades_of`
+constexpr long long max_work = 100'000'000;  // limit per annealing, in pairs of clusters visited
+constexpr long long moves_per_count = 6400;   // annealing moves per variable
+constexpr double initial_temperature = 0.1, final_temperature = 0.0005;  // as shares of the initial cost
 
-using Lengths = std::vector<int>;  // of the blocks, in stages
+using Lengths = std::vector<int>;  // of the blocks, in stages, ascending
 
-/// Mean costs between and within clusters.
+/// Mean costs, s, between and within clusters.
 struct ClusterNetwork {
   std::vector<std::vector<int>> members;
   Eigen::MatrixXd sync, hop;
@@ -57,7 +56,7 @@ ClusterNetwork cluster_network(const cost::CommCostModel& model, const DeviceCla
   return network;
 }
 
-/// Appends all ways to write `stages` as a sum of `parts` numbers that do not decrease.
+/// Appends all ways to write `stages` as a sum of `parts` non-decreasing numbers ≥ `least`.
 void cut_into(int stages, std::size_t parts, int least, Lengths& lengths, std::vector<Lengths>& cuts) {
   if (parts == 1) {
     lengths.push_back(stages);
@@ -72,29 +71,31 @@ void cut_into(int stages, std::size_t parts, int least, Lengths& lengths, std::v
   }
 }
 
-/// All cuts into up to four blocks, or as many as can be listed; of many, some at even distances.
+/// All cuts into up to `max_blocks` blocks, or into fewer if there would be too many to list; of more than
+/// `max_cuts`, evenly spaced ones.
 std::vector<Lengths> cuts_of(int stages) {
   constexpr double most_listed = 1e5;
   std::vector<Lengths> all, some;
-  double count = 1;  // nearly: stages ^ (parts − 1) ÷ (parts! · (parts − 1)!)
-  for (std::size_t parts = 1; parts <= std::min(most_blocks, at(stages)) && count <= most_listed; ++parts) {
+  double count = 1;  // approximately stages ^ (parts − 1) ÷ (parts! · (parts − 1)!)
+  for (std::size_t parts = 1; parts <= std::min(max_blocks, at(stages)) && count <= most_listed; ++parts) {
     Lengths lengths;
     cut_into(stages, parts, 1, lengths, all);
     count *= stages / static_cast<double>(parts * (parts + 1));
   }
-  const std::size_t taken = std::min(most_cuts, all.size());
+  const std::size_t taken = std::min(max_cuts, all.size());
   for (std::size_t i = 0; i < taken; ++i) some.push_back(all[i * all.size() / taken]);
   return some;
 }
 
-using Trade = std::vector<int>;  // of each block
+using Trade = std::vector<int>;  // change of a cluster's number of pipelines, by block
 
 int size_of(const Trade& trade) {
   return std::accumulate(trade.begin(), trade.end(), 0,
                          [](int sum, int part) { return sum + std::abs(part); });
 }
 
-/// Of v, 2 v, −v, …: the one without common divisor whose first part is above zero.
+/// The representative of v, 2 v, −v, …: without a common divisor, and with its first nonzero element
+/// positive.
 Trade primitive(Trade trade) {
   const int divisor =
       std::accumulate(trade.begin(), trade.end(), 0, [](int a, int b) { return std::gcd(a, b); });
@@ -103,8 +104,8 @@ Trade primitive(Trade trade) {
   return trade;
 }
 
-/// What a cluster can give to some blocks for what it takes from others, with all its devices in use before
-/// and after: Σ length · trade = 0. Those between two blocks, and the smallest others.
+/// Changes that move a cluster's pipelines between blocks while all its devices stay in use: Σ length · trade
+/// = 0. Returns those between two blocks, and the smallest others.
 std::vector<Trade> trades_of(const Lengths& lengths) {
   const std::size_t blocks = lengths.size();
   std::vector<Trade> trades;
@@ -115,7 +116,8 @@ std::vector<Trade> trades_of(const Lengths& lengths) {
       trade[b] = -lengths[a];
       trades.push_back(primitive(trade));
     }
-  const int most = blocks == 3 ? 16 : 4;  // of all parts but the last, which follows: some thousand are tried
+  // Limits every element but the last, which follows from the others; some thousand trades are tried.
+  const int most = blocks == 3 ? 16 : 4;
   Trade trade(blocks, -most);
   const auto advance = [&] {
     for (std::size_t k = 0; k + 1 < blocks; ++k) {
@@ -133,11 +135,11 @@ std::vector<Trade> trades_of(const Lengths& lengths) {
     return std::pair(size_of(a), a) < std::pair(size_of(b), b);
   });
   trades.erase(std::unique(trades.begin(), trades.end()), trades.end());
-  trades.resize(std::min(trades.size(), most_trades));
+  trades.resize(std::min(trades.size(), max_trades));
   return trades;
 }
 
-/// Pipelines of each block in each cluster.
+/// Number of pipelines of each block in each cluster.
 struct Blocks {
   Lengths lengths;
   std::vector<std::vector<int>> counts;  // [block][cluster]
@@ -158,22 +160,22 @@ class BlockAnnealing {
         filled_(lengths.size()),
         block_sync_(lengths.size(), std::vector<double>(at(network.count()))) {}
 
-  /// The cost is infinite where no way was found to have all devices in use.
+  /// The cost of the result is infinite if no assignment was found that uses all devices.
   Blocks finish(const std::function<bool()>& stop) {
     for (int c = 0; c < network_.count(); ++c)
-      if (!settle(c)) return best_;
+      if (!assign_cluster(c)) return best_;
     energy_ = estimate();
     keep_if_best();
     if (trades_.empty()) return best_;
     const double first = energy_;
     penalty_ = first;
-    energy_ += penalty_ * misfit();
+    energy_ += penalty_ * imbalance();
     const long long clusters = network_.count(), blocks = static_cast<long long>(now_.lengths.size());
     const long long moves =
-        std::min(moves_a_count * clusters * blocks, most_work / (blocks * clusters * clusters));
+        std::min(moves_per_count * clusters * blocks, max_work / (blocks * clusters * clusters));
     for (long long move = 0; move < moves && !stop(); ++move) {
       const double progress = static_cast<double>(move) / static_cast<double>(moves);
-      trade_some(first * initial_temperature * std::pow(final_temperature / initial_temperature, progress));
+      try_trade(first * initial_temperature * std::pow(final_temperature / initial_temperature, progress));
     }
     return best_;
   }
@@ -181,9 +183,9 @@ class BlockAnnealing {
  private:
   int below(int end) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(end))); }
 
-  /// Two clusters trade with each other, so that the blocks stay full, or one with the blocks alone; once or
-  /// as often as can be. Metropolis' rule.
-  void trade_some(double temperature) {
+  /// Tries a trade, once or as often as possible, and accepts it by the Metropolis criterion. Two clusters
+  /// make opposite trades, so that blocks keep their size, or one cluster trades alone.
+  void try_trade(double temperature) {
     const double limit = energy_ - temperature * std::log(1 - rng_.uniform());
     const int a = below(network_.count()), b = below(network_.count());
     const auto& trade = trades_[at(below(static_cast<int>(trades_.size())))];
@@ -204,14 +206,14 @@ class BlockAnnealing {
   }
 
   void keep_if_best() {
-    if (misfit() > 0 || energy_ >= best_.cost) return;
+    if (imbalance() > 0 || energy_ >= best_.cost) return;
     const double exact = cost([this](const auto& from, const auto& to) { return crossing(from, to); });
     if (exact >= best_.cost) return;
     best_ = now_;
     best_.cost = exact;
   }
 
-  bool settle(int cluster) {
+  bool assign_cluster(int cluster) {
     std::vector<int> part(now_.lengths.size());
     const int devices = static_cast<int>(network_.members[at(cluster)].size());
     if (!fill(part, part.size(), devices)) return false;
@@ -219,8 +221,8 @@ class BlockAnnealing {
     return true;
   }
 
-  /// Σ length · part = devices, as evenly as can be: by the longest block first, its even share or next to
-  /// it.
+  /// Solves Σ length · part = devices as evenly as possible: recursively from the longest block, whose share
+  /// is as close to the even one as possible.
   bool fill(std::vector<int>& part, std::size_t blocks, int devices) const {
     if (blocks == 0) return devices == 0;
     const auto end = now_.lengths.begin() + static_cast<std::ptrdiff_t>(blocks);
@@ -245,7 +247,7 @@ class BlockAnnealing {
     for (int c = 0; c < network_.count(); ++c) block_sync_[block][at(c)] += count * network_.sync(c, cluster);
   }
 
-  /// How often the cluster can make the trade before it has nothing left to give.
+  /// Returns how often the cluster can make the trade before one of its counts would become negative.
   int room(int cluster, const Trade& trade, int sign) const {
     int most = model_.replicas;
     for (std::size_t k = 0; k < trade.size(); ++k)
@@ -258,24 +260,25 @@ class BlockAnnealing {
       if (trade[k] != 0) add(k, cluster, times * trade[k]);
   }
 
-  /// Pipelines too many or too few in the blocks.
-  int misfit() const {
+  /// Number of pipelines by which blocks exceed or fall short of `replicas`, summed.
+  int imbalance() const {
     int sum = 0;
     for (const int filled : filled_) sum += std::abs(filled - model_.replicas);
     return sum;
   }
 
   double energy_within(double limit) const {
-    const double penalty = penalty_ * misfit();
+    const double penalty = penalty_ * imbalance();
     return penalty >= limit ? penalty : penalty + estimate();
   }
 
-  /// No more than it costs, in a fraction of the time.
+  /// A lower estimate of the cost, in a fraction of the time.
   double estimate() const {
     return cost([this](const auto& from, const auto& to) { return least_crossing(from, to); });
   }
 
-  /// `crossing_cost(from, to)` is that of the hop between two blocks with so many pipelines in each cluster.
+  /// `crossing_cost(from, to)` returns the cost of the hop between two blocks with the given number of
+  /// pipelines in each cluster.
   template <class Crossing>
   double cost(const Crossing& crossing_cost) const {
     double sync = 0, path = 0;
@@ -292,8 +295,8 @@ class BlockAnnealing {
     return sync + path;
   }
 
-  /// No hop between two blocks costs less if the pipelines that can stay in their cluster do: those that move
-  /// have to go to some cluster that takes them.
+  /// Lower bound on the hop between two blocks: pipelines stay in their cluster if they can, and those that
+  /// cannot move to some cluster with room for them.
   double least_crossing(const std::vector<int>& from, const std::vector<int>& to) const {
     double cost = 0;
     for (int c = 0; c < network_.count(); ++c) {
@@ -312,7 +315,7 @@ class BlockAnnealing {
     return std::isfinite(cost) ? cost : 0;
   }
 
-  /// The bottleneck matching of the pipelines. Expects full blocks.
+  /// Cost of the bottleneck matching of the pipelines. Expects every block to have `replicas` pipelines.
   double crossing(const std::vector<int>& from, const std::vector<int>& to) {
     int row = 0, column = 0;
     for (int c = 0; c < network_.count(); ++c) {
@@ -328,10 +331,10 @@ class BlockAnnealing {
   std::vector<Trade> trades_;
   Rng rng_;
   Blocks now_, best_;
-  std::vector<int> filled_;                    // pipelines of each block
-  std::vector<std::vector<double>> block_sync_;  // [block][cluster]: Σ count · sync of a member of the cluster
+  std::vector<int> filled_;                    // pipelines by block
+  std::vector<std::vector<double>> block_sync_;  // [block][cluster]: Σ count · sync with the cluster
   double energy_ = 0;
-  double penalty_ = 0;  // for each misfit: as much as all the rest, so that full blocks win
+  double penalty_ = 0;  // per unit of imbalance: as much as the initial cost, so that balanced blocks win
 };
 
 Placement placed(const cost::CommCostModel& model, const ClusterNetwork& network, const Blocks& blocks) {

@@ -1,4 +1,4 @@
-// Placements to begin a search from in which every pipeline stays in one place for many stages.
+// Initial placements in which every pipeline stays within one cluster of devices for many stages.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace dtfm::search {
 
-/// Where links within a cluster are much faster than the others, the best placements that are known consist
-/// of few blocks: runs of consecutive stages whose groups hold equally many devices of each cluster, so that
-/// all hops within a block stay within clusters, and only those between blocks are slow. For every way to cut
-/// the stages into blocks, annealing over how many pipelines of each block lie in which cluster finds the
-/// cheapest, by the mean costs between clusters. Of all those, the `most` cheapest, deployed.
+/// If links within clusters are much faster than between them, the best known placements consist of few
+/// blocks. A block is a run of consecutive stages whose groups hold equally many devices of each cluster, so
+/// that all hops within a block stay within clusters and only those between blocks are slow. For every way to
+/// cut the stages into blocks, annealing over the number of pipelines of each block in each cluster finds the
+/// cheapest assignment, using the mean costs between clusters. Returns the `most` cheapest of all, deployed.
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model, const DeviceClasses& clusters, int most,
                                    int threads, const std::function<bool()>& stop);
 

@@ -16,20 +16,20 @@ namespace dtfm::search {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr long long work_of_effort = 1000;  // see `is_spent`; some microseconds
-constexpr long long most_sync_ranges = 64;
-constexpr double rounding = 1e-12;  // relative: sums are added up in another order than in comm_cost
+constexpr long long work_of_effort = 1000;  // see `is_spent`; takes some microseconds
+constexpr long long max_sync_ranges = 64;
+constexpr double rounding = 1e-12;  // relative: terms are summed in another order than in comm_cost
 
-/// What an allocation takes: a header, and a multiple of 16.
-std::size_t on_heap(std::size_t bytes) {
+/// Bytes that an allocation takes on the heap, including its header, in multiples of 16.
+std::size_t heap_bytes(std::size_t bytes) {
   return std::max<std::size_t>(32, (bytes + 8 + 15) / 16 * 16);
 }
 
-/// A beginning of a pipeline: the stages so far, of which only the last one and what is left over matter.
+/// A partial sequence of groups, of which only the last group and the remaining devices matter.
 struct State {
   double bound;       // s: no completion costs less
-  double sync, path;  // s: slowest exchange, length so far
-  int left;           // groups
+  double sync, path;  // s: slowest gradient synchronization and path length so far
+  int left;           // groups still to come
   Counts remaining, last;
 };
 
@@ -48,7 +48,7 @@ class CompositionSearch {
         replicas_(model.replicas),
         stop_(stop),
         network_(model, classes, [this] { return must_stop(); }),
-        counts_bytes_(on_heap(at(classes.count) * sizeof(std::int16_t))),
+        counts_bytes_(heap_bytes(at(classes.count) * sizeof(std::int16_t))),
         upper_bound_(upper_bound),
         max_effort_(max_effort),
         max_bytes_(max_bytes) {}
@@ -58,11 +58,11 @@ class CompositionSearch {
  private:
   struct RunShares {
     std::vector<double> of_class;
-    std::vector<double> largest;  // of each component: the largest share of its classes
+    std::vector<double> largest;  // by component: the largest share of its classes
   };
 
   struct Level : HopLevel {
-    std::vector<RunShares> runs;  // of each sync range: see `set_run_shares`
+    std::vector<RunShares> runs;  // by sync range, see `set_run_shares`
   };
 
   struct OpenRange {
@@ -76,7 +76,7 @@ class CompositionSearch {
   bool set_run_shares(Level& level);
   void join_equal_ranges();
   int longest_run(const Level& level, const Counts& counts);
-  /// Once told to stop, it stays so.
+  /// Latches: once true, it stays true.
   bool must_stop() { return stopped_ = stopped_ || (stop_ && stop_()); }
   std::size_t bytes() const;
   bool is_spent() const;
@@ -85,36 +85,36 @@ class CompositionSearch {
   void push(State state);
   State take_first();
   double min_hop(const Counts& from, const Counts& to);
-  double least_total(const State& state);
-  double entries(const State& state);
-  bool crossing_needed(const State& state) const;
-  int most_alike(const Level& level, const State& state) const;
-  double least_runs(const RunShares& shares, int alike, const State& state) const;
+  double lower_bound_of(const State& state);
+  double entry_costs(const State& state);
+  bool needs_crossing(const State& state) const;
+  int max_continuing(const Level& level, const State& state) const;
+  double min_new_runs(const RunShares& shares, int alike, const State& state) const;
   void sum_components(const Level& level, const State& state);
 
   int stages_, replicas_;
   const std::function<bool()>& stop_;
   bool stopped_ = false;
   DeviceClassNetwork network_;
-  std::size_t counts_bytes_;  // that one Counts has on the heap
+  std::size_t counts_bytes_;  // heap bytes of one Counts
   double upper_bound_;
   long long max_effort_;
   std::size_t max_bytes_;
-  std::vector<Level> levels_;              // by cost
-  std::vector<Composition> compositions_;  // by sync
+  std::vector<Level> levels_;              // in ascending order of cost
+  std::vector<Composition> compositions_;  // in ascending order of sync
   std::vector<double> sync_ranges_;        // range i is [sync_ranges_[i], sync_ranges_[i + 1])
-  std::vector<State> open_;                // a heap: the least bound first
+  std::vector<State> open_;                // binary heap, least bound first
   std::map<std::pair<Counts, Counts>, std::vector<std::pair<double, double>>>
-      seen_;                      // (sync, path) not dominated
-  std::size_t known_points_ = 0;  // that the values of `seen_` have room for
+      seen_;                      // non-dominated (sync, path) of every visited (remaining, last)
+  std::size_t known_points_ = 0;  // total capacity of the values of `seen_`
   std::vector<double> entry_;     // scratch
   std::vector<int> rest_, now_, share_;
   std::vector<OpenRange> open_ranges_;
-  long long effort_ = 0;  // continuations priced
-  long long work_ = 0;    // on them: classes looked at, for every level and range
+  long long effort_ = 0;  // continuations evaluated
+  long long work_ = 0;    // classes visited for them, over all levels and ranges
 };
 
-/// False when told to stop: then nothing may be asked.
+/// Returns false if told to stop; the object must not be used then.
 bool CompositionSearch::prepare() {
   if (must_stop()) return false;
   for (HopLevel& level : hop_levels(network_)) levels_.push_back({std::move(level), {}});
@@ -146,7 +146,8 @@ bool CompositionSearch::enumerate(Counts& counts, int c, int left) {
   return true;
 }
 
-/// At most so many consecutive groups can hold as much of each component as `counts` does.
+/// Upper bound on the number of consecutive groups that can hold as many devices of each component as
+/// `counts` does.
 int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
   share_.assign(at(level.components()), 0);
   for (int c = 0; c < network_.classes(); ++c) {
@@ -160,13 +161,13 @@ int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
   return longest;
 }
 
-/// Splits the exchange costs that groups may have into ranges, within which the bound takes the best of each
-/// end: into as many as the work allows for the beginnings of one group, most of whose
-/// ranges drop out early.
+/// Splits the synchronization costs that groups may have into ranges; the bound is the minimum over ranges,
+/// each with its own longest runs. Uses as many ranges as the work allows for the sequences of one group;
+/// most ranges are pruned early.
 void CompositionSearch::find_sync_ranges() {
   const auto work = static_cast<long long>(compositions_.size() * levels_.size() * at(network_.classes()));
   const auto most = static_cast<std::size_t>(
-      std::clamp<long long>(max_effort_ * 2 * work_of_effort / std::max(work, 1LL), 1, most_sync_ranges));
+      std::clamp<long long>(max_effort_ * 2 * work_of_effort / std::max(work, 1LL), 1, max_sync_ranges));
   std::set<double> distinct;
   for (const Composition& composition : compositions_) distinct.insert(composition.sync);
   const std::vector<double> all(distinct.begin(), distinct.end());
@@ -175,10 +176,10 @@ void CompositionSearch::find_sync_ranges() {
   sync_ranges_.push_back(infinity);
 }
 
-// A run is a maximal sequence of groups joined by hops within the level: all its groups hold equally many
-// devices of each component. If groups may exchange up to some time, a device of class c is in a run of at
-// most l groups, the longest run of any such composition with c; so it accounts for at least 1 / (l ·
-// replicas) of a run, and the devices left over for at least the sum of their shares.
+// A run is a maximal sequence of groups joined by hops within the level, so all its groups hold equally many
+// devices of each component. If groups may synchronize for up to some time, a device of class c is in a run
+// of at most l groups, where l is the longest run of any such composition that contains c. So it accounts for
+// at least 1 / (l · replicas) of a run, and the remaining devices for at least the sum of their shares.
 bool CompositionSearch::set_run_shares(Level& level) {
   const std::size_t n = at(network_.classes());
   std::vector<int> longest(n, 0);
@@ -202,7 +203,8 @@ bool CompositionSearch::set_run_shares(Level& level) {
   return true;
 }
 
-/// Slower exchanges that make no runs longer are no gain: the bound is the one with faster exchanges.
+/// Slower synchronization that allows no longer runs gains nothing, so the range is merged with the faster
+/// one before it.
 void CompositionSearch::join_equal_ranges() {
   for (std::size_t range = sync_ranges_.size() - 1; range-- > 1;) {
     const auto equal = [&](const Level& level) {
@@ -224,15 +226,16 @@ void CompositionSearch::sum_components(const Level& level, const State& state) {
   }
 }
 
-/// Whether the groups still to come cannot all be like the last one. Expects `sum_components`.
-bool CompositionSearch::crossing_needed(const State& state) const {
+/// Whether the groups still to come cannot all have the composition of the last one. Expects
+/// `sum_components`.
+bool CompositionSearch::needs_crossing(const State& state) const {
   return !std::equal(rest_.begin(), rest_.end(), now_.begin(),
                      [&](int left, int each) { return left == state.left * each; });
 }
 
-/// At most so many of the groups still to come can continue the run of the last one. Expects
+/// Upper bound on the number of groups still to come that can continue the run of the last one. Expects
 /// `sum_components`.
-int CompositionSearch::most_alike(const Level& level, const State& state) const {
+int CompositionSearch::max_continuing(const Level& level, const State& state) const {
   int most = state.left;
   for (std::size_t k = 0; k < rest_.size(); ++k)
     if (now_[k] > 0) most = std::min(most, rest_[k] / now_[k]);
@@ -241,10 +244,11 @@ int CompositionSearch::most_alike(const Level& level, const State& state) const 
   return most;
 }
 
-/// The runs that must still begin, each with a hop slower than the level, given the shares of one range of
-/// exchange: those of all devices left over, less those that may continue the run of the last group. So many
-/// of each component do, whatever their classes are. Expects `sum_components`.
-double CompositionSearch::least_runs(const RunShares& shares, int alike, const State& state) const {
+/// Lower bound on the runs that must still begin, each with a hop slower than the level, given the shares of
+/// one sync range: the shares of all remaining devices, less those of devices that may continue the run of
+/// the last group. The number of the latter is known only by component, so each counts with the largest share
+/// there. Expects `sum_components`.
+double CompositionSearch::min_new_runs(const RunShares& shares, int alike, const State& state) const {
   double runs = 0, continuing = 0;
   for (std::size_t c = 0; c < shares.of_class.size(); ++c)
     if (state.remaining[c] > 0) runs += state.remaining[c] * shares.of_class[c];
@@ -253,9 +257,9 @@ double CompositionSearch::least_runs(const RunShares& shares, int alike, const S
   return runs - alike * continuing;
 }
 
-/// Each group still to come is entered by a hop no faster than its slowest member's fastest link, and the k ·
-/// replicas + 1 devices with the slowest such links fill at least k + 1 groups.
-double CompositionSearch::entries(const State& state) {
+/// Lower bound on the hops still to come: each group is entered by a hop no faster than its slowest member's
+/// fastest link, and the k · replicas + 1 devices with the slowest such links occupy at least k + 1 groups.
+double CompositionSearch::entry_costs(const State& state) {
   entry_.clear();
   for (int c = 0; c < network_.classes(); ++c)
     entry_.insert(entry_.end(), static_cast<std::size_t>(state.remaining[at(c)]), network_.min_hop(c));
@@ -265,13 +269,13 @@ double CompositionSearch::entries(const State& state) {
   return sum;
 }
 
-// The path still to come costs at least `entries`; and at least its number of hops times the fastest hop,
-// plus for each level the step to the next one times the hops that are slower. The slower groups may
-// exchange, the fewer those are: the bound is the least over all ranges of exchange. Ranges that reach the
-// upper bound are dropped on the way.
-double CompositionSearch::least_total(const State& state) {
+// The path still to come costs at least `entry_costs`. It also costs at least its number of hops times the
+// fastest hop plus, for each level, the step to the next level times the number of hops that are slower. The
+// slower groups may synchronize, the fewer those are, so the bound is the minimum over all sync ranges.
+// Ranges that reach the upper bound are pruned on the way.
+double CompositionSearch::lower_bound_of(const State& state) {
   if (state.left == 0) return state.sync + state.path;
-  const double by_entries = state.path + entries(state);
+  const double by_entries = state.path + entry_costs(state);
   const double by_hops = state.path + state.left * network_.fastest_hop();
   open_ranges_.clear();
   for (std::size_t range = 0; range + 1 < sync_ranges_.size(); ++range) {
@@ -283,10 +287,10 @@ double CompositionSearch::least_total(const State& state) {
     if (open_ranges_.empty()) return infinity;
     work_ += static_cast<long long>(open_ranges_.size() * state.last.size());
     sum_components(level, state);
-    const int alike = most_alike(level, state);
-    const int least = crossing_needed(state) ? 1 : 0;
+    const int alike = max_continuing(level, state);
+    const int least = needs_crossing(state) ? 1 : 0;
     std::erase_if(open_ranges_, [&](OpenRange& open) {
-      const double runs = least_runs(level.runs[open.range], alike, state);
+      const double runs = min_new_runs(level.runs[open.range], alike, state);
       const double crossings = std::clamp(std::ceil(runs - 1e-9), double(least), double(state.left));
       open.path += level.extra() * crossings;
       return runs == infinity || open.sync + open.path >= upper_bound_;
@@ -299,7 +303,7 @@ double CompositionSearch::least_total(const State& state) {
 }
 
 void CompositionSearch::push(State state) {
-  state.bound = std::max(state.bound, least_total(state));  // no less than what it goes on from
+  state.bound = std::max(state.bound, lower_bound_of(state));  // no less than its parent's bound
   if (state.bound >= upper_bound_ * (1 - rounding)) return;
   network_.make_canonical(state.remaining, state.last);
   auto& known = seen_[{state.remaining, state.last}];
@@ -323,23 +327,23 @@ State CompositionSearch::take_first() {
   return first;
 }
 
-/// Of all that grows with the search, allocations rounded up as malloc does.
+/// Heap bytes of everything that grows with the search, with allocations rounded up as by malloc.
 std::size_t CompositionSearch::bytes() const {
   using Entry = decltype(seen_)::value_type;
-  constexpr std::size_t links = 4 * sizeof(void*);  // of a node of a map
-  const std::size_t entry = on_heap(links + sizeof(Entry)) + 2 * counts_bytes_ + on_heap(0);
+  constexpr std::size_t links = 4 * sizeof(void*);  // pointers and color of a map node
+  const std::size_t entry = heap_bytes(links + sizeof(Entry)) + 2 * counts_bytes_ + heap_bytes(0);
   return compositions_.size() * (sizeof(Composition) + counts_bytes_) + open_.capacity() * sizeof(State) +
          open_.size() * 2 * counts_bytes_ + seen_.size() * entry +
          known_points_ * sizeof(std::pair<double, double>);
 }
 
-/// Irregular networks have many levels, and price a continuation a thousand times as long as regular ones:
-/// there the work counts, and ends an expansion half-way. So does memory.
+/// On irregular networks with many levels, evaluating a continuation takes a thousand times as long as on
+/// regular ones. So work is limited as well, even within an expansion, and so is memory.
 bool CompositionSearch::is_spent() const {
   return work_ / work_of_effort >= max_effort_ || bytes() > max_bytes_;
 }
 
-/// False when stopped half-way: then nothing is known.
+/// Returns false if stopped early; no bound is known then.
 bool CompositionSearch::start() {
   Counts all(at(network_.classes()));
   for (int c = 0; c < network_.classes(); ++c) all[at(c)] = static_cast<std::int16_t>(network_.size(c));
@@ -353,7 +357,7 @@ bool CompositionSearch::start() {
   return true;
 }
 
-/// False when stopped half-way: then the bound of `state` is all that is known.
+/// Returns false if stopped early; the bound of `state` is then all that is known.
 bool CompositionSearch::expand(const State& state) {
   double least_last = 0;
   for (int c = 0; c < network_.classes(); ++c)
@@ -363,7 +367,7 @@ bool CompositionSearch::expand(const State& state) {
     const double sync = std::max(state.sync, next.sync);
     if (sync + after + std::max(least_last, next.min_hop) >= upper_bound_ * (1 - rounding)) {
       if (next.sync + after + least_last >= upper_bound_ * (1 - rounding))
-        break;  // the rest exchanges slower still
+        break;  // all further compositions synchronize even more slowly
       continue;
     }
     const bool available = std::equal(next.counts.begin(), next.counts.end(), state.remaining.begin(),
@@ -375,7 +379,7 @@ bool CompositionSearch::expand(const State& state) {
       child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
     ++effort_;
     if (is_spent() || must_stop()) return false;
-    if (least_total(child) >= upper_bound_) continue;
+    if (lower_bound_of(child) >= upper_bound_) continue;
     child.path = state.path + network_.hop_between(state.last, next.counts);
     work_ += 4LL * replicas_ * replicas_;
     push(std::move(child));
@@ -383,7 +387,8 @@ bool CompositionSearch::expand(const State& state) {
   return true;
 }
 
-/// A hop within a level joins groups that hold equally many devices of each component.
+/// Lower bound on a hop: within a level it only joins groups that hold equally many devices of each
+/// component.
 double CompositionSearch::min_hop(const Counts& from, const Counts& to) {
   double least = network_.fastest_hop();
   for (const Level& level : levels_) {

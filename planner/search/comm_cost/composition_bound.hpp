@@ -1,4 +1,4 @@
-// A lower bound of COMM-COST by searching over what groups are made of instead of over devices.
+// A lower bound on COMM-COST from a search over the compositions of groups instead of over devices.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,25 @@ inline constexpr std::size_t max_search_bytes = 2'000'000'000;
 
 struct CompositionBound {
   double value = 0;       // s: no placement costs less
-  bool complete = false;  // the search ended: nothing below min(value, upper bound) exists
+  bool complete = false;  // the search completed: no placement costs less than min(value, upper bound)
 };
 
-/// Every placement is a sequence of compositions: how many devices of each class a group holds. Best-first
-/// search over these sequences, each pair of classes as fast as its fastest pair of devices, bounds all
-/// placements from below; where the classes are of interchangeable devices, exactly. Only what is cheaper
-/// than `upper_bound` (the cost of a known placement) is looked at: when nothing is left, that is the bound.
-/// Stops when `max_effort` continuations have been priced, or as much work done on fewer, or when the search
-/// holds more than `max_bytes`, or `stop` says so, with the bound reached by then: 0 where that is before all
-/// first groups are priced.
+/// Every placement is a sequence of compositions: the number of devices of each class in each group.
+/// Best-first search over these sequences, in which a pair of classes is as fast as its fastest pair of
+/// devices, bounds all placements from below; the bound is exact if the classes consist of interchangeable
+/// devices. Only sequences cheaper than `upper_bound` (the cost of a known placement) are explored: when none
+/// is left, that is the bound.
+///
+/// Stops after `max_effort` evaluated continuations, or the equivalent work on fewer, or when the search
+/// holds more than `max_bytes`, or when `stop` returns true, and returns the bound reached so far. That is 0
+/// if not all first groups have been evaluated.
 CompositionBound composition_bound(const cost::CommCostModel& model, const DeviceClasses& classes,
                                    double upper_bound, long long max_effort,
                                    const std::function<bool()>& stop,
                                    std::size_t max_bytes = max_search_bytes);
 
-/// Compositions of groups of `replicas` devices of `classes` classes: C(replicas + classes − 1, replicas), or
-/// a number above `limit`.
+/// Number of compositions of groups of `replicas` devices from `classes` classes, C(replicas + classes − 1,
+/// replicas), or a number above `limit` if it exceeds that.
 long long count_compositions(int replicas, int classes, long long limit);
 
 }  // namespace dtfm::search

@@ -45,7 +45,7 @@ bool DeviceClassNetwork::measure_sync(const DeviceClasses& classes, const std::f
   return true;
 }
 
-// A member of class c exchanges no faster than with the fastest members of each class; and of the k members
+// A member of class c synchronizes no faster than with the fastest members of each class. Of the k members
 // that the group takes from c, the slowest is no faster than the k-th fastest of the whole class.
 Composition DeviceClassNetwork::measure(Counts counts) const {
   Composition result{std::move(counts), 0, 0};
@@ -82,7 +82,7 @@ bool DeviceClassNetwork::are_interchangeable(int a, int b) const {
   if (size(a) != size(b) || hop_(a, a) != hop_(b, b)) return false;
   for (int c = 0; c < count_; ++c)
     if (c != a && c != b && hop_(c, a) != hop_(c, b)) return false;
-  // Exchanges as well, device by device: only classes of interchangeable devices qualify.
+  // Synchronization must agree as well, device by device, so only classes of interchangeable devices qualify.
   const std::size_t n = at(model_.devices());
   const auto prefix = [&](int to, int device) -> const std::vector<double>& {
     return sync_prefix_[at(to) * n + at(device)];

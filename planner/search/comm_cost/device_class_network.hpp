@@ -1,4 +1,4 @@
-// The devices as classes: what groups can be made of, and the least that such groups cost.
+// A network of device classes: the possible compositions of groups and lower bounds on their costs.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,17 @@
 
 namespace dtfm::search {
 
-using Counts = std::vector<std::int16_t>;  // of each class
+using Counts = std::vector<std::int16_t>;  // devices by class
 
-/// What a group can be made of.
+/// The number of devices of each class in a group, with lower bounds on the costs of such a group.
 struct Composition {
   Counts counts;
-  double sync = 0;       // s, no group so composed exchanges faster
-  double min_hop = 0;  // s, no hop into or out of it is faster
+  double sync = 0;     // s, no such group synchronizes faster
+  double min_hop = 0;  // s, no hop into or out of such a group is faster
 };
 
-/// The classes with their least costs. When `stop` said so half-way they are not known, and nothing but
-/// `classes` may be asked.
+/// The classes with their least costs. If `stop` returned true during construction, only `classes` may be
+/// called.
 class DeviceClassNetwork {
  public:
   DeviceClassNetwork(const cost::CommCostModel& model, const DeviceClasses& classes, const std::function<bool()>& stop)
@@ -40,9 +40,10 @@ class DeviceClassNetwork {
   }
 
   Composition measure(Counts counts) const;
-  /// Bottleneck matching between two compositions.
+  /// Cost of the bottleneck matching between two compositions, s.
   double hop_between(const Counts& a, const Counts& b);
-  /// The same state for all that differ only by an exchange of twin classes: a and b sorted together.
+  /// Maps all pairs (a, b) that differ only by a permutation of interchangeable classes to the same pair, by
+  /// sorting a and b together.
   void make_canonical(Counts& a, Counts& b) const;
 
  private:
@@ -54,11 +55,11 @@ class DeviceClassNetwork {
   const cost::CommCostModel& model_;
   std::vector<std::vector<int>> members_;
   int count_;
-  Eigen::MatrixXd hop_;            // classes × classes, least over pairs of devices
-  std::vector<double> min_hop_;  // of each class
-  std::vector<std::vector<double>>
-      sync_prefix_;                      // [class · n + device][k]: sum of the k least syncs to the class
-  std::vector<std::vector<int>> interchangeable_classes_;  // sets of more than one
+  Eigen::MatrixXd hop_;          // s, classes × classes, minimum over pairs of devices
+  std::vector<double> min_hop_;  // s, by class
+  /// [class · n + device][k]: sum of the k least `sync` of the device to members of the class, s.
+  std::vector<std::vector<double>> sync_prefix_;
+  std::vector<std::vector<int>> interchangeable_classes_;  // sets with at least two classes
   cost::BottleneckMatcher matcher_;
 };
 

@@ -13,7 +13,7 @@
 namespace dtfm::search {
 namespace {
 
-/// Equal for devices whose costs to all others are equal but for their order.
+/// Hash that is equal for devices whose costs to all others are equal up to their order.
 std::uint64_t signature(const cost::CommCostModel& model, int device) {
   std::uint64_t sum = 0;
   for (int peer = 0; peer < model.devices(); ++peer) {
@@ -74,8 +74,8 @@ DeviceClasses interchangeable_devices(const cost::CommCostModel& model, const st
   return numbered(label);
 }
 
-// Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²). It relies on
-// a merged cluster being no closer to any other than the nearer of its two halves, to the last bit.
+// Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²). It requires
+// that a merged cluster is no closer to any other than the nearer of its two parts, to the last bit.
 Dendrogram cluster_devices(const cost::CommCostModel& model, const std::function<bool()>& stop) {
   const int n = model.devices();
   Eigen::MatrixXf distance = model.hop.cast<float>();
@@ -147,7 +147,7 @@ DeviceClasses Dendrogram::cut(int count) const {
     while (parent[at(node)] != node) node = parent[at(node)];
     return node;
   };
-  // A cluster is no less close than any that it is part of, so its merge comes first here as well.
+  // A cluster is at least as tight as any that contains it, so its merge comes first in this order as well.
   for (int i = 0; i < devices - std::max(count, 1); ++i) {
     const int merge = by_distance[at(i)];
     parent[at(root(merges[at(merge)].left))] = devices + merge;

@@ -1,7 +1,7 @@
 // The default strategy: a memetic algorithm on islands. Every island holds one placement. In each generation
-// every island makes a child, from its own placement and a segment of consecutive stages of another's, and
-// anneals it; the better of child and parent stays. Islands are worked on in parallel and read only what the
-// generation before left, so that the result does not depend on the number of threads.
+// every island creates a child, from its own placement and a segment of consecutive stages of another
+// island's, and anneals it; the better of child and parent survives. Islands run in parallel and read only
+// the previous generation, so the result does not depend on the number of threads.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,23 +17,23 @@
 namespace dtfm::search {
 namespace {
 
-// These, the shares of moves in anneal.cpp and the default budget were chosen by measurement, of some 50
-// settings, on graphs of scripts/generate-topology.py with seeds 1 to 7 and 21: 64 devices in 6 to 12 sites,
-// 512 in 12 and 20. Fewer islands leave each one time to cool slowly, which counts for more than their
-// number.
+// These constants, the shares of moves in anneal.cpp and the default budget were chosen by measurement, from
+// some 50 settings, on graphs of scripts/generate-topology.py with seeds 1 to 7 and 21: 64 devices in 6 to 12
+// sites, 512 in 12 and 20. Fewer islands leave each one more time to cool slowly, which matters more than
+// their number.
 constexpr int islands = 4;
-// Temperatures to begin with, as shares of the best cost. The first islands get structured starts, which more
-// heat would melt; the others begin at random.
+// Initial temperatures, as shares of the best cost. The first islands get structured initial placements,
+// which higher temperatures would destroy; the others start from random ones.
 constexpr std::array structured_initial_temperature{0.003, 0.01};
 constexpr double random_initial_temperature = 0.05, later_initial_temperature = 0.03, final_temperature = 0.0002;
-constexpr int generations = 4;           // that a budget is cut into
-constexpr int first_shares = 12;         // the first has to find structure: it gets so many times the moves
-constexpr int patience = 2;              // generations without gain after which islands that agree are done
-constexpr double share_for_bound = 0.1;  // of a time limit
-constexpr double guidance = 0.2;         // of every second island
+constexpr int generations = 4;           // per budget
+constexpr int first_shares = 12;         // the first generation must find structure: factor on its moves
+constexpr int patience = 2;              // generations without gain before agreeing islands have converged
+constexpr double share_for_bound = 0.1;  // share of a time limit for the lower bound
+constexpr double guidance = 0.2;         // on every second island, see CommCostState
 
-/// Moves that the default budget has: fewer where many devices are interchangeable, and where a move costs
-/// more: in large groups most of it goes into matchings, of replicas² steps.
+/// Default budget of moves: fewer if many devices are interchangeable, and fewer if a move costs more. In
+/// large groups most of a move's time goes into matchings, which take replicas² steps.
 long long default_moves(const cost::CommCostModel& model, int classes) {
   constexpr double most = 16e6;
   const double distinct = std::max(0.125, static_cast<double>(classes) / model.devices());
@@ -41,9 +41,10 @@ long long default_moves(const cost::CommCostModel& model, int classes) {
   return std::llround(most * distinct / effort);
 }
 
-/// Stages [first, last) of `donor`, and the others of `host`: host's groups give up what the donor's hold,
-/// and the fullest of them take up what is left over.
-Placement recombined(const cost::CommCostModel& model, const Placement& host, const Placement& donor, Rng& rng) {
+/// Child with a random segment of stages from `donor` and the other stages from `host`. The host's groups
+/// lose the devices of that segment; the largest of them are kept and filled up with the devices of the
+/// others.
+Placement recombine(const cost::CommCostModel& model, const Placement& host, const Placement& donor, Rng& rng) {
   const int stages = model.stages, replicas = model.replicas;
   const int length = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(stages - 1)));
   const int first = static_cast<int>(rng.below(static_cast<std::uint32_t>(stages - length + 1)));
@@ -83,7 +84,7 @@ class Evolution {
         budget_(run.budget(default_moves(run.model(), classes_))) {}
 
   Stopped finish() {
-    settle();
+    initialize_population();
     const auto stop = [this] { return run_.must_stop() || run_.time_share() > share_for_bound; };
     run_.set_lower_bound(quick_lower_bound(run_.model(), run_.best_cost(), stop));
     run_.report_progress();
@@ -98,8 +99,7 @@ class Evolution {
   }
 
  private:
-  /// A placement for every island.
-  void settle() {
+  void initialize_population() {
     const auto initial_solutions =
         structured_initial_placements(run_.model(), run_.options().threads, [this] { return run_.must_stop(); });
     for (int i = 0; i < islands; ++i) {
@@ -148,11 +148,11 @@ class Evolution {
   Placement child(int island, Rng& rng) const {
     const int other = (island + 1 + static_cast<int>(rng.below(islands - 1))) % islands;
     if (run_.model().stages < 2) return population_[at(island)].placement;
-    return recombined(run_.model(), population_[at(island)].placement, population_[at(other)].placement, rng);
+    return recombine(run_.model(), population_[at(island)].placement, population_[at(other)].placement, rng);
   }
 
-  /// Only where devices are interchangeable, and so few placements differ, does agreement mean that the
-  /// search is over.
+  /// Agreement of islands indicates convergence only if many devices are interchangeable, so that few
+  /// placements differ.
   bool have_converged(int generation) const {
     if (2 * classes_ > run_.model().devices() || generation < last_gain_ + 1 + patience) return false;
     const auto agree = std::count_if(population_.begin(), population_.end(), [this](const DeployedPlacement& one) {
@@ -162,10 +162,10 @@ class Evolution {
   }
 
   SearchRun& run_;
-  int classes_;  // of interchangeable devices
+  int classes_;  // number of classes of interchangeable devices
   long long budget_;
   std::vector<DeployedPlacement> population_;
-  std::vector<double> first_initial_temperature_;  // of each island
+  std::vector<double> first_initial_temperature_;  // by island
   int last_gain_ = -1;
 };
 

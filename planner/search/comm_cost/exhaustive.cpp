@@ -1,4 +1,4 @@
-// Every partition into equal groups, once; the reference for all other strategies on small networks.
+// Evaluates every partition into equal groups once; the reference for all other strategies on small networks.
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -9,9 +9,10 @@
 namespace dtfm::search {
 namespace {
 
-constexpr double most_partitions = 2e6;
+constexpr double max_partitions = 2e6;
 
-/// n! / (replicas!^stages · stages!), as the product of the ways to fill one group after the other.
+/// Number of partitions, n! / (replicas!^stages · stages!), as the product of the ways to fill one group
+/// after another.
 double partitions(int stages, int replicas) {
   double count = 1;
   for (int left = stages * replicas; left > 0; left -= replicas)
@@ -23,11 +24,11 @@ class Enumeration {
  public:
   explicit Enumeration(SearchRun& run)
       : run_(run),
-        budget_(run.budget(static_cast<long long>(most_partitions))),
+        budget_(run.budget(static_cast<long long>(max_partitions))),
         used_(static_cast<std::size_t>(run.model().devices())) {}
 
-  /// Fills group after group: the first device that is left opens a group, so that no partition comes twice.
-  /// False when stopped.
+  /// Fills one group after another. The first remaining device opens a group, so that no partition occurs
+  /// twice. Returns false if stopped.
   bool extend(int smallest) {
     const int n = run_.model().devices();
     const auto filled = static_cast<int>(order_.size());
@@ -46,13 +47,13 @@ class Enumeration {
   bool with(int device) {
     used_[static_cast<std::size_t>(device)] = true;
     order_.push_back(device);
-    const bool go_on = extend(device + 1);
+    const bool is_complete = extend(device + 1);
     order_.pop_back();
     used_[static_cast<std::size_t>(device)] = false;
-    return go_on;
+    return is_complete;
   }
 
-  /// Asks whether to stop before it prices, so that a budget that is just enough completes the enumeration.
+  /// Checks the budget before evaluating, so that a budget that is just sufficient completes the enumeration.
   bool evaluate() {
     if (run_.has_best() && (run_.must_stop() || run_.evaluations() >= budget_)) return false;
     const DeployedPlacement candidate = deploy(run_.model(), placement_of(run_.model(), order_));
@@ -71,16 +72,16 @@ class Enumeration {
 
 Stopped run_exhaustive(SearchRun& run) {
   const cost::CommCostModel& model = run.model();
-  if (const double count = partitions(model.stages, model.replicas); count > most_partitions)
+  if (const double count = partitions(model.stages, model.replicas); count > max_partitions)
     throw Error(
         "--strategy exhaustive",
         fmt::format(
             "{} × {} devices have {:.3g} partitions, more than {:.0f}; use the default strategy with --prove",
-            model.stages, model.replicas, count, most_partitions));
+            model.stages, model.replicas, count, max_partitions));
   if (Enumeration(run).extend(0)) {
-    // Beyond that the order of the stages is a heuristic's.
+    // Beyond that many stages their order is only a heuristic's, so nothing is proven.
     if (model.stages <= cost::max_exact_path_nodes)
-      run.set_lower_bound({run.best_cost(), "every partition was priced"});
+      run.set_lower_bound({run.best_cost(), "every partition was evaluated"});
     return Stopped::complete;
   }
   return run.must_stop() ? run.reason_to_stop() : Stopped::evaluations;

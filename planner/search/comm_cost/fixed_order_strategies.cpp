@@ -1,4 +1,4 @@
-// What users get who do not plan: devices in the order of the file, deployed as they come.
+// Baselines without planning: devices in file order, deployed as they come.
 #include "planner/search/comm_cost/search_run.hpp"
 
 namespace dtfm::search {

@@ -1,7 +1,7 @@
-// The published search (Yuan et al., arXiv 2206.01288, section 3), and its baseline: a population of random
-// balanced partitions; an offspring is a five-point crossover of two parents' group labels, made balanced
-// again, then improved by cycles of moves. It takes the place of the worse parent if it costs less. The two
-// strategies differ in the gain of a move.
+// The published search (Yuan et al., arXiv 2206.01288, section 3) and its baseline: a population of random
+// balanced partitions. An offspring is a five-point crossover of the group labels of two parents, rebalanced
+// and then improved by cycles of moves. It replaces the worse parent if it costs less. The two strategies
+// differ in the gain of a move.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -35,7 +35,7 @@ Placement placement_of(const cost::CommCostModel& model, const Labels& labels) {
   return placement;
 }
 
-Labels crossed(const Labels& a, const Labels& b, Rng& rng) {
+Labels crossover(const Labels& a, const Labels& b, Rng& rng) {
   std::array<std::uint32_t, crossover_points> cuts{};
   for (auto& cut : cuts) cut = rng.below(static_cast<std::uint32_t>(a.size() + 1));
   std::sort(cuts.begin(), cuts.end());
@@ -47,7 +47,7 @@ Labels crossed(const Labels& a, const Labels& b, Rng& rng) {
   return child;
 }
 
-/// Random devices of groups that are too large go to groups that are too small.
+/// Moves random devices from groups that are too large to groups that are too small.
 void balance(const cost::CommCostModel& model, Labels& labels, Rng& rng) {
   std::vector<int> order(labels.size()), size(at(model.stages));
   for (std::size_t device = 0; device < labels.size(); ++device) {
@@ -67,17 +67,18 @@ void balance(const cost::CommCostModel& model, Labels& labels, Rng& rng) {
 
 enum class Gain { published, kernighan_lin };
 
-/// Cycles of moves: a device leaves group i for j, one of j leaves for k, … and the last one goes back to i.
+/// Local search by cycles of moves: a device leaves group i for j, one of j leaves for k, …, and the last one
+/// returns to i.
 class CyclicSearch {
  public:
   CyclicSearch(const cost::CommCostModel& model, Gain gain, Labels& labels)
       : model_(model), gain_(gain), labels_(labels), locked_(labels.size()) {}
 
   void run(Rng& rng) {
-    std::vector<int> initial_solutions(at(model_.stages));
-    for (int group = 0; group < model_.stages; ++group) initial_solutions[at(group)] = group;
-    rng.shuffle(std::span<int>(initial_solutions));
-    for (const int start : initial_solutions) improve_from(start);
+    std::vector<int> start_groups(at(model_.stages));
+    for (int group = 0; group < model_.stages; ++group) start_groups[at(group)] = group;
+    rng.shuffle(std::span<int>(start_groups));
+    for (const int start : start_groups) improve_from(start);
   }
 
  private:
@@ -86,15 +87,17 @@ class CyclicSearch {
     double gain = 0;
   };
 
-  /// What a move is worth. Published: fast links are wasted inside a group, for one fast link to the next
-  /// stage is all that a matching needs. The gain here is a reconstruction, the one of four readings that
-  /// reaches the published 49.2 s on the world-wide case, in 10 of 10 seeds: a device leaves its fastest peer
-  /// for a group in which even the fastest is slower. By the letter (devices flee their slowest link towards
-  /// the group with the fastest average) sites gather in groups, and the case stays at 59 to 81 s; average
-  /// there less fastest here gives 58 to 63 s; average there less average here 49 to 59 s. On the regional
-  /// case the reading kept finds 34.80 s in 2 of 10 seeds, else up to 41.15 s, and average there less fastest
-  /// here in all. Kernighan and Lin: what the device exchanges with its own group less what it would with the
-  /// other.
+  /// Gain of moving `device` to group `to`, s. Published gain: fast links are wasted inside a group, because
+  /// a matching needs only one fast link to the next stage. The gain here is a reconstruction, the one of
+  /// four readings that reaches the published 49.2 s on the world-wide case, for 10 of 10 seeds: a device
+  /// leaves its fastest peer for a group in which even the fastest is slower.
+  ///
+  /// Read literally (devices flee their slowest link towards the group with the fastest average), sites
+  /// gather in groups, and the case stays at 59 to 81 s. Average there less fastest here gives 58 to 63 s;
+  /// average there less average here 49 to 59 s. On the regional case the chosen reading finds 34.80 s for 2
+  /// of 10 seeds, else up to 41.15 s, and average there less fastest here does for all.
+  ///
+  /// Kernighan-Lin gain: synchronization cost with the device's own group less that with the other group.
   double gain(int device, int to) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     double fastest_here = infinity, fastest_there = infinity, here = 0, there = 0;
@@ -125,7 +128,8 @@ class CyclicSearch {
     return best;
   }
 
-  /// Goes on as long as moves gain; closes the cycle where that gains most, or takes everything back.
+  /// Makes up to one move per group, closes the cycle where the total gain is largest, and undoes all moves
+  /// beyond that.
   void improve_from(int start) {
     std::vector<Move> moves;
     double total = 0, best_total = 0;
@@ -175,7 +179,7 @@ Individual individual(const cost::CommCostModel& model, Labels labels) {
   return {std::move(labels), std::move(deployment)};
 }
 
-/// Offspring depend on those before them, so they come one after the other.
+/// Offspring depend on earlier ones, so they are created sequentially.
 Stopped evolve(SearchRun& run, Gain gain) {
   const cost::CommCostModel& model = run.model();
   const auto seed = run.options().seed;
@@ -192,7 +196,7 @@ Stopped evolve(SearchRun& run, Gain gain) {
     const auto count = static_cast<std::uint32_t>(population.size());
     Individual& a = population[rng.below(count)];
     Individual& b = population[rng.below(count)];
-    Labels labels = crossed(a.labels, b.labels, rng);
+    Labels labels = crossover(a.labels, b.labels, rng);
     balance(model, labels, rng);
     CyclicSearch(model, gain, labels).run(rng);
     Individual child = individual(model, std::move(labels));

@@ -32,7 +32,7 @@ HopLevel level_of(const DeviceClassNetwork& network, double cost, double beyond)
   return level;
 }
 
-/// The same components, of which the same classes can be left within the level.
+/// Whether two levels have the same components, and the same classes with a hop within the level.
 bool is_like(const DeviceClassNetwork& network, const HopLevel& a, const HopLevel& b) {
   for (int c = 0; c < network.classes(); ++c)
     if ((network.min_hop(c) > a.cost) != (network.min_hop(c) > b.cost)) return false;

@@ -1,4 +1,4 @@
-// The costs of hops at which classes fall apart into components.
+// Levels of hop cost at which the device classes split into different connected components.
 #pragma once
 
 #include <vector>
@@ -7,19 +7,19 @@
 
 namespace dtfm::search {
 
-/// Hops of at most `cost` connect classes to components; slower ones cost `beyond` or more.
+/// Hops that cost at most `cost` connect the classes into components; all slower hops cost at least `beyond`.
 struct HopLevel {
   double cost, beyond;         // s
-  std::vector<int> component;  // of each class
-  std::vector<int> size;       // of each component, in devices
+  std::vector<int> component;  // by class
+  std::vector<int> size;       // devices by component
 
   int components() const { return static_cast<int>(size.size()); }
-  /// What a slower hop costs more than the levels below account for, in s.
+  /// Additional cost, s, of a slower hop beyond what the lower levels account for.
   double extra() const { return beyond - cost; }
 };
 
-/// One level for each cost at which the components change, the least first. That is at most twice as many as
-/// classes; the costs between need no levels of their own, for the runs at all of them are the same.
+/// Returns one level for each cost at which the components change, in ascending order: at most twice as many
+/// as classes. Costs in between need no level of their own, because they allow the same runs.
 std::vector<HopLevel> hop_levels(const DeviceClassNetwork& network);
 
 }  // namespace dtfm::search

@@ -5,9 +5,9 @@
 
 namespace dtfm::search {
 
-/// The devices in `order`, cut into groups one after the other.
+/// Cuts the devices in `order` into consecutive groups.
 Placement placement_of(const cost::CommCostModel& model, std::span<const int> order);
-/// A balanced partition, all equally likely; neither ordered nor matched.
+/// Returns a uniformly random balanced partition; stages are neither ordered nor matched.
 Placement random_placement(const cost::CommCostModel& model, Rng& rng);
 
 }  // namespace dtfm::search

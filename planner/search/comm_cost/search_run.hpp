@@ -1,4 +1,4 @@
-// What all strategies share: the model, the budget, when to stop, and the best placement so far.
+// State that all strategies share: the model, the budget, stop conditions, and the best placement so far.
 #pragma once
 
 #include <atomic>
@@ -16,21 +16,21 @@ class SearchRun {
   const cost::CommCostModel& model() const { return model_; }
   const SearchOptions& options() const { return options_; }
 
-  /// The interrupt came or the time is up. Safe to call from any thread.
+  /// Whether the search was interrupted or its time limit is reached. Safe to call from any thread.
   bool must_stop() const;
-  /// Which of the two; only after `must_stop`.
+  /// Which of the two applies; call only after `must_stop` returned true.
   Stopped reason_to_stop() const;
-  /// Share of the time limit that is over; 0 without one. It is the strategy's own limit: of a search that is
-  /// to be proven, half of what was asked for, until `use_full_time_limit`.
+  /// Elapsed share of the strategy's time limit; 0 without a limit. With `prove` the strategy's limit is half
+  /// of the given one, until `use_full_time_limit`.
   double time_share() const;
-  /// The strategy is done.
+  /// To be called when the strategy has finished; the rest of the time limit serves the lower bound.
   void use_full_time_limit() { time_limit_ = options_.time_limit; }
-  /// Evaluations that are asked for: the option, or `fallback`; without end under a time limit alone.
-  /// Progress is told against it.
+  /// Returns the number of evaluations allowed: the option, else `fallback`; unlimited if only a time limit
+  /// is given. Progress is reported against it.
   long long budget(long long fallback);
 
-  /// Takes `placement`, whose deployment costs `cost`, if it is better than the best so far, and counts
-  /// evaluations. From one thread, in an order that does not depend on threads.
+  /// Keeps `placement`, whose deployment costs `cost`, if it is better than the best so far, and counts
+  /// evaluations. Call from one thread, in an order that does not depend on the number of threads.
   void offer(const Placement& placement, double cost, long long evaluations);
   bool has_best() const { return !convergence_.empty(); }
   double best_cost() const { return best_cost_; }
@@ -39,11 +39,11 @@ class SearchRun {
 
   void set_lower_bound(LowerBound bound);
   const LowerBound& lower_bound() const { return lower_bound_; }
-  /// The best cost meets the lower bound (relative 1e-9).
+  /// Whether the best cost meets the lower bound (relative tolerance 1e-9).
   bool is_optimal() const;
   void report_progress() const;
-  /// The same from inside a parallel piece of work, which has made `evaluations` more since it said so last.
-  /// Safe to call from any thread: only one reports at a time.
+  /// Reports progress from inside parallel work, which has made `evaluations` more since its last call. Safe
+  /// to call from any thread: only one reports at a time.
   void tick(long long evaluations) const;
 
   SearchResult result(Stopped stopped) const;
@@ -60,17 +60,18 @@ class SearchRun {
   long long evaluations_ = 0;
   std::vector<ConvergencePoint> convergence_;
   LowerBound lower_bound_;
-  long long budget_ = 0;                           // 0: open-ended
-  mutable std::atomic<long long> in_progress_{0};  // evaluations told by `tick` and not offered yet
+  long long budget_ = 0;                           // evaluations; 0: unlimited
+  mutable std::atomic<long long> in_progress_{0};  // evaluations counted by `tick` but not offered yet
   mutable std::mutex progress_mutex_;
 };
 
-/// Order of the groups and matchings that make `placement`'s groups cheapest, and what that costs.
+/// A placement with the best known order of groups and matchings, and its cost.
 struct DeployedPlacement {
   Placement placement;
   double cost = 0;  // s
 };
-/// When `stop` says so half-way, the order is the one found by then.
+/// Deploys the groups of `placement` as `cost::best_deployment` does. Once `stop` returns true, keeps the
+/// order found so far.
 DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement,
                   const std::function<bool()>& stop = {});
 

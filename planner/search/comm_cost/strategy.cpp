@@ -13,13 +13,13 @@ namespace dtfm::search {
 namespace {
 
 constexpr std::array table{
-    Strategy{"evolutionary", "islands of annealed placements that recombine, from structured starts",
+    Strategy{"evolutionary", "memetic: islands of annealed placements that recombine, from structured ones",
              run_evolutionary},
-    Strategy{"genetic", "the published one: crossover and cyclic local search with its gain", run_genetic},
-    Strategy{"kernighan-lin", "the published baseline: the same with the gain of Kernighan and Lin",
+    Strategy{"genetic", "genetic search of Yuan et al.: crossover and cyclic local search", run_genetic},
+    Strategy{"kernighan-lin", "the baseline of Yuan et al.: genetic with the Kernighan-Lin gain",
              run_kernighan_lin},
     Strategy{"random", "the best of many random partitions", run_random},
-    Strategy{"exhaustive", "every partition; for a dozen devices", run_exhaustive},
+    Strategy{"exhaustive", "every partition; feasible for up to a dozen devices", run_exhaustive},
     Strategy{"identity", "file order, pipeline by pipeline", run_identity},
     Strategy{"megatron", "file order, stage by stage, as Megatron-LM numbers its ranks", run_megatron},
 };
@@ -50,7 +50,7 @@ std::string_view name_of(Stopped stopped) {
     case Stopped::interrupted:
       return "interrupted";
   }
-  throw BrokenInvariant("no such reason to stop");
+  throw BrokenInvariant("unknown reason to stop");
 }
 
 std::span<const Strategy> strategies() {
@@ -61,7 +61,7 @@ SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view
   SearchRun run(model, options);
   Stopped stopped = strategy_named(strategy).run(run);
   const bool is_own_end = stopped == Stopped::evaluations && !options.evaluations;
-  if (is_own_end) stopped = Stopped::converged;  // a strategy's own number of evaluations is up
+  if (is_own_end) stopped = Stopped::converged;  // the strategy's default number of evaluations is used up
   run.use_full_time_limit();
   const auto stop = [&] { return run.must_stop(); };
   if (run.lower_bound().method.empty()) run.set_lower_bound(quick_lower_bound(model, run.best_cost(), stop));

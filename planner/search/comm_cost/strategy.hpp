@@ -1,5 +1,5 @@
-// The search: from a cost model to a placement. A strategy is one function and one row in the table of
-// strategy.cpp.
+// The comm-cost search: from a cost model to a placement. A strategy is one function and one row in the table
+// of strategy.cpp.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 namespace dtfm::search {
 
 struct Progress {
-  long long evaluations = 0, budget = 0;  // budget 0: open-ended
+  long long evaluations = 0, budget = 0;  // budget 0: unlimited
   double best = 0;                        // s
   double lower_bound = 0;                 // s
 };
@@ -25,20 +25,20 @@ struct Progress {
 struct SearchOptions {
   std::uint64_t seed = 0;
   int threads = 1;
-  std::optional<long long> evaluations;  // candidate placements to price; nothing: the strategy's own default
-  std::optional<double> time_limit;      // s; gives up determinism
-  std::optional<std::chrono::steady_clock::time_point> begin;  // that `time_limit` counts from; nothing: now
-  bool prove = false;  // then work on until the lower bound meets the cost; half of a time limit is for that
-  const std::atomic<bool>* interrupted = nullptr;    // set from outside: return the best so far
-  std::function<void(const Progress&)> on_progress;  // called from one thread, now and then
+  std::optional<long long> evaluations;  // candidate placements to evaluate; empty: the strategy's default
+  std::optional<double> time_limit;      // s; makes the result nondeterministic
+  std::optional<std::chrono::steady_clock::time_point> begin;  // start of `time_limit`; empty: now
+  bool prove = false;  // continue until the lower bound meets the cost; takes half of a time limit
+  const std::atomic<bool>* interrupted = nullptr;    // set by the caller: return the best placement so far
+  std::function<void(const Progress&)> on_progress;  // called occasionally, by one thread at a time
 };
 
-/// What ended a search: the evaluations that were asked for; the search itself, which goes no further; a
-/// proof; that it has seen all there is to see; or the user.
+/// What ended a search: the requested evaluations were used up; the strategy converged; the result is proven
+/// optimal; all placements were evaluated; or the time limit or an interrupt.
 enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted };
 std::string_view name_of(Stopped stopped);
 
-/// The best cost known after so many evaluations.
+/// The best cost known after a number of evaluations.
 struct ConvergencePoint {
   long long evaluations = 0;
   double cost = 0;  // s
@@ -46,12 +46,12 @@ struct ConvergencePoint {
 
 struct LowerBound {
   double value = 0;    // s: no placement costs less
-  std::string method;  // how it was found, in words
+  std::string method;  // description of how it was found
 };
 
 struct SearchResult {
   Placement placement;
-  cost::CommCost cost;  // of `placement` as deployed
+  cost::CommCost cost;  // cost of `placement` as deployed
   long long evaluations = 0;
   Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;
@@ -71,8 +71,8 @@ inline constexpr std::string_view default_strategy = "evolutionary";
 std::span<const Strategy> strategies();
 /// Throws Error for an unknown name.
 const Strategy& strategy_named(std::string_view name);
-/// Runs the strategy of that name, then bounds its result from below. Throws Error for an unknown name.
-/// `stopped` says what ended the search or, where that came first, the work on the bound.
+/// Runs the strategy, then computes a lower bound for its result. `stopped` is what ended the search or, if
+/// that came first, the work on the bound. Throws Error for an unknown name.
 SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy, const SearchOptions& options);
 
 }  // namespace dtfm::search

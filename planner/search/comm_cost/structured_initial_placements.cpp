@@ -14,14 +14,14 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int most_block_starts = 4;
-constexpr double most_work = 8e8;  // of deploying, in pairs of devices that are matched: half a minute
+constexpr int max_block_placements = 4;
+constexpr double max_work = 8e8;  // for deployment, in pairs of devices that are matched: half a minute
 
 struct Pattern {
-  int order, segment, block;  // segment: groups; block: devices
+  int order, segment, block;  // index of the order; groups per segment; devices per block
 };
 
-/// Neighbours as in the tree of clusters, but those with the fastest nearest neighbour first.
+/// The leaf order, stably sorted so that devices with the fastest nearest neighbour come first.
 std::vector<int> by_fastest_link(const cost::CommCostModel& model, const std::vector<int>& leaves,
                                  const std::function<bool()>& stop) {
   std::vector<double> fastest(leaves.size(), std::numeric_limits<double>::infinity());
@@ -35,7 +35,7 @@ std::vector<int> by_fastest_link(const cost::CommCostModel& model, const std::ve
   return order;
 }
 
-Placement dealt(const cost::CommCostModel& model, std::span<const int> order, int segment, int block) {
+Placement interleaved_placement(const cost::CommCostModel& model, std::span<const int> order, int segment, int block) {
   Placement placement(model.stages, model.replicas);
   for (int first = 0; first < model.stages; first += segment) {
     const int groups = std::min(segment, model.stages - first);
@@ -54,7 +54,7 @@ Placement dealt(const cost::CommCostModel& model, std::span<const int> order, in
   return placement;
 }
 
-/// 1, 2, 4, … and `most` itself.
+/// Returns 1, 2, 4, … below `most`, and `most` itself.
 std::vector<int> doubling(int most) {
   std::vector<int> sizes;
   for (int size = 1; size < most; size *= 2) sizes.push_back(size);
@@ -64,10 +64,10 @@ std::vector<int> doubling(int most) {
 
 struct Candidate {
   Placement placement;  // neither ordered nor matched
-  double sync_s;      // s: its slowest group's, and so less than it costs
+  double sync_s;      // s, of its slowest group; a lower bound on its cost
 };
 
-/// By all patterns, the fastest exchange first.
+/// Placements by all patterns, in ascending order of gradient synchronization.
 std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
                                         const std::vector<std::vector<int>>& orders, int threads) {
   std::vector<Pattern> patterns;
@@ -77,7 +77,7 @@ std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
         if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
   auto candidates = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
     const Pattern& pattern = patterns[at(i)];
-    Candidate candidate{dealt(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
+    Candidate candidate{interleaved_placement(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
     for (int stage = 0; stage < model.stages; ++stage)
       candidate.sync_s = std::max(candidate.sync_s, cost::sync_cost(model, candidate.placement.group(stage)));
     return candidate;
@@ -87,15 +87,16 @@ std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
   return candidates;
 }
 
-/// Deploying takes many matchings: those whose exchange alone costs more than two starts at hand are not
-/// worth it. The first one is deployed always, the others unless `stop` says so.
+/// Deployment takes many matchings. Candidates whose gradient synchronization alone costs more than two
+/// deployed placements are skipped. The first candidate is always deployed, the others until `stop` returns
+/// true.
 void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::function<bool()>& stop,
                      const std::vector<Candidate>& candidates, std::vector<DeployedPlacement>& initial_solutions) {
-  constexpr int batch = 8;  // whatever the number of threads, so that the starts do not depend on it
-  const double work = static_cast<double>(model.devices()) * model.devices();  // of one
+  constexpr int batch = 8;  // independent of the number of threads, so that the result is, too
+  const double work = static_cast<double>(model.devices()) * model.devices();  // per candidate
   const std::size_t most =
       std::min(candidates.size(),
-               std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(most_work / work))));
+               std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(max_work / work))));
   for (std::size_t first = 0; first < most; first += batch) {
     std::vector<double> costs;
     for (const DeployedPlacement& start : initial_solutions) costs.push_back(start.cost);
@@ -121,7 +122,7 @@ std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCos
   const std::vector<int> leaves = tree.leaf_order();
   const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
   std::vector<DeployedPlacement> initial_solutions =
-      block_initial_placements(model, tree.cut(tree.natural_count()), most_block_starts, threads, stop);
+      block_initial_placements(model, tree.cut(tree.natural_count()), max_block_placements, threads, stop);
   deploy_cheapest(model, threads, stop, interleaved_placements(model, orders, threads), initial_solutions);
   const auto by_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; };
   std::stable_sort(initial_solutions.begin(), initial_solutions.end(), by_cost);

@@ -1,4 +1,4 @@
-// Placements to begin a search from, made from the structure of the network instead of at random.
+// Initial placements derived from the structure of the network.
 #pragma once
 
 #include <functional>
@@ -8,13 +8,16 @@
 
 namespace dtfm::search {
 
-/// Deployed placements, cheapest first, without repetition of a cost: the `block_initial_placements` of the clusters that
-/// stand out most; and the devices, in an order in which similar ones are neighbours, cut into segments of so
-/// many groups, within which blocks of so many neighbours are dealt to the groups in turn. Blocks of one
-/// spread every site over the groups, blocks of a group's size keep sites whole, and segments keep unlike
-/// parts of the network apart. All orders, segments and blocks of powers of two are tried; those with the
-/// fastest exchange are deployed, as many as a limit of work allows.
-/// The first one always, the others unless `stop` says so; then what is half-way is deployed as it is.
+/// Returns deployed placements, cheapest first, with distinct costs. They come from two sources: the
+/// `block_initial_placements` of the most pronounced clusters; and the devices, in an order in which similar
+/// ones are neighbours, cut into segments of several groups, within which blocks of neighbours are assigned
+/// to the groups in turn. Blocks of one device spread every site over the groups, blocks of a group's size
+/// keep sites whole, and segments separate dissimilar parts of the network. All orders, and segments and
+/// blocks of powers of two, are tried; those with the fastest gradient synchronization are deployed, as many
+/// as a limit on work allows.
+///
+/// At least one placement is always deployed. Once `stop` returns true, no others are, and unfinished ones
+/// are deployed as they are.
 std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model, int threads,
                                         const std::function<bool()>& stop);
 

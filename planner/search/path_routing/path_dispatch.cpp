@@ -35,7 +35,7 @@ class Dispatcher {
     }
     while (!events_.empty()) {
       const double now = events_.top().date;
-      std::set<int> changed_devices;  // devices
+      std::set<int> changed_devices;
       for (; !events_.empty() && events_.top().date == now; events_.pop()) {
         const Event event = events_.top();
         changed_devices.insert(resource_of(event.micro_batch));
@@ -53,8 +53,8 @@ class Dispatcher {
  private:
   struct State {
     bool busy = false;
-    int held = 0;                                          // micro-batches
-    std::set<std::pair<double, int>> forwards, backwards;  // that have come, and when
+    int held = 0;  // micro-batches in flight
+    std::set<std::pair<double, int>> forwards, backwards;  // {arrival time in s, micro-batch} waiting here
   };
 
   std::size_t visits(int micro_batch) const { return paths_[at(micro_batch)].size(); }
@@ -76,7 +76,7 @@ class Dispatcher {
     devices_[at(here)].busy = false;
     if (back) --devices_[at(here)].held;
     if (++next_operation_[at(event.micro_batch)] == 2 * visits(event.micro_batch)) {
-      --next_operation_[at(event.micro_batch)];  // it stays where it is
+      --next_operation_[at(event.micro_batch)];  // it is done, and stays at its last device
       return;
     }
     const int next = resource_of(event.micro_batch);
@@ -84,7 +84,7 @@ class Dispatcher {
     events_.push({there, Event::Kind::arrives, event.micro_batch});
   }
 
-  /// When the output of `boundary`, or its gradient, is there.
+  /// Sends the output of device `boundary`, or its gradient, at `now`; returns when it arrives, s.
   double send_message(int from, int to, int boundary, double now) {
     const Message message = problem_.message(from, to, resources_[at(boundary)]->output_bytes);
     for (const int link : message.links) {
@@ -113,9 +113,9 @@ class Dispatcher {
   const RoutingProblem& problem_;
   const std::vector<const StageResource*>& resources_;
   const std::vector<std::vector<int>>& paths_;
-  std::vector<std::size_t> next_operation_;  // of each micro-batch: the one that it is in, or that comes next
+  std::vector<std::size_t> next_operation_;  // by micro-batch: current or next operation
   std::vector<State> devices_;
-  std::vector<double> link_free_;  // from when on
+  std::vector<double> link_free_;  // s, by link: when it becomes free
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<PlannedComputation> computations_;
 };

@@ -1,4 +1,4 @@
-// Whose turn it is on each device, once the ways of all micro-batches are known.
+// Orders the computations of every device, once the paths of all micro-batches are known.
 #pragma once
 
 #include <optional>
@@ -8,17 +8,18 @@
 
 namespace dtfm::search {
 
-/// Of one micro-batch: the next in its turn, along its way and back.
+/// A computation of a micro-batch: the next one on its path, forward or backward.
 struct PlannedComputation {
   Interval time;
   int micro_batch = 0;
 };
 
-/// No device is idle while there is something that it can compute: a backward before a forward, then who came
-/// first; no forward while it holds as many micro-batches as it can. Messages have their links one after the
-/// other, in the order in which they are ready. `stations` and each of `ways`: by the numbers of
-/// RoutingProblem::message. Computations are in the order of their begin. Nothing where micro-batches wait
-/// for room that each other takes, for ever.
+/// Schedules without idling: a device with a computation that is ready starts one. Backward passes go before
+/// forward passes, then first come, first served; a device that holds `max_in_flight` micro-batches starts no
+/// forward. Messages occupy their links one after another, in the order in which they become ready.
+/// `resources` and the entries of `paths` are numbered as in RoutingProblem::message. Returns the
+/// computations in the order of their start, or nothing if micro-batches deadlock, each waiting for room that
+/// another one holds.
 std::optional<std::vector<PlannedComputation>> dispatch(const RoutingProblem& problem,
                                                           const std::vector<const StageResource*>& resources,
                                                           const std::vector<std::vector<int>>& paths);

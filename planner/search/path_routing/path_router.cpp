@@ -16,11 +16,11 @@
 namespace dtfm::search {
 namespace {
 
-/// A way up to a device.
+/// A partial path that ends at a device.
 struct Label {
-  double end = 0;  // of the forward there
+  double end = 0;  // s, end of the forward on its last device
   int resource = no_index;
-  int before = no_index;  // the label that it goes on from
+  int before = no_index;  // label of the path without its last device
 };
 using Labels = std::vector<int>;
 
@@ -28,15 +28,15 @@ class Router {
  public:
   explicit Router(const RoutingProblem& problem);
   Routing route();
-  /// Whether the order of the table is all there is.
+  /// Whether dispatching the paths deadlocks, so that only the order of the reservation table is left.
   bool is_deadlocked() const { return is_deadlocked_; }
 
  private:
-  struct Row {  // of the table: a device
+  struct Row {  // row of the reservation table: one device
     const StageResource* resource;
     int visits_left = 0;
     Reservations busy;
-    std::vector<double> freed;  // when it is done with each micro-batch, ascending
+    std::vector<double> freed;  // s, ascending: when it finishes each micro-batch
   };
 
   int last_stage() const { return static_cast<int>(problem_.stages.size()) - 1; }
@@ -65,11 +65,11 @@ class Router {
 
   const RoutingProblem& problem_;
   std::vector<Row> rows_;
-  std::vector<int> first_;  // row of each stage, and one more
-  std::vector<int> left_;   // visits of each stage
+  std::vector<int> first_;  // by stage: its first row; then the number of rows
+  std::vector<int> left_;   // by stage: visits still to be made
   std::vector<Reservations> links_;
-  std::vector<Label> labels_;                     // of one search
-  std::vector<PlannedComputation> computations_;  // by the table
+  std::vector<Label> labels_;                     // of the current search
+  std::vector<PlannedComputation> computations_;  // as reserved in the table
   long long expanded_ = 0;
   int routed_ = 0;
   bool is_deadlocked_ = false;
@@ -78,9 +78,9 @@ class Router {
 Router::Router(const RoutingProblem& problem) : problem_(problem) {
   DTFM_ASSERT(!problem.stages.empty() && problem.skipped >= 0 &&
               problem.skipped <= std::max(0, last_stage() - 1));
-  constexpr double max_computations = 2e7;  // as of iteration_graph
+  constexpr double max_computations = 2e7;  // the limit of iteration_graph
   if (const double count = 2.0 * problem.micro_batches * visits(); count > max_computations)
-    throw Error("", fmt::format("the paths have {:.3g} computations an iteration; {:.3g} are the most", count,
+    throw Error("", fmt::format("the paths have {:.3g} computations per iteration; the maximum is {:.3g}", count,
                                 max_computations));
   for (int stage = 0; stage <= last_stage(); ++stage) {
     first_.push_back(static_cast<int>(rows_.size()));
@@ -98,7 +98,7 @@ int Router::visits_of(int stage) const {
   return end - begin;
 }
 
-/// Of a stage among its devices.
+/// Divides the visits of a stage among its devices in proportion to their speeds, by largest remainder.
 void Router::assign_visits(int stage) {
   std::vector<double> speeds;
   for (const StageResource& it : problem_.stages[at(stage)]) {
@@ -139,7 +139,7 @@ Routing Router::route() {
   return routing;
 }
 
-/// That of the table, which has gaps where nothing fits, or without gaps: whichever is done first.
+/// The order of the reservation table, which has gaps, or the one without idling: whichever finishes first.
 std::vector<PlannedComputation> Router::best_order(const std::vector<std::vector<int>>& paths) {
   std::stable_sort(computations_.begin(), computations_.end(),
                    [](const auto& a, const auto& b) { return a.time.begin < b.time.begin; });
@@ -154,10 +154,10 @@ std::vector<PlannedComputation> Router::best_order(const std::vector<std::vector
   return dispatch_order && end(*dispatch_order) <= end(computations_) ? *dispatch_order : computations_;
 }
 
-/// Whether so many visits before `stage` can become the right number before the last one: some stages must be
-/// visited by all micro-batches that are left, some have been visited enough. That is all that balance asks
-/// for: as long as no stage lacks more visits than there are micro-batches, and all lack as many as these
-/// will make, they can be dealt out.
+/// Whether a path with `visited` visits before `stage` can be completed with the right number of visits. Some
+/// stages must be visited by all remaining micro-batches, others have had all their visits. Balance requires
+/// nothing else: as long as no stage has more visits left than there are micro-batches, and together they
+/// have as many left as these micro-batches will make, the visits can be distributed.
 bool Router::can_end(int stage, int visited) const {
   int must = visited, may = visited;
   for (int later = stage; later < last_stage(); ++later) {
@@ -171,7 +171,7 @@ std::vector<int> Router::search_path() {
   labels_.clear();
   const Labels start = visit({no_index}, 0);
   if (last_stage() == 0) return path_to(best_of(start));
-  // [stage][visited]: ways that have decided on all stages before
+  // [stage][visited]: partial paths for which all stages before `stage` are decided.
   std::vector<std::vector<Labels>> paths(at(last_stage() + 2), std::vector<Labels>(at(visits() + 2)));
   paths[1][1] = start;
   for (int stage = 1; stage < last_stage(); ++stage)
@@ -202,7 +202,8 @@ std::vector<int> Router::greedy() {
   return path_to(label);
 }
 
-/// The best way to each device of a stage that has visits left.
+/// Extends the partial paths to each device of a stage that has visits left, keeping the best for each
+/// device.
 Labels Router::visit(const Labels& from, int stage) {
   Labels reached;
   for (int to = first_[at(stage)]; to < first_[at(stage) + 1]; ++to) {
@@ -224,7 +225,7 @@ void Router::add(Labels& labels, const Label& label) {
   labels_.push_back(label);
 }
 
-/// Of two ways to a device the one that is there first; of equals the one that was there already.
+/// Keeps the faster of two paths to the same device; of equal ones the existing one.
 void Router::add(Labels& labels, const Labels& more) {
   for (const int label : more) {
     const auto same = std::find_if(labels.begin(), labels.end(), [&](int it) {
@@ -250,7 +251,7 @@ std::vector<int> Router::path_to(int label) const {
   return path;
 }
 
-/// On its links, all at once.
+/// Earliest time from `ready` on at which all links of the message are free at once.
 Interval Router::message_time(const Message& message, double ready) const {
   for (double before = ready - 1; before != ready;) {
     before = ready;
@@ -260,7 +261,8 @@ Interval Router::message_time(const Message& message, double ready) const {
   return {ready, ready + message.busy_s};
 }
 
-/// `from`: no_index for the first.
+/// Time of the forward on `to` after one on `from` that ends at `ready`; `from` is no_index on the first
+/// device.
 Interval Router::forward_time(int from, int to, double ready) const {
   const Row& row = rows_[at(to)];
   const StageResource& resource = *row.resource;
@@ -268,7 +270,8 @@ Interval Router::forward_time(int from, int to, double ready) const {
     const Message message = problem_.message(from, to, rows_[at(from)].resource->output_bytes);
     ready = message_time(message, ready).end + message.latency_s;
   }
-  // Who comes now meets those alone that are not done yet, and of them there must be fewer than it can hold.
+  // Only micro-batches that are not finished occupy room, and there must be fewer of them than
+  // `max_in_flight`.
   if (row.freed.size() >= at(resource.max_in_flight))
     ready = std::max(ready, row.freed[row.freed.size() - at(resource.max_in_flight)]);
   const double begin = row.busy.first_fit(ready, resource.forward_s);
@@ -295,7 +298,7 @@ void Router::reserve(int micro_batch, const std::vector<int>& path) {
     }));
 }
 
-/// When it is there.
+/// Reserves the links for a message; returns when it arrives, s.
 double Router::reserve_links(int from, int to, double bytes, double ready) {
   const Message message = problem_.message(from, to, bytes);
   const Interval time = message_time(message, ready);
@@ -306,7 +309,7 @@ double Router::reserve_links(int from, int to, double bytes, double ready) {
   return time.end + message.latency_s;
 }
 
-/// When it is done.
+/// Reserves the device for a computation; returns when it ends, s.
 double Router::reserve_device(int micro_batch, int resource, double ready, double seconds) {
   const double begin = rows_[at(resource)].busy.first_fit(ready, seconds);
   rows_[at(resource)].busy.reserve({begin, begin + seconds});
@@ -320,8 +323,8 @@ Routing route(const RoutingProblem& problem) {
   Router router(problem);
   Routing routing = router.route();
   if (!router.is_deadlocked()) return routing;
-  // Two that visit stages in different orders wait for the room that the other takes. In one order nobody
-  // does.
+  // Micro-batches that visit stages in different orders can wait for the room that the other holds. If all
+  // visit stages in the same order, none can.
   RoutingProblem in_order = problem;
   in_order.allow_swaps = false;
   Routing other = Router(in_order).route();

@@ -6,7 +6,7 @@
 
 namespace dtfm::search {
 
-/// That ends after `date`.
+/// The first reservation that ends after `date`.
 std::vector<Interval>::const_iterator Reservations::first_after(double date) const {
   return std::upper_bound(taken_.begin(), taken_.end(), date,
                           [](double value, const Interval& it) { return value < it.end; });

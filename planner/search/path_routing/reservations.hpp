@@ -1,4 +1,4 @@
-// When a device or a link is taken: one row of a reservation table.
+// Times at which a device or a link is reserved: one row of a reservation table.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@ namespace dtfm::search {
 
 class Reservations {
  public:
-  /// The earliest time from `from` on at which it is free for `length` seconds.
+  /// Earliest start ≥ `from` of a free interval of `length` seconds, s.
   double first_fit(double from, double length) const;
-  /// Free until now; an interval of no length takes nothing.
+  /// Reserves an interval, which must be free. An empty interval reserves nothing.
   void reserve(const Interval& interval);
-  /// Ascending; what touches is one.
+  /// Reserved intervals in ascending order; adjacent ones are merged.
   const std::vector<Interval>& taken() const { return taken_; }
 
  private:
