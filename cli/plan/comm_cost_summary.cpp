@@ -28,9 +28,9 @@ int decimals_for(double largest) {
   return std::clamp(10 - before, 0, 15);
 }
 
-class Writer {
+class CommCostWriter {
  public:
-  explicit Writer(const CommCostSummary& summary) : s_(summary) {}
+  explicit CommCostWriter(const CommCostSummary& summary) : s_(summary) {}
 
   std::string title() const {
     std::string text =
@@ -175,7 +175,7 @@ class Writer {
 }  // namespace
 
 std::string format_summary(const CommCostSummary& summary) {
-  const Writer writer(summary);
+  const CommCostWriter writer(summary);
   return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.costs(),
                         writer.groups(), writer.hops(), format_pipelines(summary.topology, summary.plan),
                         writer.slowest()});

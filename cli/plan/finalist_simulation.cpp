@@ -36,31 +36,31 @@ sim::Distribution completion_intervals(const sim::SimReport& report) {
 
 /// Where machines come and go, the mean is over the whole run. Of a run that came to a stop for good, it is
 /// over all of the horizon, and the last iteration never ends.
-io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, const NamedScenario& simulate_finalists) {
+io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, const NamedScenario& named) {
   const sim::Distribution& times = report.iteration_time_s;
-  if (report.iterations.empty() || !report.out_of_memory.empty()) return {simulate_finalists.name, never, never, never};
+  if (report.iterations.empty() || !report.out_of_memory.empty()) return {named.name, never, never, never};
   const auto completed = static_cast<double>(report.iterations.size());
   if (!report.deadlocked && report.useful) {
     const sim::Distribution between = completion_intervals(report);
-    return {simulate_finalists.name, report.length_s / completed, between.p95, between.max};
+    return {named.name, report.length_s / completed, between.p95, between.max};
   }
-  if (!report.deadlocked) return {simulate_finalists.name, times.mean, times.p95, times.max};
-  return {simulate_finalists.name, simulate_finalists.scenario.horizon_s ? *simulate_finalists.scenario.horizon_s / completed : never, never,
+  if (!report.deadlocked) return {named.name, times.mean, times.p95, times.max};
+  return {named.name, named.scenario.horizon_s ? *named.scenario.horizon_s / completed : never, never,
           never};
 }
 
-io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candidate, const NamedScenario& simulate_finalists,
+io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candidate, const NamedScenario& named,
                                           const std::function<bool()>& stop) {
   const Problem problem = simulated_problem(candidate);
   sim::SimOptions options;
   options.stop = stop;
   options.replan = api::make_replanner(problem);
-  if (is_event_free(simulate_finalists.scenario)) options.iterations = 1;
-  const int runs = sim::is_random(simulate_finalists.scenario) ? random_runs : 1;
-  io::PlanRecord::Finalist::Simulated result{simulate_finalists.name, 0, 0, 0};
+  if (is_event_free(named.scenario)) options.iterations = 1;
+  const int runs = sim::is_random(named.scenario) ? random_runs : 1;
+  io::PlanRecord::Finalist::Simulated result{named.name, 0, 0, 0};
   for (int run = 0; run < runs; ++run) {
     options.seed = static_cast<std::uint64_t>(run);
-    const auto times = summarize_run(sim::simulate(problem, candidate.plan, simulate_finalists.scenario, options), simulate_finalists);
+    const auto times = summarize_run(sim::simulate(problem, candidate.plan, named.scenario, options), named);
     result.mean_s += times.mean_s / runs;
     result.p95_s += times.p95_s / runs;
     result.max_s = std::max(result.max_s, times.max_s);
@@ -74,11 +74,11 @@ struct Run {
 };
 
 /// A plan that the simulator refuses, because it has too many micro-batches, say, is a plan all the same.
-Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& simulate_finalists, const std::function<bool()>& stop) {
+Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named, const std::function<bool()>& stop) {
   try {
-    return {simulated(candidate, simulate_finalists, stop), ""};
+    return {simulated(candidate, named, stop), ""};
   } catch (const Error& error) {
-    return {{simulate_finalists.name, never, never, never}, error.what()};
+    return {{named.name, never, never, never}, error.what()};
   }
 }
 

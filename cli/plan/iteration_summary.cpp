@@ -26,9 +26,9 @@ namespace {
 
 constexpr const char* not_completed = "never";  // no iteration was completed
 
-class Writer {
+class IterationWriter {
  public:
-  explicit Writer(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
+  explicit IterationWriter(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
@@ -186,7 +186,7 @@ class Writer {
 }  // namespace
 
 std::string format_summary(const IterationSummary& summary) {
-  const Writer writer(summary);
+  const IterationWriter writer(summary);
   return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.times(),
                         writer.warm_start(), writer.stages(),
                         format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),

@@ -52,7 +52,7 @@ std::string summary_json(const sim::Replay& replay) {
       counts[3], replay.events, replay.flows);
 }
 
-std::string format_summary(const GraphOptions& options, const sim::Replay& replay) {
+std::string format_graph_summary(const GraphOptions& options, const sim::Replay& replay) {
   const Counts counts = count_states(replay);
   const std::string stopped =
       is_interrupted(replay) ? fmt::format("stopped early: interrupted at {:.10g} s\n", replay.last_event_date) : "";
@@ -73,7 +73,7 @@ void write_output(const GraphOptions& options, const sim::TaskGraph& graph, cons
     if (!options.output.empty()) io::write_file_atomically(options.output, summary_json(result));
   }
   const bool is_taken = io::is_stdout(options.tasks) || io::is_stdout(options.output);
-  if (!options.quiet && !is_taken) print_result(format_summary(options, result));
+  if (!options.quiet && !is_taken) print_result(format_graph_summary(options, result));
 }
 
 }  // namespace

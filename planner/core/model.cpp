@@ -9,8 +9,8 @@ namespace dtfm {
 namespace {
 
 /// The numbers of a transformer, with what is left to a default filled in.
-struct Shape {
-  explicit Shape(const Transformer& model)
+struct BlockShape {
+  explicit BlockShape(const Transformer& model)
       : h(model.hidden),
         a(model.heads),
         kv(model.kv_heads > 0 ? h * model.kv_heads / a : h),
@@ -23,17 +23,17 @@ struct Shape {
 };
 
 /// Weights of the matrices of a block.
-double matrices(const Transformer& model, const Shape& n) {
+double matrices(const Transformer& model, const BlockShape& n) {
   return 2 * n.h * n.h + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
 }
 
-double biases(const Transformer& model, const Shape& n) {
+double biases(const Transformer& model, const BlockShape& n) {
   if (!model.biases) return 0;
   return 2 * n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
 }
 
 Layer block(const Transformer& model, double element_scale) {
-  const Shape n(model);
+  const BlockShape n(model);
   Layer layer;
   layer.name = "block";
   layer.parameters = matrices(model, n) + biases(model, n) + 2 * n.norm;
@@ -50,7 +50,7 @@ Layer block(const Transformer& model, double element_scale) {
 }
 
 Layer embedding(const Transformer& model, double element_scale) {
-  const Shape n(model);
+  const BlockShape n(model);
   Layer layer;
   layer.name = "embedding";
   layer.parameters = n.v * n.h;
@@ -62,7 +62,7 @@ Layer embedding(const Transformer& model, double element_scale) {
 }
 
 Layer head(const Transformer& model, double element_scale) {
-  const Shape n(model);
+  const BlockShape n(model);
   Layer layer;
   layer.name = "head";
   const double transform = n.h * n.h + n.h;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/engine/event_queue.hpp"
 #include "simulator/engine/service_queues.hpp"
@@ -15,8 +16,6 @@
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 class GraphReplay {
  public:

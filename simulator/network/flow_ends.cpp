@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "planner/core/infinity.hpp"
+
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double clock_at(double clock, double level, double updated, double now) {
   return now > updated ? clock + level * (now - updated) : clock;

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/core/infinity.hpp"
+
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 /// Levels that differ by less are one level: far above rounding, far below what anybody can see.
 constexpr double relative_tolerance = 1e-12, frozen_tolerance = 1e-9;

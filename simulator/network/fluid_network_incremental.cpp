@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/core/infinity.hpp"
 #include "simulator/network/fluid_network.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 constexpr double relative_tolerance = 1e-12;  // rounding
 /// So much above the level flows claim, where there is room: as n flows leave one by one, they claim anew

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Levels that differ by less are one level: far above rounding, far below what anybody can see. So rounding
 /// does not go round in circles.
 constexpr double relative_tolerance = 1e-12;

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// What is left of every shared link, and the load that the flows which still rise put on it at level 1.
 struct Filling {

@@ -1,15 +1,13 @@
 #include "simulator/observation/device_timeline.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

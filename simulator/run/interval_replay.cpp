@@ -1,16 +1,14 @@
 #include "simulator/run/interval_replay.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// A scenario's dates end at 1e9 s, and a time of detection may come on top; timelines are in ns of 63 bits.
 void check_date(double date) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -10,12 +9,11 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/run/trace_cursor.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 bool applies_to(const LinkTrace& trace, int from, int to) {
   return (trace.from[at(from)] && trace.to[at(to)]) ||

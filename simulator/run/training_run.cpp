@@ -1,7 +1,6 @@
 #include "simulator/run/training_run.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -10,6 +9,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/model/zero.hpp"
@@ -22,7 +22,6 @@ namespace dtfm::sim {
 namespace {
 
 constexpr std::size_t max_iterations = 1'000'000;  // in a horizon; each is in the report
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<int> spare_devices(const Scenario& scenario, const Topology& topology) {
   if (scenario.spares) return *scenario.spares;

@@ -1,17 +1,15 @@
 // Who is there, and who serves which stage: departures, joins, moves.
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

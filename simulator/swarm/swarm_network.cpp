@@ -1,16 +1,15 @@
 #include "simulator/swarm/swarm_network.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Seconds: a route without latency counts as 200 m of fibre do (graph/graph_network.cpp).
 constexpr double min_round_trip = 1e-6;
 

@@ -1,8 +1,8 @@
 // Trainers: every micro-batch is taken through all stages, request by request.
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
@@ -10,7 +10,6 @@ namespace dtfm::sim {
 namespace {
 
 constexpr double forward_timeout_s = 30, backward_timeout_s = 75, refresh_period_s = 30;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

@@ -91,11 +91,11 @@ TEST_CASE("every policy on a recorded spot fleet") {
       REQUIRE(report.iterations[i].start_s >= report.iterations[i - 1].end_s);
     // Every device-second is of use or lost, but for what the horizon cut off: at most an iteration's. A
     // replanned one takes as many, but for what cutting layers otherwise changes of it.
-    const double kept = static_cast<double>(report.iterations.size()) * computed(calm);
-    const double rest = computed(report) - report.lost_work_s - kept;
+    const double kept = static_cast<double>(report.iterations.size()) * total_compute_s(calm);
+    const double rest = total_compute_s(report) - report.lost_work_s - kept;
     if (!policy.asks_planner) {
       CHECK(rest > -1e-6 * kept);
-      CHECK(rest <= computed(calm) * (1 + 1e-6));
+      CHECK(rest <= total_compute_s(calm) * (1 + 1e-6));
     }
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==

@@ -127,7 +127,7 @@ class RouteCache {
 };
 
 /// One at least: whether a layout fits is not said here.
-int in_flight_limit(const Topology& topology, int device, const sim::StageLoad& load) {
+int routed_in_flight_limit(const Topology& topology, int device, const sim::StageLoad& load) {
   const auto held = max_in_flight(topology, device, load);
   return held ? static_cast<int>(std::clamp(*held, 1.0, 1e6)) : std::numeric_limits<int>::max();
 }
@@ -159,7 +159,7 @@ std::vector<std::vector<search::StageResource>> stage_resources(const Problem& p
            load.forward_s + codec_s,
            load.backward_s + codec_s,
            load.output_bytes,
-           in_flight_limit(problem.topology, its[at(s)].devices.front(), load)});
+           routed_in_flight_limit(problem.topology, its[at(s)].devices.front(), load)});
     }
   }
   return stages;

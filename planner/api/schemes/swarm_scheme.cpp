@@ -146,13 +146,13 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
 }
 
 /// What is known of a number of stages from a run of two steps.
-struct Trial {
+struct SwarmTrial {
   double rate = 0;      // 0: it came to no step
   int min_peers = 0;  // of a stage, at the end
   std::string error;
 };
 
-Trial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
+SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
             const std::function<bool()>& stop) {
   sim::SimOptions options;
   options.iterations = 2;
@@ -170,7 +170,7 @@ Trial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t 
 }
 
 /// A peer that has its stage for itself has nobody who could compute its calls again.
-bool is_verifiable(const Trial& trial) {
+bool is_verifiable(const SwarmTrial& trial) {
   return trial.rate > 0 && trial.min_peers > 1;
 }
 
@@ -183,7 +183,7 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
     return tried(problem, make_setup(fitting[at(i)], given), given.seed, stop);
   });
-  const auto best = std::max_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
+  const auto best = std::max_element(trials.begin(), trials.end(), [&](const SwarmTrial& a, const SwarmTrial& b) {
     if (given.verify > 0 && is_verifiable(a) != is_verifiable(b)) return is_verifiable(b);
     return a.rate < b.rate;
   });
@@ -195,7 +195,7 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
     return chosen;
   }
   chosen.is_input_error =
-      std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return !it.error.empty(); });
+      std::all_of(trials.begin(), trials.end(), [](const SwarmTrial& it) { return !it.error.empty(); });
   chosen.no_layout_reason = !best->error.empty() ? best->error
                     : stop && stop()     ? sim::stopped_by_user
                                          : "requests time out: no step comes to an end";

@@ -11,7 +11,7 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr double rounding = 1e-9;  // dates of the simulator are on a grid; sums are rounded
+constexpr double rounding_margin = 1e-9;  // dates of the simulator are on a grid; sums are rounded
 
 double least_sum(std::vector<double> values, int count) {
   const auto end = values.begin() + std::min<std::ptrdiff_t>(count, std::ssize(values));
@@ -69,7 +69,7 @@ double min_weighted_time(const IterationModel& model, const std::vector<double>&
   for (const double seconds : of_layer) per_micro_batch += seconds;
   const double overhead = model.problem.constants.iteration_overhead_s *
                           least_sum(weights, std::max(min_devices, narrowest.tensor()));
-  return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding);
+  return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding_margin);
 }
 
 double min_compute_s(const IterationModel& model, int device) {

@@ -1,16 +1,15 @@
 #include "planner/cost/comm_cost/shortest_path.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double least_gain = 1e-12;  // relative to the length: less is rounding, and could cycle for ever
 
 std::vector<int> held_karp(const Eigen::MatrixXd& weights) {

@@ -4,12 +4,11 @@
 #include <limits>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/cost/iteration_time/schedule_steps.hpp"
 
 namespace dtfm::cost {
 namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
 
 class PipelineUnroll {
  public:
@@ -38,7 +37,7 @@ class PipelineUnroll {
           std::min_element(channels_.begin(), channels_.end(),
                            [](const Channel& a, const Channel& b) { return a.end_s < b.end_s; });
       now_ = std::min(next_device->end_s, channel->end_s);
-      if (now_ == never) return std::move(result_);
+      if (now_ == infinity) return std::move(result_);
       if (next_device->end_s <= channel->end_s)
         end_computation(static_cast<int>(next_device - devices_state_.begin()));
       else
@@ -50,12 +49,12 @@ class PipelineUnroll {
   struct DeviceState {
     std::vector<ScheduleStep> steps;
     std::size_t next = 0;
-    double end_s = never;  // of the computation that goes on
+    double end_s = infinity;  // of the computation that goes on
   };
   struct Channel {
     std::vector<ScheduleStep> messages;  // as they were computed
     std::size_t next = 0;
-    double end_s = never;                   // of the message that is sent: of its overhead, then of its bytes
+    double end_s = infinity;                   // of the message that is sent: of its overhead, then of its bytes
     bool moves = false;                     // its bytes
     double left = 0, updated_s = 0, pace_s = 0;  // the share that was left at a date, and seconds of the whole
   };
@@ -72,7 +71,7 @@ class PipelineUnroll {
 
   void begin_next(int device) {
     DeviceState& it = devices_state_[at(device)];
-    if (it.end_s < never || it.next == it.steps.size()) return;
+    if (it.end_s < infinity || it.next == it.steps.size()) return;
     const ScheduleStep& step = it.steps[it.next];
     const double arrival = arrived(step);
     if (arrival < 0) return;
@@ -82,7 +81,7 @@ class PipelineUnroll {
   void end_computation(int device) {
     DeviceState& it = devices_state_[at(device)];
     const ScheduleStep step = it.steps[it.next++];
-    it.end_s = never;
+    it.end_s = infinity;
     PipelineTime& time = result_.time;
     time.end_s = now_;
     if (!step.forward) {
@@ -99,7 +98,7 @@ class PipelineUnroll {
   void send(const ScheduleStep& step, int device) {
     Channel& it = channels_[at(channel_of(step.forward, device))];
     it.messages.push_back(step);
-    if (it.end_s == never) it.end_s = now_ + hop(step).overhead_s;
+    if (it.end_s == infinity) it.end_s = now_ + hop(step).overhead_s;
   }
 
   void advance_message(int channel) {
@@ -121,7 +120,7 @@ class PipelineUnroll {
     Channel& it = channels_[at(channel)];
     const ScheduleStep step = it.messages[it.next++];
     it.moves = false;
-    it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : never;
+    it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : infinity;
     const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
     arrived(received) = arrival;

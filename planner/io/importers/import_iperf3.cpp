@@ -18,16 +18,16 @@ namespace {
 constexpr double min_rate = 1e-3, max_rate = 1e18;  // bit/s, as in topologies
 constexpr int max_flows = 1024;
 
-struct Interval {
+struct ReportInterval {
   double seconds, rate;
 };
 
 /// Sums of the intervals that count. A server's are better than its client's: they are of what has arrived.
-std::vector<Interval> read_intervals(const JsonCursor& root) {
+std::vector<ReportInterval> read_intervals(const JsonCursor& root) {
   constexpr double max_seconds = 1e9;
   const auto server = root.optional("server_output_json");
   const auto listed = server ? server->optional("intervals") : root.optional("intervals");
-  std::vector<Interval> intervals;
+  std::vector<ReportInterval> intervals;
   for (std::size_t i = 0, size = listed ? listed->array_size("intervals") : 0; i < size; ++i) {
     const JsonCursor sum = listed->at(i).required("sum");
     const auto omitted = sum.optional("omitted");
@@ -39,11 +39,11 @@ std::vector<Interval> read_intervals(const JsonCursor& root) {
 }
 
 /// Of the rates; without the rest of an interval at the end, in which little comes.
-std::optional<BitsPerSecond> rate_deviation(const std::vector<Interval>& intervals) {
+std::optional<BitsPerSecond> rate_deviation(const std::vector<ReportInterval>& intervals) {
   double longest_interval_s = 0, mean = 0, squares = 0;
-  for (const Interval& interval : intervals) longest_interval_s = std::max(longest_interval_s, interval.seconds);
+  for (const ReportInterval& interval : intervals) longest_interval_s = std::max(longest_interval_s, interval.seconds);
   std::vector<double> rates;
-  for (const Interval& interval : intervals)
+  for (const ReportInterval& interval : intervals)
     if (interval.seconds >= longest_interval_s / 2) rates.push_back(interval.rate);
   if (rates.size() < 2) return std::nullopt;
   const auto count = static_cast<double>(rates.size());

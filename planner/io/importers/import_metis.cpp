@@ -22,7 +22,7 @@ namespace {
 
 using Phase = LayerSamples::Phase;
 
-constexpr int max_size = 1'000'000;
+constexpr int max_file_bytes = 1'000'000;
 constexpr double ms_per_s = 1000, max_bytes = 1e18;
 // A layer's backward has two matrix products for each of its forward: with respect to weights and to inputs.
 constexpr double forward_share = 1.0 / 3;
@@ -39,7 +39,7 @@ std::optional<int> consume_number_suffix(std::string_view& text, std::string_vie
   const std::string_view digits = text.substr(begin + word.size());
   int number = 0;
   const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > max_size)
+  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > max_file_bytes)
     return std::nullopt;
   text = text.substr(0, begin);
   return number;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t max_operators = 50'000;  // a job with as many layers can be read by YamlDocument
 constexpr std::size_t max_name_length = 60;        // two of them make the name of a layer
-constexpr double max_parameters = 1e18;        // of all together, as of one layer in a job
+constexpr double max_graph_parameters = 1e18;        // of all together, as of one layer in a job
 
 using OperatorIndices = std::map<std::string, int>;  // of the operators, by their names
 
@@ -42,7 +42,7 @@ Operator read_operator(const YamlValue& value) {
   result.forward = Flops(read_amount(map.required("flops"), flop));
   const auto backward = map.optional("backward_flops");
   result.backward = backward ? Flops(read_amount(*backward, flop)) : 2 * result.forward;
-  result.parameters = map.required("parameters").number(0, max_parameters);
+  result.parameters = map.required("parameters").number(0, max_graph_parameters);
   result.output = Bytes(read_amount(map.required("output_bytes"), byte));
   if (const auto activations = map.optional("activation_bytes"))
     result.activation_memory = Bytes(read_amount(*activations, byte));
@@ -112,7 +112,7 @@ void check_totals(const YamlValue& nodes, const OperatorGraph& graph) {
     if (sum > max_value)
       throw nodes.value_error(fmt::format("{:g} {} in all; at most {:g} are supported", sum, what, max_value));
   };
-  check(parameters, max_parameters, "parameters");
+  check(parameters, max_graph_parameters, "parameters");
   check(forward, flop_unit("FLOP").limits.max_value, "FLOPs");
   check(backward, flop_unit("FLOP").limits.max_value, "FLOPs backward");
   check(bytes, size_unit("B").limits.max_value, "bytes");

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int max_depth = 64;
-constexpr long long max_values = 20'000'000;
+constexpr long long max_json_values = 20'000'000;
 
 /// "file:line:column" of the byte at `offset`.
 std::string position_of(const std::string& file, std::string_view text, std::size_t offset) {
@@ -72,8 +72,8 @@ class LimitChecker {
     if (event == Event::object_end || event == Event::array_end) keys_.pop_back();
     if (event == Event::key && duplicates_ == DuplicateKeys::rejected)
       check_key(parsed.get_ref<const std::string&>());
-    if (event == Event::value && ++values_ > max_values)
-      fail(consumed_, fmt::format("more than {} values", max_values));
+    if (event == Event::value && ++values_ > max_json_values)
+      fail(consumed_, fmt::format("more than {} values", max_json_values));
   }
 
   /// Those so far take no memory any more.

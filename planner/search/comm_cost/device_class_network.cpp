@@ -1,14 +1,13 @@
 #include "planner/search/comm_cost/device_class_network.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <tuple>
 
+#include "planner/core/infinity.hpp"
+
 namespace dtfm::search {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

@@ -25,7 +25,7 @@ constexpr int islands = 4;
 // Temperatures to begin with, as shares of the best cost. The first islands get structured starts, which more
 // heat would melt; the others begin at random.
 constexpr std::array structured_initial_temperature{0.003, 0.01};
-constexpr double random_initial_temperature = 0.05, later_initial_temperature = 0.03, final_temperature = 0.0002;
+constexpr double random_initial_temperature = 0.05, later_initial_temperature = 0.03, last_temperature = 0.0002;
 constexpr int generations = 4;           // that a budget is cut into
 constexpr int first_shares = 12;         // the first has to find structure: it gets so many times the moves
 constexpr int patience = 2;              // generations without gain after which islands that agree are done
@@ -118,7 +118,7 @@ class Evolution {
     const bool first = generation == 0;
     const double share = (first ? first_shares : 1.0) / (generations + first_shares - 1);
     const double cost = run_.best_cost();
-    CoolingSchedule cooling{0, (first ? first_initial_temperature_[at(island)] : later_initial_temperature) * cost, final_temperature * cost, 0, 0};
+    CoolingSchedule cooling{0, (first ? first_initial_temperature_[at(island)] : later_initial_temperature) * cost, last_temperature * cost, 0, 0};
     cooling.guidance = island % 2 == 0 ? guidance : 0;
     const long long left = (budget_ - run_.evaluations() + islands - 1) / islands;
     if (run_.options().evaluations || !run_.options().time_limit)

@@ -27,8 +27,8 @@ constexpr std::size_t max_jobs = 4;   // decisions of the front under which shap
 constexpr std::size_t max_annealed = 24;
 constexpr std::size_t max_simulated = 24;  // beside the finalists
 constexpr int rounds = 2;                   // a hot one and a cooler one
-constexpr double initial_temperature[rounds] = {0.02, 0.005}, final_temperature = 0.0002;
-constexpr int max_doublings = 40;  // of a round's moves: more than anybody waits for
+constexpr double round_temperatures[rounds] = {0.02, 0.005}, last_temperature = 0.0002;
+constexpr int max_round_doublings = 40;  // of a round's moves: more than anybody waits for
 
 bool is_any_priced(const Topology& topology) {
   for (int device = 0; device < topology.size(); ++device)
@@ -195,7 +195,7 @@ class FrontSearch {
   /// two have twice as many.
   PlanCoolingSchedule cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
     const auto parts = static_cast<double>(count);
-    PlanCoolingSchedule cooling{0, initial_temperature[round % rounds], final_temperature};
+    PlanCoolingSchedule cooling{0, round_temperatures[round % rounds], last_temperature};
     cooling.keeps_pareto_front = true;
     if (const auto part = part_of_budget()) {
       cooling.evaluations = *part / static_cast<long long>(count);
@@ -204,7 +204,7 @@ class FrontSearch {
     }
     const auto moves = affordable_moves(start, default_moves / (rounds * parts), rounds * parts);
     cooling.moves = static_cast<long long>(
-        std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_doublings)));
+        std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_round_doublings)));
     return cooling;
   }
 

@@ -22,7 +22,7 @@ bool are_equally_deep(const Plan& plan) {
   });
 }
 
-struct Slot {
+struct PlanSlot {
   std::size_t pipeline = 0, stage = 0;
 };
 
@@ -66,7 +66,7 @@ class Repair {
   Plan filled_plan() {
     drop_unfillable_pipelines();
     if (plan_.pipelines.empty()) return plan_;
-    const std::vector<Slot> slots = fill_slots();
+    const std::vector<PlanSlot> slots = fill_slots();
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
@@ -126,7 +126,7 @@ class Repair {
   }
 
   /// Unused ones, those that lack least of the seat's layers first.
-  std::vector<int> tensor_groups_for(const Slot& slot) {
+  std::vector<int> tensor_groups_for(const PlanSlot& slot) {
     const auto layers = layers_by_stage(plan_.pipelines[slot.pipeline], job_->model.chunks);
     const std::vector<double>& missing = missing_bytes_.of(layers[slot.stage]);
     std::vector<int> tensor_groups = unused();
@@ -136,8 +136,8 @@ class Repair {
   }
 
   /// The seats that were empty.
-  std::vector<Slot> fill_slots() {
-    std::vector<Slot> slots;
+  std::vector<PlanSlot> fill_slots() {
+    std::vector<PlanSlot> slots;
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
       for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
         if (Stage& stage = plan_.pipelines[p].stages[s]; stage.devices.empty()) {
@@ -149,7 +149,7 @@ class Repair {
 
   bool must_stop() const { return evaluations_ >= max_evaluations || (stop_ && stop_()); }
 
-  void find_best(const std::vector<Slot>& slots) {
+  void find_best(const std::vector<PlanSlot>& slots) {
     cost::IterationTimer timer(job_->model, plan_);
     if (job_->model.flush == 0 && timer.deficit_bytes() > 0)  // else all units are as bad
       timer.set_flush(timer.max_fitting_flush());
