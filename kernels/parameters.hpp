@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/adam.hpp"
-#include "kernels/platform/device.hpp"
 #include "kernels/fill.hpp"
+#include "kernels/platform/device.hpp"
 
 namespace dtfm::kernels {
 

@@ -15,7 +15,7 @@ struct ProfileRequest {
   std::string gpu, model;  // names to write to the profile
   TransformerShape shape;  // its batch and tensor_parallel are ignored
   std::vector<int> micro_batches, tensor_degrees;
-  int runs = 30;                  // so that three of them are above the 90th percentile
+  int runs = 30;                     // so that three of them are above the 90th percentile
   bool skips_out_of_memory = false;  // omit rows that exceed memory instead of failing
   std::function<void(double share, const std::string& what)> on_progress = {};
 };

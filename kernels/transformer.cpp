@@ -4,8 +4,8 @@
 #include <string>
 
 #include "kernels/attention.hpp"
-#include "kernels/platform/device.hpp"
 #include "kernels/norm.hpp"
+#include "kernels/platform/device.hpp"
 
 namespace dtfm::kernels {
 namespace {
@@ -58,7 +58,7 @@ void check_shape(const TransformerShape& s) {
                                   std::to_string(8 * bytes_of(s.dtype)) + " bits, not " +
                                   std::to_string(s.hidden));
   require(s.batch <= max_sequences, "a micro-batch has at most " + std::to_string(max_sequences) +
-                                         " sequences, not " + std::to_string(s.batch));
+                                        " sequences, not " + std::to_string(s.batch));
   require(static_cast<std::int64_t>(s.batch) * s.sequence <= 1 << 22, "too many tokens in a micro-batch");
 }
 

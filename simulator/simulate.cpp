@@ -66,7 +66,8 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
   const bool iterations_differ = options.sync_every > 1 || has_disruptions(scenario);
   report.tokens_per_s = completed_per_s(report, tokens, iterations_differ);
-  report.model_flops_per_s = completed_per_s(report, model_flops(problem, plan, options.paths), iterations_differ);
+  report.model_flops_per_s =
+      completed_per_s(report, model_flops(problem, plan, options.paths), iterations_differ);
   report.peak_flops_per_s = peak_flops_per_s(problem, report);
   report.bubble = bubble(report);
   if (has_disruptions(scenario))
@@ -84,7 +85,8 @@ double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_ev
   if (sync_every == 1) return synchronized_s;
   Plan unsynchronized = plan;
   unsynchronized.gradient_sync = no_sync;
-  return (synchronized_s + (sync_every - 1) * replay(iteration_graph(problem, unsynchronized, paths).graph).makespan) /
+  return (synchronized_s +
+          (sync_every - 1) * replay(iteration_graph(problem, unsynchronized, paths).graph).makespan) /
          sync_every;
 }
 

@@ -7,11 +7,11 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/core/schedule/path_schedule.hpp"
+#include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/failure_policy.hpp"
-#include "simulator/observation/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
-#include "planner/core/schedule/path_schedule.hpp"
 
 namespace dtfm::sim {
 

@@ -43,8 +43,7 @@ void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
   app.add_option("RUNS.csv", options.runs, "measured iterations")->type_name("");
-  add_option(app, "--job", "FILE",
-             "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
+  add_option(app, "--job", "FILE", "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
   add_threads_option(app, "threads; the result does not depend on it [all cores]", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the constants (JSON); - for stdout instead of the tables",

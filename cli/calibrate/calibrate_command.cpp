@@ -9,18 +9,18 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
-#include "planner/io/text/atomic_file.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/atomic_file.hpp"
 #include "simulator/io/runs_reader.hpp"
 
 namespace dtfm::cli {
 namespace {
 
 std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options,
-                                 const std::shared_ptr<const Topology>& topology) {
+                                        const std::shared_ptr<const Topology>& topology) {
   std::optional<Job> job;
   if (options.job) job = io::read_job(*options.job);
   const Roofline roofline = io::built_in_roofline();
@@ -32,16 +32,17 @@ std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options,
 }
 
 sim::CalibrationFit fit_constants(const CalibrateOptions& options, const std::vector<sim::MeasuredRun>& runs,
-                      const Calibration& prior) {
+                                  const Calibration& prior) {
   ProgressPrinter printer(options.quiet, "dtfm-calibrate");
   return sim::calibrate(runs, {prior, options.threads, [&](double share, const std::string& what) {
-                             if (printer.is_due()) printer.show(share, what);
-                           }});
+                                 if (printer.is_due()) printer.show(share, what);
+                               }});
 }
 
 /// Writes the file before printing: it must exist even if stdout is closed.
 void write_output(const CalibrateOptions& options, const CalibrateSummary& summary) {
-  write_output(options.output, options.format, calibration_file_json(summary), format_summary(summary), options.color);
+  write_output(options.output, options.format, calibration_file_json(summary), format_summary(summary),
+               options.color);
 }
 
 }  // namespace
@@ -56,7 +57,8 @@ int run_calibrate_command(const CalibrateOptions& options) {
   check_not_read(read, std::array{options.output.value_or("")});
   const Calibration shipped = io::built_in_calibration();
   const sim::CalibrationFit fit = fit_constants(options, runs, shipped);
-  write_output(options, {*topology, runs, fit, shipped, sim::simulate_seconds(runs, shipped, options.threads)});
+  write_output(options,
+               {*topology, runs, fit, shipped, sim::simulate_seconds(runs, shipped, options.threads)});
   return exit_code::done;
 }
 

@@ -43,13 +43,15 @@ std::string format_value(const CalibrationConstant& constant, double value) {
 }
 
 std::string constants_table(const CalibrateSummary& s) {
-  Rows rows = {{"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::confidence_level), "shipped", ""}};
+  Rows rows = {
+      {"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::confidence_level), "shipped", ""}};
   for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
     const CalibrationConstant& it = calibration_constants[i];
     const sim::ConstantInterval& interval = s.fit.intervals[i];
     rows.push_back({std::string(it.name), format_value(it, s.fit.constants.*it.value),
                     format_value(it, interval.low) + " … " + format_value(it, interval.high),
-                    format_value(it, s.before.*it.value), interval.is_identified ? "" : "hardly identified by these runs"});
+                    format_value(it, s.before.*it.value),
+                    interval.is_identified ? "" : "hardly identified by these runs"});
   }
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
@@ -66,10 +68,11 @@ std::string runs_table(const CalibrateSummary& s) {
   for (std::size_t i = 0; i < s.runs.size(); ++i) {
     const sim::MeasuredRun& run = s.runs[i];
     const sim::RunFit& fit = s.fit.runs[i];
-    rows.push_back({fmt::format("{}", run.line), truncate_text(run.name, longest_name),
-                    fmt::format("{:.4g} s", run.seconds), fmt::format("{:.4g} s", fit.simulated_s),
-                    format_percent_error(fit.simulated_s, run.seconds),
-                    fit.is_outlier ? "outlier: not fitted" : format_percent_error(fit.leave_one_out_s, run.seconds)});
+    rows.push_back(
+        {fmt::format("{}", run.line), truncate_text(run.name, longest_name),
+         fmt::format("{:.4g} s", run.seconds), fmt::format("{:.4g} s", fit.simulated_s),
+         format_percent_error(fit.simulated_s, run.seconds),
+         fit.is_outlier ? "outlier: not fitted" : format_percent_error(fit.leave_one_out_s, run.seconds)});
   }
   return table(rows);
 }
@@ -82,7 +85,8 @@ std::size_t outliers(const sim::CalibrationFit& fit) {
 std::string format_errors(const CalibrateSummary& s) {
   const MeanErrors mean = mean_errors(s);
   return fmt::format(
-      "Mean absolute error {:.1f} %; {:.1f} % when each run is left out of the fit; {:.1f} % with the shipped "
+      "Mean absolute error {:.1f} %; {:.1f} % when each run is left out of the fit; {:.1f} % with the "
+      "shipped "
       "constants.\n"
       "Residual standard deviation {:.1f} % ({:.1f} degrees of freedom).\n",
       100 * mean.fitted, 100 * mean.left_out, 100 * mean.before, 100 * s.fit.spread.residual,
@@ -113,11 +117,13 @@ ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {
 std::string format_summary(const CalibrateSummary& s) {
   const std::size_t left_out = outliers(s.fit);
   const std::string omitted =
-      left_out == 0 ? ""
-                    : fmt::format(", {} not fitted", format_count(static_cast<long long>(left_out), "outlier"));
+      left_out == 0
+          ? ""
+          : fmt::format(", {} not fitted", format_count(static_cast<long long>(left_out), "outlier"));
   return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
                      format_count(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
-                     format_remarks("note", calibration_notes(s)), constants_table(s), runs_table(s), format_errors(s));
+                     format_remarks("note", calibration_notes(s)), constants_table(s), runs_table(s),
+                     format_errors(s));
 }
 
 std::string calibration_file_json(const CalibrateSummary& s) {

@@ -72,8 +72,9 @@ void check_not_read(const io::ReadLog& read, std::span<const std::string> output
   for (const std::string& output : outputs)
     for (const io::ReadFile& it : read.files())
       if (!output.empty() && is_same_file(it.path, output))
-        throw Error(output, "cannot write: it is an input" +
-                                (it.referenced_by.empty() ? "" : fmt::format(", which {} names", it.referenced_by)));
+        throw Error(output,
+                    "cannot write: it is an input" +
+                        (it.referenced_by.empty() ? "" : fmt::format(", which {} names", it.referenced_by)));
 }
 
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {

@@ -18,8 +18,8 @@ void check_outputs(std::span<const std::string> inputs, std::span<const std::str
 void check_not_read(const io::ReadLog& read, std::span<const std::string> outputs);
 
 /// Throws Error where there is a file already that begins otherwise than ours do: matrices and other people's
-/// files, mistaken for an output, are not overwritten. `begins_as_expected` sees the first characters, at least
-/// one; `kind`: "plan".
+/// files, mistaken for an output, are not overwritten. `begins_as_expected` sees the first characters, at
+/// least one; `kind`: "plan".
 void check_kind(const std::string& output, bool (*begins_as_expected)(const std::string& begin),
                 std::string_view kind);
 /// The first that is no blank is a brace.

@@ -14,12 +14,13 @@ namespace dtfm::cli {
 
 /// A whole number in [least, most] and nothing else: no sign +, no blank, no hexadecimal. Throws Error.
 template <class Integer>
-Integer parse_whole_number(const std::string& option, const std::string& text, Integer min_value, Integer max_value) {
+Integer parse_whole_number(const std::string& option, const std::string& text, Integer min_value,
+                           Integer max_value) {
   Integer value{};
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < min_value || value > max_value)
-    throw Error(option,
-                fmt::format("expected a whole number from {} to {}; found {}", min_value, max_value, io::quote(text)));
+    throw Error(option, fmt::format("expected a whole number from {} to {}; found {}", min_value, max_value,
+                                    io::quote(text)));
   return value;
 }
 

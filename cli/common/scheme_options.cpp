@@ -12,10 +12,11 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr std::pair<const char*, api::SchemeOption> options[] = {{"--sync-every", api::SchemeOption::sync_every},
-                                                            {"--skip", api::SchemeOption::skip},
-                                                            {"--verify", api::SchemeOption::verification},
-                                                            {"--lying", api::SchemeOption::verification}};
+constexpr std::pair<const char*, api::SchemeOption> options[] = {
+    {"--sync-every", api::SchemeOption::sync_every},
+    {"--skip", api::SchemeOption::skip},
+    {"--verify", api::SchemeOption::verification},
+    {"--lying", api::SchemeOption::verification}};
 
 }  // namespace
 

@@ -15,7 +15,7 @@ void write_output_file(const std::string& file, const std::string& text) {
 }
 
 void write_output(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
-             const std::string& text, ColorChoice color, const std::function<void()>& write_more) {
+                  const std::string& text, ColorChoice color, const std::function<void()>& write_more) {
   if (output) write_output_file(*output, json);
   if (write_more) write_more();
   if (output && io::is_stdout(*output)) return;

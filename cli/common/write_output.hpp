@@ -14,10 +14,10 @@ namespace dtfm::cli {
 void write_output_file(const std::string& file, const std::string& text);
 
 /// `json` to the file `output`, if there is one, and first: it must be there even if nobody reads stdout.
-/// Then one of the two to stdout, unless the file is that. `write_more` comes between the two: where it fails,
-/// the file is there.
+/// Then one of the two to stdout, unless the file is that. `write_more` comes between the two: where it
+/// fails, the file is there.
 void write_output(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
-             const std::string& text, ColorChoice color = ColorChoice::automatic,
-             const std::function<void()>& write_more = {});
+                  const std::string& text, ColorChoice color = ColorChoice::automatic,
+                  const std::function<void()>& write_more = {});
 
 }  // namespace dtfm::cli

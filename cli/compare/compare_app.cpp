@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/scheme_options.hpp"
 #include "cli/common/parse_number.hpp"
+#include "cli/common/scheme_options.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/text/suggest.hpp"
 
@@ -45,12 +45,13 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  set_completion_values(*app.add_option("--scheme", options.schemes,
-                               "compares these alone; may be given again and again; see --list-schemes")
-                    ->type_name("NAME")
-                    ->expected(1)
-                    ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
-               compared_schemes());
+  set_completion_values(
+      *app.add_option("--scheme", options.schemes,
+                      "compares these alone; may be given again and again; see --list-schemes")
+           ->type_name("NAME")
+           ->expected(1)
+           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+      compared_schemes());
   app.add_flag("--list-schemes", options.list_schemes, "names the schemes and exits");
   add_option(app, "--calibration", "FILE", "the constants of the model, as dtfm-calibrate -o writes them",
              [&](const std::string& text) { options.calibration = text; });
@@ -58,15 +59,17 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
              [&](const std::string& text) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });
-  add_option(
-      app, "--sync-every", "N", "iterations between exchanges of local-sgd (16) and diloco (500)",
-      [&](const std::string& text) { options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000); });
+  add_option(app, "--sync-every", "N", "iterations between exchanges of local-sgd (16) and diloco (500)",
+             [&](const std::string& text) {
+               options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000);
+             });
   add_option(app, "--skip", "SHARE", "stages that micro-batches of skip-pipe leave out (0.25)",
              [&](const std::string& text) { options.skip = parse_fraction_below_one("--skip", text); });
   add_option(app, "--verify", "P", "share of a swarm's calls that a second peer computes too, 0 to 1 (0)",
              [&](const std::string& text) { options.verify = parse_fraction_up_to_one("--verify", text); });
-  add_option(app, "--lying", "P", "share of a swarm's peers that lie, 0 to 1 (0)",
-             [&](const std::string& text) { options.faulty_share = parse_fraction_up_to_one("--lying", text); });
+  add_option(
+      app, "--lying", "P", "share of a swarm's peers that lie, 0 to 1 (0)",
+      [&](const std::string& text) { options.faulty_share = parse_fraction_up_to_one("--lying", text); });
   add_seed_option(app, "of random ranks, and of the scenarios (0)", options.seed);
   add_threads_option(app, "all cores when not given; any number gives the same result", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the comparison (JSON); - is stdout, in place of the table",

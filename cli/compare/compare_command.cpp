@@ -4,25 +4,25 @@
 
 #include <fmt/format.h>
 
-#include "cli/compare/compare_options.hpp"
-#include "cli/compare/comparison.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/common/write_output.hpp"
-#include "planner/api/replanner.hpp"
-#include "cli/report/write_report.hpp"
-#include "cli/report/report_html.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/common/write_output.hpp"
+#include "cli/compare/compare_options.hpp"
+#include "cli/compare/comparison.hpp"
+#include "cli/report/report_html.hpp"
+#include "cli/report/write_report.hpp"
+#include "planner/api/replanner.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
@@ -62,7 +62,7 @@ double failure_free_s(const search::PlanCandidate& candidate) {
 
 /// The plan that dtfm-plan makes by default: of the search's finalists, the one that is simulated fastest.
 api::ChosenLayout plan_layout(const Problem& problem, const CompareOptions& options,
-                            const InterruptWatch& watch, ProgressPrinter& printer) {
+                              const InterruptWatch& watch, ProgressPrinter& printer) {
   search::IterationSearchOptions search;
   search.common.seed = options.seed;
   search.common.threads = options.threads;
@@ -91,7 +91,7 @@ api::ChosenLayout plan_layout(const Problem& problem, const CompareOptions& opti
 }
 
 api::ChosenLayout plan_layout_or_error(const Problem& problem, const CompareOptions& options,
-                                const InterruptWatch& watch, ProgressPrinter& printer) {
+                                       const InterruptWatch& watch, ProgressPrinter& printer) {
   try {
     return plan_layout(problem, options, watch, printer);
   } catch (const Error& error) {
@@ -103,14 +103,15 @@ api::ChosenLayout plan_layout_or_error(const Problem& problem, const CompareOpti
 }
 
 /// `replans`: the plan of dtfm-plan, which goes on with another where the scenario's policy asks for one.
-ComparedRun simulate_layout(const Problem& problem, const api::ChosenLayout& chosen, const sim::Scenario& scenario,
-                      const CompareOptions& options, const InterruptWatch& watch, bool replans) {
+ComparedRun simulate_layout(const Problem& problem, const api::ChosenLayout& chosen,
+                            const sim::Scenario& scenario, const CompareOptions& options,
+                            const InterruptWatch& watch, bool replans) {
   sim::SimOptions sim;
   sim.iterations = options.iterations;
   sim.seed = options.seed;
   sim.stop = watch.stop();
-  const Problem scheme_problem{problem.topology, chosen.layout ? chosen.layout->job : problem.job, problem.constants,
-                    problem.roofline};  // outlives the run
+  const Problem scheme_problem{problem.topology, chosen.layout ? chosen.layout->job : problem.job,
+                               problem.constants, problem.roofline};  // outlives the run
   if (replans) sim.replan = api::make_replanner(scheme_problem);
   ComparedRun run;
   try {
@@ -123,18 +124,18 @@ ComparedRun simulate_layout(const Problem& problem, const api::ChosenLayout& cho
 
 /// Under every scenario; none without a layout.
 std::vector<ComparedRun> simulate_scenarios(const ComparedScheme& scheme, const Input& input,
-                                 const CompareOptions& options, const InterruptWatch& watch) {
+                                            const CompareOptions& options, const InterruptWatch& watch) {
   if (!scheme.chosen.is_any()) return {};
   return parallel_map(static_cast<int>(input.scenarios.size()), options.threads, [&](int i) {
     return simulate_layout(input.problem, scheme.chosen, input.scenarios[at(i)], options, watch,
-                     scheme.name == planned);
+                           scheme.name == planned);
   });
 }
 
-ComparedScheme make_compared_scheme(const api::Scheme& scheme, const Problem& problem, const CompareOptions& options,
-                           const InterruptWatch& watch) {
+ComparedScheme make_compared_scheme(const api::Scheme& scheme, const Problem& problem,
+                                    const CompareOptions& options, const InterruptWatch& watch) {
   const api::SchemeOptions scheme_options{options.seed, options.sync_every, options.skip, options.verify,
-                                 options.faulty_share};
+                                          options.faulty_share};
   return {std::string(scheme.name),
           std::string(scheme.what),
           api::assumptions(scheme, scheme_options),
@@ -143,7 +144,7 @@ ComparedScheme make_compared_scheme(const api::Scheme& scheme, const Problem& pr
 }
 
 ComparedScheme make_planned_scheme(const Problem& problem, const CompareOptions& options,
-                              const InterruptWatch& watch, ProgressPrinter& printer) {
+                                   const InterruptWatch& watch, ProgressPrinter& printer) {
   return {planned,
           "the plan that dtfm-plan makes",
           "messages overlap with computations; stages and pipelines may differ from each other",
@@ -153,7 +154,7 @@ ComparedScheme make_planned_scheme(const Problem& problem, const CompareOptions&
 
 /// Each is simulated before the next is chosen, so that who interrupts has the results of those before.
 std::vector<ComparedScheme> compare_schemes(const Input& input, const CompareOptions& options,
-                                     const InterruptWatch& watch) {
+                                            const InterruptWatch& watch) {
   std::vector<ComparedScheme> done;
   const auto add = [&](ComparedScheme scheme) {
     scheme.runs = simulate_scenarios(scheme, input, options, watch);
@@ -181,9 +182,10 @@ void throw_if_input_errors(const std::vector<ComparedScheme>& schemes) {
 
 void write_output(const CompareOptions& options, const Comparison& comparison) {
   const auto document = comparison_document(comparison);
-  write_output(options.output, options.format, io::format_json(document), format_summary(comparison), options.color, [&] {
-    if (options.report) write_comparison_report(*options.report, comparison.problem, document);
-  });
+  write_output(options.output, options.format, io::format_json(document), format_summary(comparison),
+               options.color, [&] {
+                 if (options.report) write_comparison_report(*options.report, comparison.problem, document);
+               });
 }
 
 std::string scheme_list() {

@@ -20,7 +20,7 @@ struct CompareOptions {
   int iterations = 3;
   std::optional<int> sync_every;
   double verify = 0, faulty_share = 0;  // shares of a swarm's calls and peers
-  double skip = 0.25;            // share of the stages
+  double skip = 0.25;                   // share of the stages
   std::uint64_t seed = 0;
   int threads = 1;
   std::optional<std::string> output, report;  // files

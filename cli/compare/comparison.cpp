@@ -6,9 +6,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/verification_formatting.hpp"
-#include "cli/common/topology_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/common/topology_formatting.hpp"
+#include "cli/common/verification_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "simulator/io/swarm_json.hpp"
 #include "simulator/report/run_totals.hpp"
@@ -92,7 +92,8 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
   const Problem& problem = comparison.problem;
   Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
   for (const ComparedScheme* it : rank_schemes(comparison, scenario)) {
-    const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : no_layout_reason(problem, it->runs[scenario]);
+    const std::string why =
+        it->runs.empty() ? it->chosen.no_layout_reason : no_layout_reason(problem, it->runs[scenario]);
     if (it->runs.empty() || !why.empty()) {
       rows.push_back({it->name, "–", "–", "–", "–", (it->runs.empty() ? "none: " : "stopped: ") + why});
       continue;
@@ -210,8 +211,8 @@ ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme
 std::string format_summary(const Comparison& comparison) {
   const Topology& topology = comparison.problem.topology;
   std::string text =
-      fmt::format("{}, job {}, batch {}, seed {}\n", format_topology_size(topology), comparison.problem.job.name,
-                  comparison.problem.job.training.global_batch, comparison.seed);
+      fmt::format("{}, job {}, batch {}, seed {}\n", format_topology_size(topology),
+                  comparison.problem.job.name, comparison.problem.job.training.global_batch, comparison.seed);
   if (comparison.is_interrupted) text += format_remarks("warning", {interrupted});
   for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
     text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i].name,

@@ -7,9 +7,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "planner/api/schemes/scheme.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
-#include "planner/api/schemes/scheme.hpp"
 
 namespace dtfm::cli {
 

@@ -1,8 +1,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/compare/compare_app.hpp"
 #include "cli/common/main_guard.hpp"
+#include "cli/compare/compare_app.hpp"
 
 int main(int argc, char** argv) {
   return dtfm::cli::run_guarded("dtfm-compare", [&] {

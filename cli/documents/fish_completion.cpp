@@ -46,7 +46,8 @@ std::string positional_lines(const std::string& begin, const CommandDescription&
 }
 
 /// The lines for `command`. `condition` holds if the preceding words lead to it; empty: always.
-std::string lines(const std::string& program, const std::string& condition, const CommandDescription& command) {
+std::string lines(const std::string& program, const std::string& condition,
+                  const CommandDescription& command) {
   const std::string begin =
       fmt::format("complete -c {}{}", program, condition.empty() ? "" : " -n " + quoted(condition));
   std::string text;

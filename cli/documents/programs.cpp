@@ -26,12 +26,9 @@ CommandDescription describe_program(void (*add)(CLI::App&, Options&)) {
 
 std::vector<CommandDescription> programs() {
   return {
-      describe_program(add_plan_options),
-      describe_program(add_sim_options),
-      describe_program(add_compare_options),
-      describe_program(add_profile_options),
-      describe_program(add_calibrate_options),
-      describe_program(add_export_options),
+      describe_program(add_plan_options),      describe_program(add_sim_options),
+      describe_program(add_compare_options),   describe_program(add_profile_options),
+      describe_program(add_calibrate_options), describe_program(add_export_options),
       describe_program(add_topology_options),
   };
 }

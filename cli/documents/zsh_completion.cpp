@@ -81,7 +81,8 @@ std::string functions(const std::string& function, const CommandDescription& com
   for (const OptionDescription& option : command.options) specs.push_back(option_spec(option));
   text += function + "() {\n";
   if (command.commands.empty()) {
-    for (const OptionDescription& positional : command.positionals) specs.push_back(positional_spec(positional));
+    for (const OptionDescription& positional : command.positionals)
+      specs.push_back(positional_spec(positional));
     return text + call("-S", specs) + "}\n";
   }
   specs.insert(specs.end(), {"'1: :->command'", "'*:: :->rest'"});

@@ -43,7 +43,8 @@ void add_targets(const std::string& text, std::vector<std::string>& targets) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string name = text.substr(begin, end - begin);
-    if (exporter::find_exporter(name).name == name && std::find(targets.begin(), targets.end(), name) == targets.end())
+    if (exporter::find_exporter(name).name == name &&
+        std::find(targets.begin(), targets.end(), name) == targets.end())
       targets.push_back(name);
     begin = end + 1;
   }
@@ -91,10 +92,13 @@ void add_launch_options(CLI::App& app, ExportOptions& options) {
              });
   add_option(app, "--agents", "gpu|host", "torchrun agents: one per GPU or one per machine [gpu]",
              [&](const std::string& text) {
-               options.launch.agents = parse_choice("--agents", text, "gpu", "host") ? exporter::AgentPer::gpu : exporter::AgentPer::host;
+               options.launch.agents = parse_choice("--agents", text, "gpu", "host")
+                                           ? exporter::AgentPer::gpu
+                                           : exporter::AgentPer::host;
              });
-  add_option(app, "--port", "N", "port on which rank 0 listens [29500]",
-             [&](const std::string& text) { options.launch.port = parse_whole_number("--port", text, 1, 65535); });
+  add_option(app, "--port", "N", "port on which rank 0 listens [29500]", [&](const std::string& text) {
+    options.launch.port = parse_whole_number("--port", text, 1, 65535);
+  });
   add_option(
       app, "--cores", "N", "CPU cores per machine, for openmpi, which gives all of them to each rank [16]",
       [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });

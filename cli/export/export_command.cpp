@@ -7,20 +7,20 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/export/export_app.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
+#include "cli/export/export_app.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_export_bundle.hpp"
-#include "planner/io/text/atomic_file.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
-#include "planner/io/readers/topology_reader.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -54,10 +54,11 @@ exporter::ExportChoices bundle_choices(const ExportOptions& options, exporter::R
   choices.order = order;
   choices.launch = options.launch;
   if (options.hosts)
-    choices.hosts =
-        io::NamedFile{*options.hosts, io::validate_text(io::read_file(*options.hosts, max_bytes), *options.hosts)};
+    choices.hosts = io::NamedFile{
+        *options.hosts, io::validate_text(io::read_file(*options.hosts, max_bytes), *options.hosts)};
   choices.master = options.master;
-  if (options.topology) choices.topology = std::make_shared<const Topology>(io::read_topology(*options.topology));
+  if (options.topology)
+    choices.topology = std::make_shared<const Topology>(io::read_topology(*options.topology));
   return choices;
 }
 
@@ -79,9 +80,10 @@ void check_folder(const ExportOptions& options, const exporter::ExportFiles& fil
   if (options.force) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const auto expected_file =
-        std::find_if(files.begin(), files.end(), [&](const exporter::ExportFile& file) { return file.name == name; });
-    if (expected_file == files.end() || !entry.is_regular_file() || entry.file_size() != expected_file->text.size() ||
+    const auto expected_file = std::find_if(
+        files.begin(), files.end(), [&](const exporter::ExportFile& file) { return file.name == name; });
+    if (expected_file == files.end() || !entry.is_regular_file() ||
+        entry.file_size() != expected_file->text.size() ||
         io::read_file(entry.path(), expected_file->text.size()) != expected_file->text)
       throw Error(options.folder,
                   fmt::format("contains {}, which is not part of this export; name a new folder, or use "
@@ -114,7 +116,7 @@ void write_files(const std::string& folder, const exporter::ExportFiles& files) 
 }
 
 std::string format_summary(const ExportOptions& options, const exporter::ExportFiles& files,
-                         const std::vector<std::string>& notes) {
+                           const std::vector<std::string>& notes) {
   std::string text = fmt::format("{}: ", options.folder);
   for (std::size_t i = 0; i < files.size(); ++i) text += (i > 0 ? ", " : "") + files[i].name;
   text += "\n";
@@ -122,17 +124,17 @@ std::string format_summary(const ExportOptions& options, const exporter::ExportF
   return text;
 }
 
-std::string summary_json(const ExportOptions& options, const exporter::ExportBundle& bundle, const exporter::ExportFiles& files,
-                         const std::vector<std::string>& notes) {
+std::string summary_json(const ExportOptions& options, const exporter::ExportBundle& bundle,
+                         const exporter::ExportFiles& files, const std::vector<std::string>& notes) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
   for (const exporter::ExportFile& file : files) names.push_back(file.name);
   return io::format_json({{"targets", options.targets},
-                    {"folder", options.folder},
-                    {"ranks", bundle.world_size()},
-                    {"order", exporter::rank_order_name(bundle.order)},
-                    {"master", bundle.master()},
-                    {"files", names},
-                    {"notes", notes}});
+                          {"folder", options.folder},
+                          {"ranks", bundle.world_size()},
+                          {"order", exporter::rank_order_name(bundle.order)},
+                          {"master", bundle.master()},
+                          {"files", names},
+                          {"notes", notes}});
 }
 
 /// A note on other files in the folder, which --force permits.
@@ -140,7 +142,8 @@ std::vector<std::string> leftover_notes(const ExportOptions& options, const expo
   std::vector<std::string> leftover_files;
   for (const auto& entry : fs::directory_iterator(options.folder)) {
     const std::string name = entry.path().filename().string();
-    if (std::none_of(files.begin(), files.end(), [&](const exporter::ExportFile& file) { return file.name == name; }))
+    if (std::none_of(files.begin(), files.end(),
+                     [&](const exporter::ExportFile& file) { return file.name == name; }))
       leftover_files.push_back(io::quote(name));
   }
   std::sort(leftover_files.begin(), leftover_files.end());
@@ -160,7 +163,8 @@ int run_export_command(const ExportOptions& options) {
   for (const std::string& name : options.targets) targets.push_back(&exporter::find_exporter(name));
   check_agents(options, targets);
   const io::ReadLog read;
-  const exporter::ExportBundle bundle = read_bundle(options, exporter::choose_rank_order(targets, options.order));
+  const exporter::ExportBundle bundle =
+      read_bundle(options, exporter::choose_rank_order(targets, options.order));
   const exporter::ExportFiles files = exporter::export_files(bundle, targets);
   check_not_read(read, output_paths(options.folder, files));
   check_folder(options, files);  // reads the existing files, so it must follow check_not_read

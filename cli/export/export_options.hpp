@@ -16,7 +16,7 @@ struct ExportOptions {
   std::vector<std::string> targets;  // names of exporters
   std::string folder;
   std::optional<std::string> job, topology, hosts;  // files
-  std::optional<exporter::RankOrder> order;                   // if not given: the default of the trainer
+  std::optional<exporter::RankOrder> order;         // if not given: the default of the trainer
   exporter::LaunchSettings launch;
   std::optional<std::string> master;
   bool force = false, list_targets = false, quiet = false;

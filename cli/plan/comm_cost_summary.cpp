@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "cli/common/plan_formatting.hpp"
-#include "cli/plan/search_termination.hpp"
 #include "cli/common/style.hpp"
-#include "cli/common/topology_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/common/topology_formatting.hpp"
+#include "cli/plan/search_termination.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/io/text/units.hpp"
 
@@ -28,18 +28,18 @@ int decimals_for(double largest) {
   return std::clamp(10 - before, 0, 15);
 }
 
-class Writer {
+class CommCostWriter {
  public:
-  explicit Writer(const CommCostSummary& summary) : s_(summary) {}
+  explicit CommCostWriter(const CommCostSummary& summary) : s_(summary) {}
 
   std::string title() const {
-    std::string text =
-        fmt::format("{}, job {}\n{} × {}", format_topology_size(s_.topology), s_.job.name,
-                    format_count(s_.placement.stages(), "stage"), format_count(s_.placement.replicas(), "replica"));
+    std::string text = fmt::format("{}, job {}\n{} × {}", format_topology_size(s_.topology), s_.job.name,
+                                   format_count(s_.placement.stages(), "stage"),
+                                   format_count(s_.placement.replicas(), "replica"));
     if (!s_.record.search) return text + ", scored as given\n";
     const auto& search = *s_.record.search;
-    return text +
-           fmt::format(", strategy {}, seed {}, {}\n", search.strategy, search.seed, format_search_end(search));
+    return text + fmt::format(", strategy {}, seed {}, {}\n", search.strategy, search.seed,
+                              format_search_end(search));
   }
 
   std::string costs() const {
@@ -63,10 +63,10 @@ class Writer {
   std::string groups() const {
     Rows rows = {{"stage", "layers", "sync s", "devices"}};
     for (int stage = 0; stage < s_.placement.stages() && rows.size() <= max_rows; ++stage)
-      rows.push_back(
-          {fmt::format("{}", stage), layers(stage),
-           short_seconds(cost::sync_cost(s_.model, s_.placement.group(stage))),
-           site_composition(s_.topology, {s_.placement.group(stage).begin(), s_.placement.group(stage).end()})});
+      rows.push_back({fmt::format("{}", stage), layers(stage),
+                      short_seconds(cost::sync_cost(s_.model, s_.placement.group(stage))),
+                      site_composition(s_.topology, {s_.placement.group(stage).begin(),
+                                                     s_.placement.group(stage).end()})});
     return truncated_table(rows, static_cast<std::size_t>(s_.placement.stages()), "stages");
   }
 
@@ -143,7 +143,8 @@ class Writer {
     if (s_.placement.replicas() < 2) return "";
     int stage = 0;
     for (int other = 1; other < s_.placement.stages(); ++other)
-      if (cost::sync_cost(s_.model, s_.placement.group(other)) > cost::sync_cost(s_.model, s_.placement.group(stage)))
+      if (cost::sync_cost(s_.model, s_.placement.group(other)) >
+          cost::sync_cost(s_.model, s_.placement.group(stage)))
         stage = other;
     const auto members = s_.placement.group(stage);
     const int last = *std::max_element(members.begin(), members.end(), [&](int a, int b) {
@@ -175,10 +176,10 @@ class Writer {
 }  // namespace
 
 std::string format_summary(const CommCostSummary& summary) {
-  const Writer writer(summary);
+  const CommCostWriter writer(summary);
   return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.costs(),
-                        writer.groups(), writer.hops(), format_pipelines(summary.topology, summary.plan),
-                        writer.slowest()});
+                      writer.groups(), writer.hops(), format_pipelines(summary.topology, summary.plan),
+                      writer.slowest()});
 }
 
 }  // namespace dtfm::cli

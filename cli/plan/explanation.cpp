@@ -40,12 +40,14 @@ class ExplanationFormatter {
 
   std::vector<std::string> bottleneck_summary() const {
     const auto& [dominant, resource, parts, critical_path, peak_memory] = e_.bottleneck;
-    std::vector<std::string> sentences = {
-        fmt::format("{}: {} of {} s ({})", format_bottleneck_kind(dominant.kind), short_seconds(dominant.seconds),
-                    short_seconds(e_.now.iteration_s), format_percent(dominant.share))};
+    std::vector<std::string> sentences = {fmt::format(
+        "{}: {} of {} s ({})", format_bottleneck_kind(dominant.kind), short_seconds(dominant.seconds),
+        short_seconds(e_.now.iteration_s), format_percent(dominant.share))};
     sentences.push_back(fmt::format("in the slowest pipeline {} s hang on computing, {} s on sending",
-                                    short_seconds(critical_path.compute_s), short_seconds(critical_path.sending_s)));
-    sentences.push_back(fmt::format("most on {}: {} s", format_resource(resource), short_seconds(resource.seconds)));
+                                    short_seconds(critical_path.compute_s),
+                                    short_seconds(critical_path.sending_s)));
+    sentences.push_back(
+        fmt::format("most on {}: {} s", format_resource(resource), short_seconds(resource.seconds)));
     if (resource.latency_s > 0)
       sentences.push_back(fmt::format("of these {} s on its latency, the rest on its bytes",
                                       short_seconds(resource.latency_s)));
@@ -103,10 +105,11 @@ class ExplanationFormatter {
         e_.compute_bound_compression
             ? fmt::format("this one would be from × {:.3g} more compression of activations and gradients on",
                           *e_.compute_bound_compression)
-            : fmt::format("this one would not be with more compression of activations and gradients, up to × "
-                          "{:g}: latency{} stays",
-                          cost::max_compression,
-                          planned_.problem.job.compression.bandwidth_threshold ? ", and what goes whole," : ""));
+            : fmt::format(
+                  "this one would not be with more compression of activations and gradients, up to × "
+                  "{:g}: latency{} stays",
+                  cost::max_compression,
+                  planned_.problem.job.compression.bandwidth_threshold ? ", and what goes whole," : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -131,7 +134,8 @@ class ExplanationFormatter {
   std::string format_resource(const cost::PipelineResource& resource) const {
     const std::size_t count = planned_.plan.pipelines[at(resource.pipeline)].stages.size();
     if (!resource.is_hop)
-      return fmt::format("{} of pipeline {}", stage(resource.pipeline, at(resource.stage)), resource.pipeline);
+      return fmt::format("{} of pipeline {}", stage(resource.pipeline, at(resource.stage)),
+                         resource.pipeline);
     return fmt::format("the hop from {} to {} of pipeline {}", stage(resource.pipeline, at(resource.stage)),
                        stage(resource.pipeline, (at(resource.stage) + 1) % count), resource.pipeline);
   }
@@ -149,7 +153,8 @@ class ExplanationFormatter {
         "{} is the fullest device, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
         "gradients, optimizer, {:.1f} GB activations{}",
         topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
-        peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9, needed > capacity ? "; memory binds" : "");
+        peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9,
+        needed > capacity ? "; memory binds" : "");
   }
 
   std::string compute_bound_width_note(const Transformer& model) const {
@@ -168,7 +173,7 @@ class ExplanationFormatter {
 
 io::PlanRecord::Explanation::Performance make_pace_record(const cost::PlanThroughput& pace) {
   return {pace.iteration_s, pace.tokens_per_s, pace.model_flops_per_s, pace.compute_s,
-          pace.sending_s,   pace.sync_s,   pace.deficit_bytes <= 0};
+          pace.sending_s,   pace.sync_s,       pace.deficit_bytes <= 0};
 }
 
 /// Now, with twice the width, and the ratios: compute grows with its square, activations with itself.
@@ -205,26 +210,28 @@ bool is_link(const io::PlanRecord::Explanation::Change& change) {
 
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan, candidate.flush};
-  const cost::PlanExplanation explained = cost::explain_plan(planned, candidate.job->model.shared_network, threads);
+  const cost::PlanExplanation explained =
+      cost::explain_plan(planned, candidate.job->model.shared_network, threads);
   const ExplanationFormatter text(planned, explained);
   const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;
   io::PlanRecord::Explanation record;
   record.dominant = name_of(dominant.kind);
   record.seconds = dominant.seconds;
   record.share = dominant.share;
-  record.resource = {resource.is_hop, resource.pipeline, resource.stage, resource.seconds, resource.latency_s};
+  record.resource = {resource.is_hop, resource.pipeline, resource.stage, resource.seconds,
+                     resource.latency_s};
   record.parts_s = {{"fill and drain", parts.fill_s},
                     {"steady state", parts.steady_s},
                     {"exchanges after them", parts.sync_s},
                     {"updates after both", parts.update_s},
                     {"overhead", parts.overhead_s}};
   if (peak_memory)
-    record.peak_memory = {peak_memory->memory.device, peak_memory->memory.needed, peak_memory->memory.capacity,
-                      peak_memory->state};
+    record.peak_memory = {peak_memory->memory.device, peak_memory->memory.needed,
+                          peak_memory->memory.capacity, peak_memory->state};
   record.bottleneck_summary = text.bottleneck_summary();
   for (const cost::WhatIf& what : explained.what_ifs)
-    record.changes.push_back({std::string(name_of(what.change)), text.describe_change(what), what.iteration_s, what.gain,
-                              what.deficit_bytes <= 0, what.impossible});
+    record.changes.push_back({std::string(name_of(what.change)), text.describe_change(what), what.iteration_s,
+                              what.gain, what.deficit_bytes <= 0, what.impossible});
   record.now = make_pace_record(explained.now);
   if (explained.double_width) record.double_width = make_pace_record(*explained.double_width);
   record.compute_bound_compression = explained.compute_bound_compression;
@@ -253,8 +260,8 @@ std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
   }
   text += "\n" + table(rows);
   if (other_links > 0)
-    text +=
-        fmt::format("  {} twice as fast: less\n", format_count(static_cast<long long>(other_links), "other link"));
+    text += fmt::format("  {} twice as fast: less\n",
+                        format_count(static_cast<long long>(other_links), "other link"));
   text += impossible + "\n" + pace_table(explanation);
   for (const std::string& sentence : explanation.scaling) text += "  " + sentence + "\n";
   return text;

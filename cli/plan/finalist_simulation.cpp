@@ -18,7 +18,8 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 /// Where nothing happens, all iterations are alike and one is enough.
 bool is_event_free(const sim::Scenario& scenario) {
-  return scenario.traces.empty() && scenario.events.empty() && !sim::is_random(scenario) && !scenario.horizon_s;
+  return scenario.traces.empty() && scenario.events.empty() && !sim::is_random(scenario) &&
+         !scenario.horizon_s;
 }
 
 /// From each end of an iteration to the next, with all that was lost, fetched and written between them; and
@@ -36,31 +37,30 @@ sim::Distribution completion_intervals(const sim::SimReport& report) {
 
 /// Where machines come and go, the mean is over the whole run. Of a run that came to a stop for good, it is
 /// over all of the horizon, and the last iteration never ends.
-io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, const NamedScenario& simulate_finalists) {
+io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, const NamedScenario& named) {
   const sim::Distribution& times = report.iteration_time_s;
-  if (report.iterations.empty() || !report.out_of_memory.empty()) return {simulate_finalists.name, never, never, never};
+  if (report.iterations.empty() || !report.out_of_memory.empty()) return {named.name, never, never, never};
   const auto completed = static_cast<double>(report.iterations.size());
   if (!report.deadlocked && report.useful) {
     const sim::Distribution between = completion_intervals(report);
-    return {simulate_finalists.name, report.length_s / completed, between.p95, between.max};
+    return {named.name, report.length_s / completed, between.p95, between.max};
   }
-  if (!report.deadlocked) return {simulate_finalists.name, times.mean, times.p95, times.max};
-  return {simulate_finalists.name, simulate_finalists.scenario.horizon_s ? *simulate_finalists.scenario.horizon_s / completed : never, never,
-          never};
+  if (!report.deadlocked) return {named.name, times.mean, times.p95, times.max};
+  return {named.name, named.scenario.horizon_s ? *named.scenario.horizon_s / completed : never, never, never};
 }
 
-io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candidate, const NamedScenario& simulate_finalists,
-                                          const std::function<bool()>& stop) {
+io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candidate,
+                                              const NamedScenario& named, const std::function<bool()>& stop) {
   const Problem problem = simulated_problem(candidate);
   sim::SimOptions options;
   options.stop = stop;
   options.replan = api::make_replanner(problem);
-  if (is_event_free(simulate_finalists.scenario)) options.iterations = 1;
-  const int runs = sim::is_random(simulate_finalists.scenario) ? random_runs : 1;
-  io::PlanRecord::Finalist::Simulated result{simulate_finalists.name, 0, 0, 0};
+  if (is_event_free(named.scenario)) options.iterations = 1;
+  const int runs = sim::is_random(named.scenario) ? random_runs : 1;
+  io::PlanRecord::Finalist::Simulated result{named.name, 0, 0, 0};
   for (int run = 0; run < runs; ++run) {
     options.seed = static_cast<std::uint64_t>(run);
-    const auto times = summarize_run(sim::simulate(problem, candidate.plan, simulate_finalists.scenario, options), simulate_finalists);
+    const auto times = summarize_run(sim::simulate(problem, candidate.plan, named.scenario, options), named);
     result.mean_s += times.mean_s / runs;
     result.p95_s += times.p95_s / runs;
     result.max_s = std::max(result.max_s, times.max_s);
@@ -74,15 +74,17 @@ struct Run {
 };
 
 /// A plan that the simulator refuses, because it has too many micro-batches, say, is a plan all the same.
-Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& simulate_finalists, const std::function<bool()>& stop) {
+Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named,
+                 const std::function<bool()>& stop) {
   try {
-    return {simulated(candidate, simulate_finalists, stop), ""};
+    return {simulated(candidate, named, stop), ""};
   } catch (const Error& error) {
-    return {{simulate_finalists.name, never, never, never}, error.what()};
+    return {{named.name, never, never, never}, error.what()};
   }
 }
 
-double aggregate_seconds(const std::vector<io::PlanRecord::Finalist::Simulated>& scenarios, RobustCriterion robust) {
+double aggregate_seconds(const std::vector<io::PlanRecord::Finalist::Simulated>& scenarios,
+                         RobustCriterion robust) {
   double sum = 0, p95 = 0, worst = 0;
   for (const auto& it : scenarios) {
     sum += it.mean_s;
@@ -104,8 +106,9 @@ Problem simulated_problem(const search::PlanCandidate& candidate) {
 }
 
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
-                              const std::vector<NamedScenario>& scenarios, RobustCriterion robust, int threads,
-                              const std::function<bool()>& stop) {
+                                               const std::vector<NamedScenario>& scenarios,
+                                               RobustCriterion robust, int threads,
+                                               const std::function<bool()>& stop) {
   const int count = static_cast<int>(scenarios.size());
   const auto runs = parallel_map(static_cast<int>(candidates.size()) * count, threads, [&](int i) {
     return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop);
@@ -116,7 +119,8 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
     finalist_result.simulated.push_back(runs[i].simulated);
     if (finalist_result.error.empty()) finalist_result.error = runs[i].error;
   }
-  for (FinalistResult& finalist_result : finalist_results) finalist_result.seconds = aggregate_seconds(finalist_result.simulated, robust);
+  for (FinalistResult& finalist_result : finalist_results)
+    finalist_result.seconds = aggregate_seconds(finalist_result.simulated, robust);
   return finalist_results;
 }
 

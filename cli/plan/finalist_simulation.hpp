@@ -22,7 +22,7 @@ struct NamedScenario {
 };
 
 struct FinalistResult {
-  std::string error;                                       // why it could not be simulated; empty: it was
+  std::string error;                                           // why it could not be simulated; empty: it was
   std::vector<io::PlanRecord::Finalist::Simulated> simulated;  // by scenario
   double seconds =
       0;  // of an iteration, as `robust` counts; infinite where none was completed or memory lacks
@@ -31,8 +31,9 @@ struct FinalistResult {
 /// One for each of `candidates`; of a scenario in which chance plays a part, the mean of some runs. The same
 /// for any number of threads. Runs that `stop` ends count as far as they came.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
-                              const std::vector<NamedScenario>& scenarios, RobustCriterion robust, int threads,
-                              const std::function<bool()>& stop);
+                                               const std::vector<NamedScenario>& scenarios,
+                                               RobustCriterion robust, int threads,
+                                               const std::function<bool()>& stop);
 
 /// As the simulator takes it: drains of the candidate are in the job.
 Problem simulated_problem(const search::PlanCandidate& candidate);

@@ -8,15 +8,15 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/plan_formatting.hpp"
+#include "cli/common/style.hpp"
+#include "cli/common/text_formatting.hpp"
+#include "cli/common/topology_formatting.hpp"
 #include "cli/plan/explanation.hpp"
 #include "cli/plan/plan_decisions.hpp"
-#include "cli/common/plan_formatting.hpp"
 #include "cli/plan/put_plan.hpp"
 #include "cli/plan/search_termination.hpp"
-#include "cli/common/style.hpp"
-#include "cli/common/topology_formatting.hpp"
 #include "cli/plan/warm_start.hpp"
-#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/io/text/units.hpp"
@@ -26,17 +26,19 @@ namespace {
 
 constexpr const char* not_completed = "never";  // no iteration was completed
 
-class Writer {
+class IterationWriter {
  public:
-  explicit Writer(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
+  explicit IterationWriter(const IterationSummary& summary)
+      : s_(summary), topology_(summary.problem.topology) {}
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
-    std::string text = fmt::format("{}, job {}\n{} × {} on {}, {}", format_topology_size(topology_),
-                                   s_.problem.job.name, format_count(depth(s_.plan), "stage"),
-                                   format_count(static_cast<long long>(pipelines.size()), "replica"),
-                                   format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
-                                   format_job_decisions(s_.problem.job, s_.plan));
+    std::string text =
+        fmt::format("{}, job {}\n{} × {} on {}, {}", format_topology_size(topology_), s_.problem.job.name,
+                    format_count(depth(s_.plan), "stage"),
+                    format_count(static_cast<long long>(pipelines.size()), "replica"),
+                    format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
+                    format_job_decisions(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
     return text + fmt::format("\nseed {}, {}\n", search.seed, format_search_end(search));
@@ -139,9 +141,7 @@ class Writer {
     return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   }
 
-  std::string interval_note() const {
-    return s_.record.interval ? format_interval(*s_.record.interval) : "";
-  }
+  std::string interval_note() const { return s_.record.interval ? format_interval(*s_.record.interval) : ""; }
 
   std::string gain_note(std::optional<double> gain) const {
     if (!gain) return "";
@@ -186,15 +186,15 @@ class Writer {
 }  // namespace
 
 std::string format_summary(const IterationSummary& summary) {
-  const Writer writer(summary);
+  const IterationWriter writer(summary);
   return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.times(),
-                        writer.warm_start(), writer.stages(),
-                        format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),
-                        writer.finalists(), writer.advice(), writer.explanation()});
+                      writer.warm_start(), writer.stages(),
+                      format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),
+                      writer.finalists(), writer.advice(), writer.explanation()});
 }
 
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                        const std::function<bool()>& stop, const std::string& front) {
+                          const std::function<bool()>& stop, const std::string& front) {
   const auto& [problem, plan, record] = summary;
   write_plan_output(options, problem, plan, record, join_blocks({format_summary(summary), front}), stop);
 }

@@ -22,6 +22,6 @@ std::string format_summary(const IterationSummary& summary);
 /// The plan to where the options say; `stop` ends what is simulated for a report, and `front` is what the
 /// summary says of a front.
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                        const std::function<bool()>& stop, const std::string& front = "");
+                          const std::function<bool()>& stop, const std::string& front = "");
 
 }  // namespace dtfm::cli

@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "cli/plan/plan_record.hpp"
-#include "cli/plan/plan_decisions.hpp"
 #include "cli/common/plan_formatting.hpp"
-#include "cli/plan/search_termination.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/plan/plan_decisions.hpp"
+#include "cli/plan/plan_record.hpp"
+#include "cli/plan/search_termination.hpp"
 #include "planner/core/index.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
 
@@ -23,12 +23,14 @@ io::ParetoPoint::Cost cost_of(const search::PlanCandidate& candidate, double ite
           search::usd_of(candidate.job->problem.topology, candidate.plan, iteration_s, candidate.egress_usd)};
 }
 
-search::PlanObjectives plan_objectives(const io::ParetoPoint::Cost& cost, const search::PlanCandidate& candidate) {
+search::PlanObjectives plan_objectives(const io::ParetoPoint::Cost& cost,
+                                       const search::PlanCandidate& candidate) {
   return {cost.iteration_time_s, cost.usd.value_or(std::numeric_limits<double>::infinity()),
           static_cast<int>(pipeline_major(candidate.plan).size())};
 }
 
-io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::PlanCandidate& candidate, const FinalistResult* finalist_result) {
+io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::PlanCandidate& candidate,
+                                  const FinalistResult* finalist_result) {
   io::ParetoPoint point;
   point.estimated = cost_of(candidate, candidate.iteration_s);
   if (finalist_result) point.simulated = cost_of(candidate, finalist_result->seconds);
@@ -49,7 +51,7 @@ io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::Plan
 }  // namespace
 
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
-                           const std::vector<FinalistResult>& finalist_results) {
+                                    const std::vector<FinalistResult>& finalist_results) {
   PlanOptions options_without_explanation = options;
   options_without_explanation.explain = false;
   std::vector<std::size_t> known;
@@ -64,7 +66,8 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
   io::ParetoRecord record;
   for (const std::size_t i : search::undominated(measures))
     record.points.push_back(
-        make_pareto_point(options_without_explanation, search.candidates[known[i]], finalist_results.empty() ? nullptr : &finalist_results[known[i]]));
+        make_pareto_point(options_without_explanation, search.candidates[known[i]],
+                          finalist_results.empty() ? nullptr : &finalist_results[known[i]]));
   record.search = make_search_record(options, search.evaluations, search.stopped, {});
   record.warnings = search.notes;
   if (finalist_results.empty() && !record.points.empty())

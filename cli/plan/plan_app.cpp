@@ -10,9 +10,9 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
+#include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "cli/common/parse_number.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/units.hpp"
 
@@ -96,9 +96,10 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
       ->type_name("");
   add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
              [&](const std::string& text) { options.job = text; });
-  add_option(
-      app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
-      [&](const std::string& text) { options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000); });
+  add_option(app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
+             [&](const std::string& text) {
+               options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000);
+             });
   const auto objective = add_option(
       app, "--objective", "NAME",
       "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
@@ -206,19 +207,19 @@ void add_output(CLI::App& app, PlanOptions& options) {
 /// A score is not searched for.
 void reject_search_options(const CLI::App& app) {
   reject_options(app,
-               {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust",
-                "--alike"},
-               "is of the search, and --score does not search (unless it is to --advise)");
+                 {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
+                  "--robust", "--alike"},
+                 "is of the search, and --score does not search (unless it is to --advise)");
 }
 
 /// Two plans are compared as they are.
 void reject_options_with_diff(const CLI::App& app) {
-  reject_options(app,
-               {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
-                "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
-                "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-                "--explain", "--calibration", "--pareto",     "--advise",      "--report",     "--alike"},
-               "is of a search or a score, and --diff compares two plans");
+  reject_options(
+      app, {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
+            "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
+            "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
+            "--explain", "--calibration", "--pareto",     "--advise",      "--report",     "--alike"},
+      "is of a search or a score, and --diff compares two plans");
 }
 
 /// What would say nothing beside a plan to score, or beside none.

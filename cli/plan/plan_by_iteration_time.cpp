@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "cli/plan/search_from_options.hpp"
-#include "cli/plan/plan_record.hpp"
-#include "cli/plan/iteration_summary.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
+#include "cli/common/write_output.hpp"
+#include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/pareto.hpp"
 #include "cli/plan/plan_decisions.hpp"
-#include "cli/common/write_output.hpp"
+#include "cli/plan/plan_record.hpp"
+#include "cli/plan/search_from_options.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
@@ -19,16 +19,18 @@ namespace dtfm::cli {
 namespace {
 
 /// To its file; the words for the summary.
-std::string write_pareto_front(const PlanOptions& options, const Topology& topology, const io::ParetoRecord& front) {
+std::string write_pareto_front(const PlanOptions& options, const Topology& topology,
+                               const io::ParetoRecord& front) {
   write_output_file(*options.pareto, io::pareto_json(topology, front));
   return format_pareto_front(front, *options.pareto);
 }
 
 /// That no plan fits, and what would make one fit.
-std::vector<std::string> out_of_memory_notes(const Problem& problem, const search::IterationSearchOptions& options,
-                                    const SimulatedSearch& search) {
-  const bool was_stopped =
-      search.found.stopped == search::Stopped::time_limit || search.found.stopped == search::Stopped::interrupted;
+std::vector<std::string> out_of_memory_notes(const Problem& problem,
+                                             const search::IterationSearchOptions& options,
+                                             const SimulatedSearch& search) {
+  const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
+                           search.found.stopped == search::Stopped::interrupted;
   std::vector<std::string> notes = {
       fmt::format("no plan {}; in the one that lacks least, {}",
                   was_stopped ? "that fits the memory of the devices was found in the time"
@@ -76,12 +78,13 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (search.fits() && !watch.interrupted()) {
     add_bound(best, requested, !(problem.job.automatic == Automatic{}), record);
     if (spread)
-      record.interval = sim::time_interval(simulated_problem(best), best.plan, *spread, nominal_seconds(record));
+      record.interval =
+          sim::time_interval(simulated_problem(best), best.plan, *spread, nominal_seconds(record));
   }
   std::string front;
   if (search.front)
     front = write_pareto_front(options, problem.topology,
-                      make_pareto_record(options, *search.front, search.pareto_results));
+                               make_pareto_record(options, *search.front, search.pareto_results));
   write_iteration_plan(options, {simulated_problem(best), best.plan, record}, watch.stop(), front);
   if (watch.interrupted()) return exit_code::interrupted;
   return search.fits() && search.completes_iteration() ? exit_code::done : exit_code::infeasible;

@@ -6,32 +6,32 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/plan/search_from_options.hpp"
 #include "cli/common/interrupt.hpp"
-#include "cli/plan/plan_by_iteration_time.hpp"
-#include "cli/plan/plan_record.hpp"
-#include "cli/plan/score_by_iteration_time.hpp"
 #include "cli/common/main_guard.hpp"
-#include "cli/common/plan_notes.hpp"
 #include "cli/common/output_check.hpp"
-#include "cli/plan/plan_options.hpp"
+#include "cli/common/plan_notes.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/plan/put_plan.hpp"
-#include "cli/report/report_html.hpp"
-#include "cli/plan/search_termination.hpp"
-#include "cli/plan/comm_cost_summary.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/plan/comm_cost_summary.hpp"
+#include "cli/plan/plan_by_iteration_time.hpp"
+#include "cli/plan/plan_options.hpp"
+#include "cli/plan/plan_record.hpp"
+#include "cli/plan/put_plan.hpp"
+#include "cli/plan/score_by_iteration_time.hpp"
+#include "cli/plan/search_from_options.hpp"
+#include "cli/plan/search_termination.hpp"
+#include "cli/report/report_html.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/text/atomic_file.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/writers/pareto_json.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/writers/pareto_json.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -61,9 +61,9 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
   const std::string job_label = "job " + job.name;
   const bool data_overrides_job =
       options.data && !options.pipeline;  // then the job's number of stages does not count
-  const auto stages = options.pipeline ? options.pipeline
-                      : data_overrides_job    ? std::nullopt
-                                       : job.parallelism.pipeline;
+  const auto stages = options.pipeline     ? options.pipeline
+                      : data_overrides_job ? std::nullopt
+                                           : job.parallelism.pipeline;
   const auto replicas = options.data                            ? options.data
                         : options.data_auto || options.pipeline ? std::nullopt
                                                                 : job.parallelism.data;
@@ -78,8 +78,8 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
   if (replicas)
     return {quotient(options.data ? "--data" : job_label, "replicas", *replicas, devices), *replicas};
   throw Error("--pipeline",
-              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}", job_label,
-                          devices, divisors_of(devices)));
+              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}",
+                          job_label, devices, divisors_of(devices)));
 }
 
 /// `given_plan`: the plan to score, if there is one.
@@ -143,8 +143,9 @@ void check_output(const PlanOptions& options) {
 }
 
 void write_output(const PlanOptions& options, const CommCostSummary& summary, const InterruptWatch& watch) {
-  write_plan_output(options, {summary.topology, summary.job, io::built_in_calibration(), io::built_in_roofline()},
-           summary.plan, summary.record, format_summary(summary), watch.stop());
+  write_plan_output(options,
+                    {summary.topology, summary.job, io::built_in_calibration(), io::built_in_roofline()},
+                    summary.plan, summary.record, format_summary(summary), watch.stop());
 }
 
 io::PlanRecord::CommCostEstimate make_estimate(const cost::CommCost& cost) {
@@ -157,14 +158,16 @@ io::PlanRecord make_plan_record(const search::SearchResult& result, const PlanOp
   record.comm_cost = make_estimate(result.cost);
   record.version = DTFM_VERSION;
   const double cost = result.cost.total(), bound = result.lower_bound.value;
-  record.lower_bound = io::PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
+  record.lower_bound =
+      io::PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
   record.search = make_search_record(options, result.evaluations, result.stopped, result.convergence);
   record.warnings = stop_notes(result.stopped, "plan");
   return record;
 }
 
 search::SearchResult search_with_progress(const PlanOptions& options, const cost::CommCostModel& model,
-                                  std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
+                                          std::chrono::steady_clock::time_point begin,
+                                          const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   search::SearchOptions requested = common_search_options(options, begin, printer, watch);
   requested.prove = options.prove;
@@ -223,7 +226,8 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const i
   check_shape(options, given);
   set_shape(job, {placement.stages(), placement.replicas()});
   const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
-  const cost::CommCostModel model = cost::comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
+  const cost::CommCostModel model =
+      cost::comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
 
   io::PlanRecord record;
   record.objective = options.objective;
@@ -249,7 +253,8 @@ int list_strategies() {
 
 /// Strategies but the default one search by the paper's cost.
 std::string effective_objective(const PlanOptions& options) {
-  const bool by_cost = search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
+  const bool by_cost =
+      search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
   if (by_cost && !options.objective_given) return "comm-cost";
   if (by_cost && options.objective != "comm-cost")
     throw Error(options.prove ? "--prove" : "--strategy",
@@ -261,11 +266,12 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
   check_comm_cost(job);
   const char* simulation_option = !options.scenarios.empty() ? "--scenario"
-                         : options.finalists        ? "--finalists"
-                         : options.robust           ? "--robust"
-                         : options.pareto           ? "--pareto"
-                                                    : nullptr;
-  if (simulation_option) throw Error(simulation_option, "is not for --objective comm-cost, which simulates nothing");
+                                  : options.finalists        ? "--finalists"
+                                  : options.robust           ? "--robust"
+                                  : options.pareto           ? "--pareto"
+                                                             : nullptr;
+  if (simulation_option)
+    throw Error(simulation_option, "is not for --objective comm-cost, which simulates nothing");
   if (options.advise)
     throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
   if (options.calibration)

@@ -13,17 +13,17 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/plan_formatting.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/plan/warm_start.hpp"
-#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/units.hpp"
 
 namespace dtfm::cli {
@@ -163,7 +163,7 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
 
 /// Without a topology, neither from whom nor in what time.
 io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan& second,
-                          const std::optional<Topology>& given) {
+                                    const std::optional<Topology>& given) {
   const Topology topology = given ? *given : topology_without_links(first, second);
   const Problem problem{topology, second.job, io::built_in_calibration(), io::built_in_roofline()};
   const Plan before = warm_start(first, problem, 0).plan, after = warm_start(second, problem, 0).plan;
@@ -172,13 +172,14 @@ io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan&
   if (given) network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
   const cost::MigrationCost cost(problem, network, before, stage_chunks(first.job));
   if (given) check_migration_effort(first, cost, static_cast<int>(pipeline_major(after).size()));
-  io::PlanRecord::Migration record = make_migration_record(cost.of(after, stage_chunks(second.job)), topology);
+  io::PlanRecord::Migration record =
+      make_migration_record(cost.of(after, stage_chunks(second.job)), topology);
   if (!given) record.seconds.reset();
   return record;
 }
 
 PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
-                 const std::optional<Topology>& topology) {
+                       const std::optional<Topology>& topology) {
   PlanDiff diff;
   diff.decisions = decisions(first, second);
   const auto before = device_roles(first), after = device_roles(second);
@@ -193,7 +194,8 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
   }
   diff.no_migration_reason = model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
-    diff.no_migration_reason = "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
+    diff.no_migration_reason =
+        "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
@@ -299,7 +301,8 @@ int run_plan_diff(const PlanOptions& options) {
     check_kind(*options.output, begins_as_diff, "comparison of plans");
   }
   const PlanDiff diff = compare_plans(first, second, topology);
-  write_output(options.output, options.format, diff_json(options, diff), format_diff(options, diff), options.color);
+  write_output(options.output, options.format, diff_json(options, diff), format_diff(options, diff),
+               options.color);
   return exit_code::done;
 }
 

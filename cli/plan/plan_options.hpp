@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/finalist_simulation.hpp"
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
+#include "cli/plan/finalist_simulation.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -24,7 +24,7 @@ struct PlanOptions {
   bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says
   std::optional<int> tensor;                      // nothing: not given, or auto
   bool tensor_auto = false;
-  bool uniform_pipelines = false;                      // pipelines, whatever the job says
+  bool uniform_pipelines = false;          // pipelines, whatever the job says
   std::optional<std::string> calibration;  // file; nothing: the built-in constants
   std::vector<std::string> scenarios;      // files: the finalists are simulated under each
   std::optional<int> finalists;

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/plan/explanation.hpp"
 #include "cli/common/plan_formatting.hpp"
+#include "cli/plan/explanation.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/shards.hpp"
@@ -33,23 +33,27 @@ io::PlanRecord::IterationEstimate make_estimate(const search::PlanCandidate& can
     record.cost_per_million_tokens =
         price->value() / seconds_per_hour / record.tokens_per_s * 1e6 + record.egress_per_million_tokens;
   }
-  const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.gradient_sync_end_s - pipelines);
+  const double pipelines = estimate.pipelines_s,
+               exchanges = std::max(0.0, estimate.gradient_sync_end_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},
                         {"exchanges after them", exchanges},
                         {"updates after both", estimate.update_s},
                         {"overhead", estimate.overhead_s}};
-  for (const cost::DeviceMemory& it : timer.memory()) record.memory.push_back({it.device, it.needed, it.capacity});
+  for (const cost::DeviceMemory& it : timer.memory())
+    record.memory.push_back({it.device, it.needed, it.capacity});
   return record;
 }
 
 /// For what costs so much; the gap is negative where a bug of ours makes the bound too large.
-io::PlanRecord::Bound make_bound(double cost, double value, const std::string& unit, const std::string& method) {
+io::PlanRecord::Bound make_bound(double cost, double value, const std::string& unit,
+                                 const std::string& method) {
   return {value, unit, (cost - value) / cost, method};
 }
 
 /// Of another objective than time, a bound in its unit; `seconds`: of an iteration of `best`.
-io::PlanRecord::Bound weighted_bound(const search::PlanCandidate& best, const search::PlanScore& score, search::Objective objective,
-                                 int min_devices, double seconds, double tokens) {
+io::PlanRecord::Bound weighted_bound(const search::PlanCandidate& best, const search::PlanScore& score,
+                                     search::Objective objective, int min_devices, double seconds,
+                                     double tokens) {
   std::vector<double> weight;
   for (int device = 0; device < best.job->problem.topology.size(); ++device)
     weight.push_back(score.weight(device));
@@ -58,7 +62,7 @@ io::PlanRecord::Bound weighted_bound(const search::PlanCandidate& best, const se
   const double value = cost::min_weighted_time(best.job->model, weight, min_devices) * unit;
   const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
   return make_bound(cost, value, std::string(objective_unit(objective)),
-                  "every layer computed where that costs least, nothing sent, nobody waits");
+                    "every layer computed where that costs least, nothing sent, nobody waits");
 }
 
 }  // namespace
@@ -128,21 +132,23 @@ double nominal_seconds(const io::PlanRecord& record) {
   return record.iteration->iteration_time_s;
 }
 
-void add_bound(const search::PlanCandidate& best, const search::IterationSearchOptions& search, bool has_undecided,
-               io::PlanRecord& record) {
+void add_bound(const search::PlanCandidate& best, const search::IterationSearchOptions& search,
+               bool has_undecided, io::PlanRecord& record) {
   constexpr int max_layers = 2000;  // beyond, it takes longer than the search
   if (best.job->model.stages.layers() > max_layers) return;
   const auto& [stages, replicas] = search.limits;
   const cost::IterationBounds bounds(best.job->model);
-  const cost::IterationBound time_bound = stages && replicas ? bounds.for_shape(*stages, *replicas) : bounds.for_all_shapes();
+  const cost::IterationBound time_bound =
+      stages && replicas ? bounds.for_shape(*stages, *replicas) : bounds.for_all_shapes();
   if (!time_bound.fits) return;
   const double seconds = nominal_seconds(record);
   const double tokens = record.iteration->iteration_time_s * record.iteration->tokens_per_s;
   io::PlanRecord::Bound bound = make_bound(seconds, time_bound.value, "s", time_bound.method);
   if (search.objective != search::Objective::iteration_time) {
     const int places = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
-    bound = weighted_bound(best, search::PlanScore(search.objective, best.job->problem.topology), search.objective,
-                           places * best.job->model.by_degree.front().tensor(), seconds, tokens);
+    bound = weighted_bound(best, search::PlanScore(search.objective, best.job->problem.topology),
+                           search.objective, places * best.job->model.by_degree.front().tensor(), seconds,
+                           tokens);
   }
   if (has_undecided) bound.method = "of plans with these decisions: " + bound.method;
   if (bound.gap < -1e-9)

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/simulated_search.hpp"
 #include "cli/plan/plan_options.hpp"
+#include "cli/plan/simulated_search.hpp"
 #include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
@@ -26,7 +26,7 @@ double nominal_seconds(const io::PlanRecord& record);
 
 /// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
 /// where there is one. `has_undecided`: the job leaves decisions open.
-void add_bound(const search::PlanCandidate& best, const search::IterationSearchOptions& search, bool has_undecided,
-               io::PlanRecord& record);
+void add_bound(const search::PlanCandidate& best, const search::IterationSearchOptions& search,
+               bool has_undecided, io::PlanRecord& record);
 
 }  // namespace dtfm::cli

@@ -10,9 +10,10 @@
 
 namespace dtfm::cli {
 
-/// Writes the plan file first, because a search may have been long and the report may fail or be killed; then the
-/// report; then `text`, or the plan, to stdout.
+/// Writes the plan file first, because a search may have been long and the report may fail or be killed; then
+/// the report; then `text`, or the plan, to stdout.
 void write_plan_output(const PlanOptions& options, const Problem& problem, const Plan& plan,
-              const io::PlanRecord& record, const std::string& text, const std::function<bool()>& stop);
+                       const io::PlanRecord& record, const std::string& text,
+                       const std::function<bool()>& stop);
 
 }  // namespace dtfm::cli

@@ -4,13 +4,13 @@
 #include <limits>
 #include <memory>
 
-#include "cli/plan/search_from_options.hpp"
-#include "cli/plan/plan_record.hpp"
-#include "cli/plan/iteration_summary.hpp"
 #include "cli/common/main_guard.hpp"
-#include "cli/common/plan_notes.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/plan_formatting.hpp"
+#include "cli/common/plan_notes.hpp"
+#include "cli/plan/iteration_summary.hpp"
+#include "cli/plan/plan_record.hpp"
+#include "cli/plan/search_from_options.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
 
@@ -27,8 +27,9 @@ Problem without_shape_limits(const PlanOptions& options, Problem problem) {
 }
 
 /// Of a plan that was made elsewhere; where the simulator says nothing, why, and its time is infinite.
-FinalistResult simulate_scored_plan(const search::PlanCandidate& plan, const std::vector<NamedScenario>& scenarios,
-                       const PlanOptions& options, const InterruptWatch& watch) {
+FinalistResult simulate_scored_plan(const search::PlanCandidate& plan,
+                                    const std::vector<NamedScenario>& scenarios, const PlanOptions& options,
+                                    const InterruptWatch& watch) {
   FinalistResult none;
   none.seconds = std::numeric_limits<double>::infinity();
   if (plan.deficit_bytes > 0) {
@@ -36,7 +37,9 @@ FinalistResult simulate_scored_plan(const search::PlanCandidate& plan, const std
     return none;
   }
   FinalistResult finalist_result =
-      simulate_finalists({plan}, scenarios, options.robust.value_or(RobustCriterion::mean), options.threads, watch.stop()).front();
+      simulate_finalists({plan}, scenarios, options.robust.value_or(RobustCriterion::mean), options.threads,
+                         watch.stop())
+          .front();
   if (watch.interrupted()) return none;  // runs that were cut short say nothing
   if (finalist_result.error.empty()) return finalist_result;
   none.error = "the plan could not be simulated: " + finalist_result.error;
@@ -44,23 +47,26 @@ FinalistResult simulate_scored_plan(const search::PlanCandidate& plan, const std
 }
 
 /// What is minimised, as the judge counts.
-double value_of(const search::PlanScore& score, const search::PlanCandidate& candidate, const FinalistResult& finalist_result) {
+double value_of(const search::PlanScore& score, const search::PlanCandidate& candidate,
+                const FinalistResult& finalist_result) {
   return score.of(finalist_result.seconds, score.total_weight(candidate.plan), candidate.egress_usd);
 }
 
 /// Nothing where no plan was simulated.
 std::optional<io::PlanRecord::Advice> make_advice(const PlanOptions& options, const Problem& problem,
-                                            const std::vector<NamedScenario>& scenarios,
-                                            const search::PlanScore& score, double value, InterruptWatch& watch) {
+                                                  const std::vector<NamedScenario>& scenarios,
+                                                  const search::PlanScore& score, double value,
+                                                  InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  const SimulatedSearch search =
-      search_from_options(options, problem, iteration_search_options(options, problem, printer, watch), scenarios, watch);
+  const SimulatedSearch search = search_from_options(
+      options, problem, iteration_search_options(options, problem, printer, watch), scenarios, watch);
   if (search.finalist_results.empty()) return std::nullopt;
   const double best = value_of(score, search.best(), search.finalist_results.front());
   if (!std::isfinite(best)) return std::nullopt;
-  return io::PlanRecord::Advice{make_finalists(search).front(),
-                            format_job_decisions(simulated_problem(search.best()).job, search.best().plan),
-                            std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
+  return io::PlanRecord::Advice{
+      make_finalists(search).front(),
+      format_job_decisions(simulated_problem(search.best()).job, search.best().plan),
+      std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }
 
 }  // namespace
@@ -76,7 +82,8 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
-  const auto job = std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(plan), network);
+  const auto job =
+      std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(plan), network);
   for (const int device : pipeline_major(plan))
     if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   const search::PlanScore score(*search::objective_named(options.objective), problem.topology);
@@ -90,11 +97,12 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   only.simulated = finalist_result.simulated;
   add_notes(no_progress_notes(only), record);
   if (spread && !only.simulated.empty())
-    record.interval = sim::time_interval(simulated_problem(candidate), plan, *spread, nominal_seconds(record));
+    record.interval =
+        sim::time_interval(simulated_problem(candidate), plan, *spread, nominal_seconds(record));
   watch.keep_result();  // the score is there, whatever becomes of the advice
   if (options.advise && !watch.interrupted())
     record.advice = make_advice(options, without_shape_limits(options, given), scenarios, score,
-                              value_of(score, candidate, finalist_result), watch);
+                                value_of(score, candidate, finalist_result), watch);
   if (options.advise && !record.advice && watch.interrupted())
     record.warnings.push_back("interrupted before there was a plan to advise");
   write_iteration_plan(options, {simulated_problem(candidate), plan, record}, watch.stop());

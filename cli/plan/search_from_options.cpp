@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/plan/warm_start.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/plan/warm_start.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm::cli {
@@ -37,8 +37,9 @@ std::vector<NamedScenario> read_scenarios(const PlanOptions& options, const Topo
   return scenarios;
 }
 
-search::SearchOptions common_search_options(const PlanOptions& options, std::chrono::steady_clock::time_point begin,
-                             ProgressPrinter& printer, const InterruptWatch& watch) {
+search::SearchOptions common_search_options(const PlanOptions& options,
+                                            std::chrono::steady_clock::time_point begin,
+                                            ProgressPrinter& printer, const InterruptWatch& watch) {
   search::SearchOptions result;
   result.seed = options.seed;
   result.threads = options.threads;
@@ -51,7 +52,8 @@ search::SearchOptions common_search_options(const PlanOptions& options, std::chr
 }
 
 search::IterationSearchOptions iteration_search_options(const PlanOptions& options, const Problem& problem,
-                                      ProgressPrinter& printer, const InterruptWatch& watch) {
+                                                        ProgressPrinter& printer,
+                                                        const InterruptWatch& watch) {
   const Job& job = problem.job;
   search::IterationSearchOptions result;
   result.common = common_search_options(options, std::chrono::steady_clock::now(), printer, watch);
@@ -73,10 +75,12 @@ search::IterationSearchOptions iteration_search_options(const PlanOptions& optio
 }
 
 SimulatedSearch search_from_options(const PlanOptions& options, const Problem& problem,
-                          const search::IterationSearchOptions& search, const std::vector<NamedScenario>& scenarios,
-                          const InterruptWatch& watch) {
+                                    const search::IterationSearchOptions& search,
+                                    const std::vector<NamedScenario>& scenarios,
+                                    const InterruptWatch& watch) {
   try {
-    return search_and_simulate(problem, search, scenarios, options.robust.value_or(RobustCriterion::mean), watch);
+    return search_and_simulate(problem, search, scenarios, options.robust.value_or(RobustCriterion::mean),
+                               watch);
   } catch (const search::NoSuchShape& error) {
     throw Error(source_of_limits(options, problem.job),
                 fmt::format("no plan{} is possible: {}", format_shape_limits(search.limits), error.what()));

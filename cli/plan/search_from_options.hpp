@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cli/common/interrupt.hpp"
-#include "cli/plan/simulated_search.hpp"
-#include "cli/plan/plan_options.hpp"
 #include "cli/common/progress.hpp"
+#include "cli/plan/plan_options.hpp"
+#include "cli/plan/simulated_search.hpp"
 #include "planner/core/problem.hpp"
 
 namespace dtfm::cli {
@@ -16,14 +16,16 @@ namespace dtfm::cli {
 std::vector<NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology);
 
 /// What the options say of any search, which began at `begin`.
-search::SearchOptions common_search_options(const PlanOptions& options, std::chrono::steady_clock::time_point begin,
-                             ProgressPrinter& printer, const InterruptWatch& watch);
+search::SearchOptions common_search_options(const PlanOptions& options,
+                                            std::chrono::steady_clock::time_point begin,
+                                            ProgressPrinter& printer, const InterruptWatch& watch);
 search::IterationSearchOptions iteration_search_options(const PlanOptions& options, const Problem& problem,
-                                      ProgressPrinter& printer, const InterruptWatch& watch);
+                                                        ProgressPrinter& printer,
+                                                        const InterruptWatch& watch);
 
 /// Throws Error for shapes that cannot be, in the words of who asked for them.
 SimulatedSearch search_from_options(const PlanOptions& options, const Problem& problem,
-                          const search::IterationSearchOptions& search, const std::vector<NamedScenario>& scenarios,
-                          const InterruptWatch& watch);
+                                    const search::IterationSearchOptions& search,
+                                    const std::vector<NamedScenario>& scenarios, const InterruptWatch& watch);
 
 }  // namespace dtfm::cli

@@ -9,9 +9,11 @@
 
 namespace dtfm::cli {
 
-io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations, search::Stopped stopped,
-                                 const std::vector<search::ConvergencePoint>& convergence) {
-  io::PlanRecord::Search record{options.strategy, options.seed, evaluations, std::string(name_of(stopped)), {}};
+io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations,
+                                          search::Stopped stopped,
+                                          const std::vector<search::ConvergencePoint>& convergence) {
+  io::PlanRecord::Search record{
+      options.strategy, options.seed, evaluations, std::string(name_of(stopped)), {}};
   for (const auto& [evaluated, best] : convergence) record.convergence.emplace_back(evaluated, best);
   return record;
 }

@@ -11,8 +11,9 @@
 
 namespace dtfm::cli {
 
-io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations, search::Stopped stopped,
-                                 const std::vector<search::ConvergencePoint>& convergence);
+io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations,
+                                          search::Stopped stopped,
+                                          const std::vector<search::ConvergencePoint>& convergence);
 
 /// Where the user ended it. `noun`: what it was for, "plan".
 std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view noun);

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/plan/search_termination.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/plan/search_termination.hpp"
 #include "planner/core/index.hpp"
 
 namespace dtfm::cli {
@@ -15,7 +15,8 @@ namespace {
 
 /// The order in which the judge ranks them; those that he could not run come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
-                                const std::vector<FinalistResult>& finalist_results, const search::PlanScore& score) {
+                                            const std::vector<FinalistResult>& finalist_results,
+                                            const search::PlanScore& score) {
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
@@ -43,14 +44,16 @@ std::vector<std::string> search_notes(const search::IterationSearchResult& resul
                     format_count(static_cast<long long>(result.unpriced.size()), "device"),
                     topology.devices[at(result.unpriced.front())].id));
   if (!result.unusable.empty())
-    notes.push_back(fmt::format(
-        "{} cannot be used, {} first: {}", format_count(static_cast<long long>(result.unusable.size()), "device"),
-        topology.devices[at(result.unusable.front().first)].id, result.unusable.front().second));
+    notes.push_back(fmt::format("{} cannot be used, {} first: {}",
+                                format_count(static_cast<long long>(result.unusable.size()), "device"),
+                                topology.devices[at(result.unusable.front().first)].id,
+                                result.unusable.front().second));
   return notes;
 }
 
 /// Does the simulator's word count? If not, a note says why. Runs that were cut short say nothing.
-bool has_usable_results(SimulatedSearch& search, const std::vector<FinalistResult>& finalist_results, const InterruptWatch& watch) {
+bool has_usable_results(SimulatedSearch& search, const std::vector<FinalistResult>& finalist_results,
+                        const InterruptWatch& watch) {
   if (watch.interrupted()) {
     if (search.found.stopped != search::Stopped::interrupted)
       search.notes.push_back(
@@ -69,8 +72,8 @@ bool has_usable_results(SimulatedSearch& search, const std::vector<FinalistResul
 }  // namespace
 
 SimulatedSearch search_and_simulate(const Problem& problem, const search::IterationSearchOptions& options,
-                           const std::vector<NamedScenario>& scenarios, RobustCriterion robust,
-                           const InterruptWatch& watch) {
+                                    const std::vector<NamedScenario>& scenarios, RobustCriterion robust,
+                                    const InterruptWatch& watch) {
   SimulatedSearch search;
   if (options.keeps_pareto_front) search.front = search::search_pareto(problem, options);
   search.found = search.front ? search.front->result : search::search_iteration(problem, options);
@@ -80,12 +83,13 @@ SimulatedSearch search_and_simulate(const Problem& problem, const search::Iterat
   if (!search.fits()) return search;
   std::vector<FinalistResult> finalist_results;
   if (!watch.interrupted())
-    finalist_results = simulate_finalists(search.front ? search.front->candidates : finalists, scenarios, robust,
-                        options.common.threads, watch.stop());
+    finalist_results = simulate_finalists(search.front ? search.front->candidates : finalists, scenarios,
+                                          robust, options.common.threads, watch.stop());
   if (!has_usable_results(search, finalist_results, watch)) return search;
   search.plans.clear();
   if (search.front) search.pareto_results = finalist_results;
-  for (const std::size_t i : rank_by_simulation(finalists, finalist_results, simulation_score(options, problem.topology))) {
+  for (const std::size_t i :
+       rank_by_simulation(finalists, finalist_results, simulation_score(options, problem.topology))) {
     search.plans.push_back(finalists[i]);
     search.finalist_results.push_back(finalist_results[i]);
   }

@@ -30,7 +30,8 @@ std::string cannot_keep_reason(const search::WarmStart& warm, const search::Iter
   const std::vector<int> devices = pipeline_major(warm.plan);
   if (const auto gone = std::count(devices.begin(), devices.end(), cost::no_device); gone > 0)
     return fmt::format("{} of its {} {} gone", gone,
-                       format_count(static_cast<long long>(devices.size()), "device"), gone == 1 ? "is" : "are");
+                       format_count(static_cast<long long>(devices.size()), "device"),
+                       gone == 1 ? "is" : "are");
   return "the job, the limits, or times or prices of its devices do not allow it";
 }
 
@@ -53,7 +54,8 @@ std::string format_gain(const io::PlanRecord::WarmStart& warm) {
           : fmt::format("{:.4g} {}; of the old plan {:.4g}, in iterations of {:.4f} s", value, unit,
                         unchanged, old_iteration_s);
   if (warm.break_even_iterations && *warm.break_even_iterations > 0)
-    text += fmt::format("; paid after {}", format_count(std::llround(*warm.break_even_iterations), "iteration"));
+    text +=
+        fmt::format("; paid after {}", format_count(std::llround(*warm.break_even_iterations), "iteration"));
   return text;
 }
 
@@ -128,12 +130,13 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
   search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(default_horizon_s));
   const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
   check_migration_effort(running, cost::MigrationCost(problem, network, warm.plan, stage_chunks(warm.job)),
-              problem.topology.size());
+                         problem.topology.size());
   return warm;
 }
 
 io::PlanRecord::Migration make_migration_record(const cost::Migration& migration, const Topology& topology) {
-  io::PlanRecord::Migration record{migration.bytes, migration.checkpoint_bytes, migration.seconds, migration.usd, {}};
+  io::PlanRecord::Migration record{
+      migration.bytes, migration.checkpoint_bytes, migration.seconds, migration.usd, {}};
   for (const cost::MigratedPart& part : migration.parts) {
     const std::string& id = topology.devices[at(part.to)].id;
     if (record.devices.empty() || record.devices.back().id != id)
@@ -146,7 +149,8 @@ io::PlanRecord::Migration make_migration_record(const cost::Migration& migration
       device.layers.push_back(part.layers);
     (part.from == cost::no_device ? device.checkpoint_bytes : device.bytes) += part.bytes;
     if (part.from == cost::unspecified_source) continue;
-    const std::string from = part.from == cost::no_device ? "a checkpoint" : topology.devices[at(part.from)].id;
+    const std::string from =
+        part.from == cost::no_device ? "a checkpoint" : topology.devices[at(part.from)].id;
     if (std::find(device.from.begin(), device.from.end(), from) == device.from.end())
       device.from.push_back(from);
   }
@@ -154,7 +158,7 @@ io::PlanRecord::Migration make_migration_record(const cost::Migration& migration
 }
 
 io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
-                                  const search::WarmStart& warm) {
+                                                 const search::WarmStart& warm) {
   const search::PlanCandidate& best = search.best();
   const search::IterationSearchResult& result = search.found;
   io::PlanRecord::WarmStart record;
@@ -181,8 +185,11 @@ io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, con
   };
   const double unchanged = weighted_cost(before_s, *result.unchanged, result.unchanged->egress_usd);
   const double gain = unchanged - weighted_cost(after_s, best, best.egress_usd);
-  if (gain > 0) record.break_even_iterations = std::ceil(weighted_cost(best.migration.seconds, best, best.migration.usd) / gain);
-  const double unit = objective == search::Objective::cost_per_token ? 1e6 / tokens_per_iteration(problem.job) : 1;
+  if (gain > 0)
+    record.break_even_iterations =
+        std::ceil(weighted_cost(best.migration.seconds, best, best.migration.usd) / gain);
+  const double unit =
+      objective == search::Objective::cost_per_token ? 1e6 / tokens_per_iteration(problem.job) : 1;
   record.gain = {gain * unit, unchanged * unit, std::string(objective_unit(objective))};
   return record;
 }
@@ -191,23 +198,25 @@ std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
   const std::string horizon = io::format_seconds(Seconds(warm.horizon_s));
   std::string text =
       styled(Style::heading, fmt::format("Going on from {}, for {}", warm.plan, horizon)) + "\n";
-  if (warm.keeps_plan) return text + row("stays", "the plan as it is: no other is worth what would have to move");
+  if (warm.keeps_plan)
+    return text + row("stays", "the plan as it is: no other is worth what would have to move");
   const io::PlanRecord::Migration& migration = warm.migration;
   const auto devices = std::count_if(migration.devices.begin(), migration.devices.end(),
                                      [](const auto& it) { return it.bytes > 0; });
   if (migration.bytes > 0)
-    text += row("moves", fmt::format("{} to {}, in {}{}", format_byte_count(migration.bytes),
-                                     format_count(devices, "device"), io::format_seconds(Seconds(*migration.seconds)),
-                                     migration.usd > 0 ? fmt::format(", for {:.4g} USD", migration.usd) : ""));
+    text += row("moves",
+                fmt::format("{} to {}, in {}{}", format_byte_count(migration.bytes),
+                            format_count(devices, "device"), io::format_seconds(Seconds(*migration.seconds)),
+                            migration.usd > 0 ? fmt::format(", for {:.4g} USD", migration.usd) : ""));
   else
     text += row("moves", "nothing between devices");
   if (migration.checkpoint_bytes > 0)
     text += row("from a checkpoint", format_byte_count(migration.checkpoint_bytes) +
                                          ", which no device holds any more; its time is not counted");
-  if (!warm.cannot_keep_reason.empty()) text += row("the old plan", "cannot go on: " + warm.cannot_keep_reason);
+  if (!warm.cannot_keep_reason.empty())
+    text += row("the old plan", "cannot go on: " + warm.cannot_keep_reason);
   if (warm.gain)
-    text +=
-        row("gain", warm.gain->value > 0 ? styled(Style::good, format_gain(warm)) : format_gain(warm));
+    text += row("gain", warm.gain->value > 0 ? styled(Style::good, format_gain(warm)) : format_gain(warm));
   return text + format_migration(migration);
 }
 
@@ -221,8 +230,8 @@ std::string format_migration(const io::PlanRecord::Migration& migration) {
     if (rows.size() > max_rows) break;
     std::vector<std::string> layers;
     for (const auto& range : it.layers) layers.push_back(format_layers(range));
-    rows.push_back(
-        {it.id, fmt::format("{}", fmt::join(layers, " ")), format_byte_count(it.bytes + it.checkpoint_bytes)});
+    rows.push_back({it.id, fmt::format("{}", fmt::join(layers, " ")),
+                    format_byte_count(it.bytes + it.checkpoint_bytes)});
     if (is_known) rows.back().push_back(fmt::format("{}", fmt::join(it.from, " ")));
   }
   return truncated_table(rows, migration.devices.size(), "devices");

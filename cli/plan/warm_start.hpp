@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/simulated_search.hpp"
 #include "cli/plan/plan_options.hpp"
+#include "cli/plan/simulated_search.hpp"
 #include "planner/core/problem.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
 
@@ -45,7 +45,7 @@ io::PlanRecord::Migration make_migration_record(const cost::Migration& migration
 /// What there is to say of going on with the best plan; estimates say how long iterations take where none
 /// were simulated.
 io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
-                                  const search::WarmStart& warm);
+                                                 const search::WarmStart& warm);
 
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm);
 /// The devices and what they fetch, as a table; empty where nothing moves.

@@ -59,8 +59,9 @@ const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& 
   for (const Gpu& gpu : catalogue) {
     if (gpu.driver.empty() || gpu.driver != device_name) continue;
     if (std::abs(memory / gpu.memory - 1) <= tolerance) return gpu;
-    throw unknown_gpu_error(fmt::format("{} has {} here, but the catalogue's {} has {}", io::quote(device_name),
-                                  io::format_bytes(memory), gpu.name, io::format_bytes(gpu.memory)));
+    throw unknown_gpu_error(fmt::format("{} has {} here, but the catalogue's {} has {}",
+                                        io::quote(device_name), io::format_bytes(memory), gpu.name,
+                                        io::format_bytes(gpu.memory)));
   }
   const Gpu* other = most_similar_gpu(catalogue, device_name);
   throw unknown_gpu_error(fmt::format(

@@ -43,7 +43,8 @@ kernels::TransformerShape shape_of(const Job& job) {
 
 std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
   if (request.gpu) return *request.gpu;
-  return find_in_catalogue(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes))).name;
+  return find_in_catalogue(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes)))
+      .name;
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 namespace dtfm::cli {
 
 LayerProfile measure_layers(const MeasureRequest&) {
-  throw Error(
-      "", fmt::format("nothing can be measured: this program was built without CUDA; {}", no_gpu_advice));
+  throw Error("",
+              fmt::format("nothing can be measured: this program was built without CUDA; {}", no_gpu_advice));
 }
 
 }  // namespace dtfm::cli

@@ -10,12 +10,12 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/profile/profile_options.hpp"
 #include "cli/common/parse_number.hpp"
-#include "planner/io/text/control_characters.hpp"
-#include "planner/io/readers/gpu_catalogue.hpp"
+#include "cli/profile/profile_options.hpp"
 #include "planner/io/importers/import_profile.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
 #include "planner/io/readers/model_presets.hpp"
+#include "planner/io/text/control_characters.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 
@@ -83,23 +83,24 @@ std::string parse_precision(const std::string& text) {
 }
 
 void add_input_options(CLI::App& app, ProfileOptions& options) {
-  const auto estimate = add_option(
-      app, "--estimate", "GPU", "estimates times from the data sheet of a GPU in the catalogue, instead of measuring",
-      [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
+  const auto estimate =
+      add_option(app, "--estimate", "GPU",
+                 "estimates times from the data sheet of a GPU in the catalogue, instead of measuring",
+                 [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
   set_completion_values(*estimate, names_of(io::built_in_gpus()));
   const auto imported =
       add_option(app, "--import", "FORMAT",
                  "imports times from FILEs written by sailor, metis or kineto (PyTorch's profiler)",
                  [&](const std::string& text) { options.import_format = text; });
   set_completion_values(*imported, names_of(io::import_formats()));
-  app.add_flag("--check")->description("checks and prints the profile FILE; the default if FILE is the only argument");
+  app.add_flag("--check")->description(
+      "checks and prints the profile FILE; the default if FILE is the only argument");
   app.add_flag("--list-gpus")->description("prints the GPU catalogue");
   app.add_option("FILE", options.files, "files to import, or profile to check")->type_name("");
 }
 
 void add_model(CLI::App& app, ProfileOptions& options) {
-  const auto model = add_option(app, "--model", "NAME",
-                                "model from configs/models.yaml [GPT-3 XL]",
+  const auto model = add_option(app, "--model", "NAME", "model from configs/models.yaml [GPT-3 XL]",
                                 [&](const std::string& text) { options.model = text; });
   set_completion_values(*model, io::preset_names());
   add_option(app, "--job", "FILE", "job (YAML) whose model to use",
@@ -111,8 +112,9 @@ void add_model(CLI::App& app, ProfileOptions& options) {
       add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32 [that of the job]",
                  [&](const std::string& text) { options.precision = parse_precision(text); });
   set_completion_values(*precision, {precisions.begin(), precisions.end()});
-  add_option(app, "--micro-batch", "LIST", "micro-batch sizes; with --import kineto, the measured size [1,2,4,8]",
-             [&](const std::string& text) { options.micro_batches = parse_number_list("--micro-batch", text); });
+  add_option(
+      app, "--micro-batch", "LIST", "micro-batch sizes; with --import kineto, the measured size [1,2,4,8]",
+      [&](const std::string& text) { options.micro_batches = parse_number_list("--micro-batch", text); });
   add_option(app, "--tensor", "LIST",
              "tensor-parallel degrees; with --import kineto, the measured degree [1]",
              [&](const std::string& text) { options.tensors = parse_number_list("--tensor", text); });
@@ -148,9 +150,10 @@ void reject_irrelevant_options(const CLI::App& app, Mode mode) {
   const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
   if (only_prints)
     reject_options(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
-                 "cannot be used when only printing");
+                   "cannot be used when only printing");
   if (only_prints || mode == Mode::estimate) reject_options(app, {"--gpu"}, "requires --import or measuring");
-  if (mode != Mode::check && mode != Mode::import) reject_options(app, {"FILE"}, "requires --import or --check");
+  if (mode != Mode::check && mode != Mode::import)
+    reject_options(app, {"FILE"}, "requires --import or --check");
 }
 
 void check_complete(const ProfileOptions& options) {
@@ -170,8 +173,7 @@ void check_complete(const ProfileOptions& options) {
 
 void add_profile_options(CLI::App& app, ProfileOptions& options) {
   app.name("dtfm-profile");
-  app.description(
-      "Measures, estimates or imports the times of the layers of a model on a GPU.");
+  app.description("Measures, estimates or imports the times of the layers of a model on a GPU.");
   app.footer(examples);
   add_input_options(app, options);
   add_model(app, options);

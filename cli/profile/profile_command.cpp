@@ -12,21 +12,21 @@
 
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
-#include "cli/profile/measure_layers.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
-#include "cli/profile/profile_options.hpp"
-#include "cli/profile/profile_summary.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/write_output.hpp"
+#include "cli/profile/measure_layers.hpp"
+#include "cli/profile/profile_options.hpp"
+#include "cli/profile/profile_summary.hpp"
 #include "planner/core/roofline.hpp"
-#include "planner/io/text/atomic_file.hpp"
-#include "planner/io/readers/gpu_catalogue.hpp"
 #include "planner/io/importers/import_profile.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/suggest.hpp"
 
 namespace dtfm::cli {
@@ -56,8 +56,9 @@ Job job_of(const ProfileOptions& options) {
   Job job = options.job ? io::read_job_without_profiles(*options.job) : io::default_job();
   if (!options.precision || *options.precision == job.training.precision) return job;
   if (options.mode == Mode::estimate && std::holds_alternative<LayerChain>(job.model))
-    throw Error("--precision",
-                "cannot override the job, which gives layer sizes in its own precision; change it in the job");
+    throw Error(
+        "--precision",
+        "cannot override the job, which gives layer sizes in its own precision; change it in the job");
   job.training.precision = *options.precision;
   return job;
 }
@@ -103,35 +104,37 @@ std::optional<int> single_value(const std::vector<int>& numbers, const std::stri
 
 LayerProfile import_layer_profile(const ProfileOptions& options, const Job& job) {
   const io::ImportSettings settings{*options.gpu, job, single_value(options.micro_batches, "--micro-batch"),
-                                single_value(options.tensors, "--tensor")};
+                                    single_value(options.tensors, "--tensor")};
   const std::vector<std::filesystem::path> files(options.files.begin(), options.files.end());
-  return io::import_profile(io::find_row(io::import_formats(), options.import_format, "--import", "unknown format"),
-                        files, settings);
+  return io::import_profile(
+      io::find_row(io::import_formats(), options.import_format, "--import", "unknown format"), files,
+      settings);
 }
 
 LayerProfile measure_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
   ProgressPrinter printer(options.quiet, "dtfm-profile");
   return measure_layers({job, options.gpu, catalogue, default_if_empty(options.micro_batches, {1, 2, 4, 8}),
-                          default_if_empty(options.tensors, {1}), [&](double share, const std::string& text) {
-                            if (printer.is_due()) printer.show(share, text);
-                          }});
+                         default_if_empty(options.tensors, {1}), [&](double share, const std::string& text) {
+                           if (printer.is_due()) printer.show(share, text);
+                         }});
 }
 
 LayerProfile estimate_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
   return estimated_profile(gpu_named(catalogue, *options.gpu), job, io::built_in_roofline(),
-                           default_if_empty(options.micro_batches, {1, 2, 4, 8}), default_if_empty(options.tensors, {1}));
+                           default_if_empty(options.micro_batches, {1, 2, 4, 8}),
+                           default_if_empty(options.tensors, {1}));
 }
 
 /// Writes the profile file before printing: it must exist even if stdout is closed.
 void write_output(const ProfileOptions& options, const ProfileSummary& summary) {
-  write_output(options.output, options.format, io::format_json(io::profile_json(summary.profile)), format_summary(summary),
-          options.color);
+  write_output(options.output, options.format, io::format_json(io::profile_json(summary.profile)),
+               format_summary(summary), options.color);
 }
 
 void list_gpus(const ProfileOptions& options, std::span<const Gpu> catalogue) {
-  print_result(
-      options.format == OutputFormat::json ? io::format_json(catalogue_json(catalogue)) : catalogue_text(catalogue),
-      options.color);
+  print_result(options.format == OutputFormat::json ? io::format_json(catalogue_json(catalogue))
+                                                    : catalogue_text(catalogue),
+               options.color);
 }
 
 /// A model of one layer with the shape in the profile, if it has one.

@@ -96,10 +96,11 @@ class Writer {
     }
     if (kinds.empty()) return "";
     return format_remarks(
-        "note", {fmt::format(
-                    "{} would be computed faster than the peak of the GPU: the measurement is incomplete or of "
-                    "another model",
-                    fmt::join(kinds, ", "))});
+        "note",
+        {fmt::format(
+            "{} would be computed faster than the peak of the GPU: the measurement is incomplete or of "
+            "another model",
+            fmt::join(kinds, ", "))});
   }
 
   /// FLOPs of forward and backward of one sequence, as usually counted: attention as if there were no causal
@@ -181,9 +182,10 @@ std::string catalogue_text(std::span<const Gpu> catalogue) {
   Rows rows = {{"GPU", "memory", "16-bit peak", "TF32", "FP32", "bandwidth", "interconnect", "price"}};
   for (const Gpu& gpu : catalogue)
     rows.push_back({gpu.name, io::format_bytes(gpu.memory), format_optional(gpu.peak, io::format_flop_rate),
-                    format_optional(gpu.peak_tf32, io::format_flop_rate), format_optional(gpu.peak_fp32, io::format_flop_rate),
-                    format_optional(gpu.memory_bandwidth, byte_rate), format_optional(gpu.interconnect, byte_rate),
-                    format_optional(gpu.price, price)});
+                    format_optional(gpu.peak_tf32, io::format_flop_rate),
+                    format_optional(gpu.peak_fp32, io::format_flop_rate),
+                    format_optional(gpu.memory_bandwidth, byte_rate),
+                    format_optional(gpu.interconnect, byte_rate), format_optional(gpu.price, price)});
   return table(rows);
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int max_sites_for_links = 64;    // beyond this, only links with traffic are in the document
+constexpr int max_sites_for_links = 64;   // beyond this, only links with traffic are in the document
 constexpr std::size_t max_links = 4096;   // those with the most traffic
 constexpr std::size_t max_listed = 2000;  // iterations, samples, events, steps
 

@@ -124,7 +124,8 @@ void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
 
 Timeline TimelineRecorder::timeline() const {
   std::vector<TimelineRow> rows;  // one per track of every device, possibly empty
-  for (int i = 0; i < devices_ * tracks_per_device; ++i) rows.push_back({i / tracks_per_device, static_cast<Track>(i % tracks_per_device), {}});
+  for (int i = 0; i < devices_ * tracks_per_device; ++i)
+    rows.push_back({i / tracks_per_device, static_cast<Track>(i % tracks_per_device), {}});
   const auto add = [&](int device, Track track, const TimelineSpan& span) {
     rows[at(device * tracks_per_device + static_cast<int>(track))].spans.push_back(span);
   };

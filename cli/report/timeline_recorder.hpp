@@ -14,13 +14,13 @@ enum class SpanKind : char {
   backward = 'B',
   update = 'U',
   compress = 'C',
-  activations = 'A',    // sent to the next stage
-  gradients = 'G',      // of activations, sent to the previous stage
-  all_reduce = 'R',     // between the devices of a stage
+  activations = 'A',  // sent to the next stage
+  gradients = 'G',    // of activations, sent to the previous stage
+  all_reduce = 'R',   // between the devices of a stage
   gradient_sync = 'X',
-  fetch = 'W',          // transfer of weights, in a recovery or to a checkpoint
+  fetch = 'W',  // transfer of weights, in a recovery or to a checkpoint
   overhead = 'O',
-  mixed = 'S',          // merged from spans of several kinds
+  mixed = 'S',  // merged from spans of several kinds
 };
 
 struct TimelineSpan {

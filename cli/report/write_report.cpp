@@ -21,7 +21,7 @@ void write_page(const std::string& file, const std::string& job, ReportContent c
 
 /// Sets `simulation` and `timeline`. Returns the reason if that is not possible, else an empty text.
 std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
-                          const std::function<bool()>& stop) {
+                           const std::function<bool()>& stop) {
   TimelineRecorder recorder(problem.topology.size());
   sim::SimOptions options;
   options.iterations = 1;
@@ -44,7 +44,7 @@ std::string add_simulation(ReportContent& content, const Problem& problem, const
 }  // namespace
 
 void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
-                     const io::PlanRecord& record, const std::function<bool()>& stop) {
+                       const io::PlanRecord& record, const std::function<bool()>& stop) {
   ReportContent content{problem.topology, "dtfm-plan " DTFM_VERSION, {}, {}, {}};
   const std::string failure_reason = add_simulation(content, problem, plan, stop);
   io::PlanRecord record_with_note = record;
@@ -54,7 +54,8 @@ void write_plan_report(const std::string& file, const Problem& problem, const Pl
 }
 
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
-                    const sim::SimReport& report, const io::SimRecord& record, std::optional<Timeline> timeline) {
+                      const sim::SimReport& report, const io::SimRecord& record,
+                      std::optional<Timeline> timeline) {
   ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION, {}, {}, std::move(timeline)};
   content.plan = io::plan_document(problem.topology, problem.job, plan, {});
   for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);

@@ -17,14 +17,15 @@ namespace dtfm::cli {
 /// The report of dtfm-plan: the plan as in its file, and one simulated iteration without a scenario. If the
 /// plan cannot be simulated or `stop` returns true, the page gives the reason and shows the rest.
 void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
-                     const io::PlanRecord& record, const std::function<bool()>& stop);
+                       const io::PlanRecord& record, const std::function<bool()>& stop);
 
 /// The report of dtfm-sim: the result as in its file, the plan, and the timeline of one iteration if given.
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
-                    const sim::SimReport& report, const io::SimRecord& record, std::optional<Timeline> timeline);
+                      const sim::SimReport& report, const io::SimRecord& record,
+                      std::optional<Timeline> timeline);
 
 /// The report of dtfm-compare: the comparison as in its file (schema dtfm-compare/1).
 void write_comparison_report(const std::string& file, const Problem& problem,
-                           nlohmann::ordered_json comparison);
+                             nlohmann::ordered_json comparison);
 
 }  // namespace dtfm::cli

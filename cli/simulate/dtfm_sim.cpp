@@ -1,8 +1,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/simulate/graph_command.hpp"
 #include "cli/common/main_guard.hpp"
+#include "cli/simulate/graph_command.hpp"
 #include "cli/simulate/sim_app.hpp"
 
 int main(int argc, char** argv) {
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     if (const auto code = dtfm::cli::parse_command_line(app, argc, argv)) return *code;
     dtfm::cli::check_sim_options(app, options);
     if (!options.graph) return dtfm::cli::run_simulate_command(options);
-    return dtfm::cli::run_graph_command({*options.graph, options.tasks.value_or(""), options.output.value_or(""),
-                                    options.stats, options.quiet});
+    return dtfm::cli::run_graph_command({*options.graph, options.tasks.value_or(""),
+                                         options.output.value_or(""), options.stats, options.quiet});
   });
 }

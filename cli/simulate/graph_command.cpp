@@ -10,8 +10,8 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
-#include "cli/simulate/run_stats.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/simulate/run_stats.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/text_file.hpp"
@@ -52,10 +52,12 @@ std::string summary_json(const sim::Replay& replay) {
       counts[3], replay.events, replay.flows);
 }
 
-std::string format_summary(const GraphOptions& options, const sim::Replay& replay) {
+std::string format_graph_summary(const GraphOptions& options, const sim::Replay& replay) {
   const Counts counts = count_states(replay);
   const std::string stopped =
-      is_interrupted(replay) ? fmt::format("stopped early: interrupted at {:.10g} s\n", replay.last_event_date) : "";
+      is_interrupted(replay)
+          ? fmt::format("stopped early: interrupted at {:.10g} s\n", replay.last_event_date)
+          : "";
   const std::string aborted = counts[3] > 0 ? fmt::format(", {} cut", with_thousands(counts[3])) : "";
   return fmt::format(
       "{}: {}, {} events, {} started\n"
@@ -73,7 +75,7 @@ void write_output(const GraphOptions& options, const sim::TaskGraph& graph, cons
     if (!options.output.empty()) io::write_file_atomically(options.output, summary_json(result));
   }
   const bool is_taken = io::is_stdout(options.tasks) || io::is_stdout(options.output);
-  if (!options.quiet && !is_taken) print_result(format_summary(options, result));
+  if (!options.quiet && !is_taken) print_result(format_graph_summary(options, result));
 }
 
 }  // namespace
@@ -82,7 +84,8 @@ int run_graph_command(const GraphOptions& options) {
   InterruptWatch watch("a result");
   check_outputs(std::array{options.graph}, std::array{options.output, options.tasks});
   const double begin = cpu_seconds();
-  const sim::TaskGraph graph = io::parse_task_graph(io::read_file(options.graph, io::max_graph_file_bytes), options.graph);
+  const sim::TaskGraph graph =
+      io::parse_task_graph(io::read_file(options.graph, io::max_graph_file_bytes), options.graph);
   const double read = cpu_seconds();
   watch.keep_result();
   sim::ReplayOptions replay_options;

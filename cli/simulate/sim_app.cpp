@@ -7,12 +7,12 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
+#include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
 #include "cli/common/scheme_options.hpp"
 #include "cli/simulate/simulate_options.hpp"
-#include "cli/common/parse_number.hpp"
-#include "planner/io/text/suggest.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "planner/io/text/suggest.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -67,15 +67,18 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
                     options.scheme = io::find_row(api::schemes(), text, "--scheme", "unknown scheme").name;
                   }),
       scheme_names());
-  add_option(
-      app, "--sync-every", "N", "of schemes local-sgd (16) and diloco (500): iterations between exchanges",
-      [&](const std::string& text) { options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000); });
+  add_option(app, "--sync-every", "N",
+             "of schemes local-sgd (16) and diloco (500): iterations between exchanges",
+             [&](const std::string& text) {
+               options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000);
+             });
   add_option(app, "--skip", "SHARE", "of scheme skip-pipe: stages that a micro-batch leaves out (0.25)",
              [&](const std::string& text) { options.skip = parse_fraction_below_one("--skip", text); });
   add_option(app, "--verify", "P", "of scheme swarm: share of the calls that a second peer computes too (0)",
              [&](const std::string& text) { options.verify = parse_fraction_up_to_one("--verify", text); });
-  add_option(app, "--lying", "P", "of scheme swarm: share of the peers that lie (0)",
-             [&](const std::string& text) { options.faulty_share = parse_fraction_up_to_one("--lying", text); });
+  add_option(
+      app, "--lying", "P", "of scheme swarm: share of the peers that lie (0)",
+      [&](const std::string& text) { options.faulty_share = parse_fraction_up_to_one("--lying", text); });
   add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
@@ -89,9 +92,10 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });
   add_seed_option(app, "of the random numbers, with that of the scenario (0)", options.seed);
-  add_option(
-      app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
-      [&](const std::string& text) { options.samples = parse_whole_number("--samples", text, 1, 1'000'000); });
+  add_option(app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
+             [&](const std::string& text) {
+               options.samples = parse_whole_number("--samples", text, 1, 1'000'000);
+             });
   add_threads_option(app, "for --samples; all cores when not given; any number gives the same result",
                      options.threads);
   add_option(app, "--graph", "FILE", "replays this task graph instead of a plan",
@@ -117,21 +121,22 @@ void add_output(CLI::App& app, SimulateOptions& options) {
 /// A task graph knows nothing of plans.
 void reject_options_with_graph(const CLI::App& app) {
   reject_options(app,
-               {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--verify", "--lying", "--job",
-                "--scenario", "--calibration", "--iterations", "--seed", "--samples", "--threads", "--ranks",
-                "--trace", "--report", "--format"},
-               "is for plans, and --graph replays none");
+                 {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--verify", "--lying", "--job",
+                  "--scenario", "--calibration", "--iterations", "--seed", "--samples", "--threads",
+                  "--ranks", "--trace", "--report", "--format"},
+                 "is for plans, and --graph replays none");
 }
 
 /// What is of some schemes, or of plans, must not be ignored beside another.
 void check_scheme_specific_options(const CLI::App& app, const SimulateOptions& options) {
   if (!options.scheme)
     return reject_options(app, {"--sync-every", "--skip", "--verify", "--lying"},
-                        "is of a scheme, and there is none without --scheme");
+                          "is of a scheme, and there is none without --scheme");
   reject_options(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
   check_scheme_options(app, {*options.scheme});
   if (api::is_swarm(io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme")))
-    reject_options(app, {"--trace", "--tasks", "--report", "--samples"}, "is for plans, and a swarm has none");
+    reject_options(app, {"--trace", "--tasks", "--report", "--samples"},
+                   "is for plans, and a swarm has none");
 }
 
 }  // namespace

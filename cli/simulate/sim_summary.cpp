@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/simulate/run_tables.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/simulate/run_tables.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/units.hpp"
 #include "simulator/report/critical_path.hpp"
@@ -74,7 +74,8 @@ class Writer {
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
-      rows.push_back({"lost work", format_duration(report_.lost_work_s), "of computing, summed over devices"});
+      rows.push_back(
+          {"lost work", format_duration(report_.lost_work_s), "of computing, summed over devices"});
     add_useful(rows);
     add_between(rows);
     if (s_.record.samples && s_.record.samples->runs > 0) {
@@ -114,12 +115,14 @@ class Writer {
     std::string text;
     std::size_t shown = 0;
     for (const sim::DeviceReport& it : report_.devices)
-      if (std::count(report_.out_of_memory.begin(), report_.out_of_memory.end(), it.device) > 0 && shown++ < max_rows)
+      if (std::count(report_.out_of_memory.begin(), report_.out_of_memory.end(), it.device) > 0 &&
+          shown++ < max_rows)
         text += styled(Style::bad, fmt::format("does not fit: {} needs {} and has {}", id(it.device),
                                                io::format_bytes(Bytes(it.peak_memory_bytes)),
                                                io::format_bytes(Bytes(it.memory_bytes)))) +
                 "\n";
-    return text + format_omitted(report_.out_of_memory.size(), std::min(report_.out_of_memory.size(), max_rows), "devices");
+    return text + format_omitted(report_.out_of_memory.size(),
+                                 std::min(report_.out_of_memory.size(), max_rows), "devices");
   }
 
  private:
@@ -141,12 +144,14 @@ class Writer {
   std::string spread(const sim::Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
     if (s_.record.interval) return format_quantiles(time);  // for the rest there is no room
-    return fmt::format("{}; the first {:.6g}", format_quantiles(time), report_.iterations.front().duration_s());
+    return fmt::format("{}; the first {:.6g}", format_quantiles(time),
+                       report_.iterations.front().duration_s());
   }
 
   std::string share_of_peak() const {
     if (report_.peak_flops_per_s <= 0) return "";
-    return fmt::format("{} of the peak, {}", format_percent(report_.model_flops_per_s / report_.peak_flops_per_s),
+    return fmt::format("{} of the peak, {}",
+                       format_percent(report_.model_flops_per_s / report_.peak_flops_per_s),
                        io::format_flop_rate(FlopsPerSecond(report_.peak_flops_per_s)));
   }
 
@@ -159,8 +164,8 @@ class Writer {
 std::string format_summary(const SimSummary& summary) {
   const Writer writer(summary);
   return join_blocks({writer.title() + writer.out_of_memory(), writer.results(),
-                        device_table(summary.topology, summary.report), writer.critical_path(),
-                        link_table(summary.topology, summary.report), event_table(summary.report)});
+                      device_table(summary.topology, summary.report), writer.critical_path(),
+                      link_table(summary.topology, summary.report), event_table(summary.report)});
 }
 
 }  // namespace dtfm::cli

@@ -7,38 +7,38 @@
 
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
-#include "cli/common/plan_notes.hpp"
 #include "cli/common/output_check.hpp"
+#include "cli/common/plan_notes.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
-#include "planner/api/replanner.hpp"
-#include "cli/report/write_report.hpp"
 #include "cli/report/report_html.hpp"
+#include "cli/report/write_report.hpp"
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
 #include "cli/simulate/swarm_run.hpp"
 #include "cli/simulate/swarm_summary.hpp"
-#include "cli/common/text_formatting.hpp"
+#include "planner/api/replanner.hpp"
+#include "planner/api/schemes/scheme.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/shards.hpp"
-#include "planner/io/text/atomic_file.hpp"
-#include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/text/control_characters.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
-#include "planner/io/text/suggest.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/text/control_characters.hpp"
+#include "planner/io/text/suggest.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/run/failure_policy.hpp"
-#include "planner/api/schemes/scheme.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::cli {
@@ -48,9 +48,9 @@ struct Input {
   Problem problem;
   Plan plan;
   sim::Scenario scenario;
-  std::vector<std::string> notes;                // on the plan
-  int sync_every = 1;                            // SimOptions::sync_every
-  std::optional<search::Routing> routing = {};           // of a scheme whose micro-batches have paths
+  std::vector<std::string> notes;                     // on the plan
+  int sync_every = 1;                                 // SimOptions::sync_every
+  std::optional<search::Routing> routing = {};        // of a scheme whose micro-batches have paths
   std::optional<sim::SwarmSetup> swarm = {};          // in place of the plan
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, where it is known
 
@@ -78,11 +78,13 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
 void choose_scheme_layout(const SimulateOptions& options, Input& input) {
   const api::Scheme& scheme = io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
   const api::SchemeOptions scheme_options{options.seed, options.sync_every, options.skip, options.verify,
-                                 options.faulty_share};
+                                          options.faulty_share};
   const api::ChosenLayout chosen = api::choose_layout(input.problem, scheme, scheme_options, options.threads);
   if (!chosen.is_any() && chosen.is_input_error)
-    throw Error("", fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.no_layout_reason));
-  if (!chosen.is_any()) throw api::NoLayout(fmt::format("no layout of {}: {}", scheme.name, chosen.no_layout_reason));
+    throw Error("",
+                fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.no_layout_reason));
+  if (!chosen.is_any())
+    throw api::NoLayout(fmt::format("no layout of {}: {}", scheme.name, chosen.no_layout_reason));
   if (chosen.layout) {
     input.problem.job = chosen.layout->job;
     input.plan = chosen.layout->plan;
@@ -138,8 +140,10 @@ class RunProgress : public sim::RunObserver {
 
   void on_interval(const sim::RunInterval& run_interval) override {
     if (!printer_.is_due()) return;
-    const double share = horizon_ ? run_interval.end / *horizon_ : (run_interval.iteration + 1.0) / iterations_;
-    printer_.show(share, fmt::format("iteration {}, {:.6g} s simulated", run_interval.iteration, run_interval.end));
+    const double share =
+        horizon_ ? run_interval.end / *horizon_ : (run_interval.iteration + 1.0) / iterations_;
+    printer_.show(share,
+                  fmt::format("iteration {}, {:.6g} s simulated", run_interval.iteration, run_interval.end));
   }
 
  private:
@@ -220,8 +224,8 @@ Outcome run_simulation(const SimulateOptions& options, const Input& input, const
   sim_options.replan = api::make_replanner(input.problem);
   if (options.samples) {
     const int samples = sim::is_random(input.scenario) ? *options.samples : 1;
-    std::vector<sim::SimReport> runs =
-        sim::simulate_samples(input.problem, input.plan, input.scenario, sim_options, samples, options.threads);
+    std::vector<sim::SimReport> runs = sim::simulate_samples(input.problem, input.plan, input.scenario,
+                                                             sim_options, samples, options.threads);
     Outcome outcome{runs.front(), {}, {}, {}};
     for (const sim::SimReport& it : runs) add_to_stats(it, outcome.stats);
     // Of those that were broken off, iterations at their beginning would count more than others.
@@ -240,7 +244,8 @@ Outcome run_simulation(const SimulateOptions& options, const Input& input, const
   }
   RunProgress progress(options, input.scenario);
   // A second Ctrl-C must not leave half a file beside its place.
-  const InterruptHold hold(must_be_atomic(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
+  const InterruptHold hold(
+      must_be_atomic(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
   StreamedOutputs outputs(options, input);
   sim_options.observers = outputs.observers();
   sim_options.observers.push_back(&progress);
@@ -282,28 +287,31 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
 /// Nothing where there is no iteration, or where nobody says how well the constants are known.
 std::optional<PredictionInterval> predicted_interval(const Input& input, const sim::SimReport& report) {
   if (!input.spread || input.swarm || report.iterations.empty()) return std::nullopt;
-  return sim::time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean, input.paths());
+  return sim::time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean,
+                            input.paths());
 }
 
-std::string format_run_summary(const Input& input, const sim::SimReport& report, const io::SimRecord& record) {
+std::string format_run_summary(const Input& input, const sim::SimReport& report,
+                               const io::SimRecord& record) {
   return input.swarm ? format_swarm_summary(input.problem, report, record)
                      : format_summary({input.problem.topology, input.plan, report, record});
 }
 
 void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
   const io::SimRecord record{input.problem.job.name, input.scenario.name,
-                         options.seed,           outcome.samples,
-                         outcome.fairness,       notes_of(options, input, outcome),
-                         DTFM_VERSION,           predicted_interval(input, outcome.report),
-                         outcome.swarm};
+                             options.seed,           outcome.samples,
+                             outcome.fairness,       notes_of(options, input, outcome),
+                             DTFM_VERSION,           predicted_interval(input, outcome.report),
+                             outcome.swarm};
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must be there even if this fails
     write_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;
-  print_result(options.format == OutputFormat::json ? json : format_run_summary(input, outcome.report, record),
-               options.color);
+  print_result(
+      options.format == OutputFormat::json ? json : format_run_summary(input, outcome.report, record),
+      options.color);
 }
 
 int simulate_or_replay(const SimulateOptions& options) {

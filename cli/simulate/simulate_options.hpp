@@ -15,7 +15,7 @@ struct SimulateOptions {
   std::optional<std::string> scheme;       // by name, in place of a plan
   std::optional<int> sync_every;           // of schemes that exchange seldom
   double skip = 0.25;                      // share of the stages, of schemes that leave some out
-  double verify = 0, faulty_share = 0;            // shares of a swarm's calls and peers
+  double verify = 0, faulty_share = 0;     // shares of a swarm's calls and peers
   std::optional<std::string> graph;        // file: a task graph to replay instead of a plan
   std::optional<std::string> ranks;        // file: the devices of the ranks of a Megatron plan
   std::optional<std::string> job;          // file; nothing: the job in the plan

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "cli/common/progress.hpp"
-#include "simulator/report/run_totals.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "simulator/report/run_totals.hpp"
 
 namespace dtfm::cli {
 

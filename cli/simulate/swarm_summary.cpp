@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/simulate/run_tables.hpp"
-#include "cli/common/verification_formatting.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/common/verification_formatting.hpp"
+#include "cli/simulate/run_tables.hpp"
 #include "planner/io/text/units.hpp"
 
 namespace dtfm::cli {
@@ -16,9 +16,10 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string title(const Topology& topology, const sim::SimReport& report, const io::SimRecord& record) {
-  std::string text = fmt::format("{}: {} in {}, job {}", topology.name,
-                                 format_count(static_cast<long long>(report.devices.size()), "device"),
-                                 format_count(static_cast<long long>(topology.sites.size()), "site"), record.job);
+  std::string text =
+      fmt::format("{}: {} in {}, job {}", topology.name,
+                  format_count(static_cast<long long>(report.devices.size()), "device"),
+                  format_count(static_cast<long long>(topology.sites.size()), "site"), record.job);
   if (!record.scenario.empty()) text += ", scenario " + record.scenario;
   text += fmt::format("\na swarm of {}; {} in {} of simulated time\n",
                       format_count(static_cast<long long>(record.swarm->report.stages.size()), "stage"),
@@ -29,7 +30,8 @@ std::string title(const Topology& topology, const sim::SimReport& report, const 
 }
 
 /// Of whole steps.
-void add_rates(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record, Rows& rows) {
+void add_rates(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record,
+               Rows& rows) {
   if (report.iterations.empty()) return;  // a note says so
   const double rate = report.tokens_per_s;
   rows.push_back({"step", format_duration(report.iteration_time_s.mean),
@@ -37,15 +39,15 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                       ? ""
                       : fmt::format("{}; the first {:.6g}", format_quantiles(report.iteration_time_s),
                                     report.iterations.front().duration_s())});
-  rows.push_back(
-      {"throughput", format_three_digits(rate) + " tokens/s",
-       fmt::format("{} samples/s, of whole steps", format_three_digits(rate / sequence_length(problem.job.model)))});
-  rows.push_back(
-      {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report.model_flops_per_s)),
-       report.peak_flops_per_s > 0
-           ? fmt::format("{} of the peak, {}", format_percent(report.model_flops_per_s / report.peak_flops_per_s),
-                         io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
-           : ""});
+  rows.push_back({"throughput", format_three_digits(rate) + " tokens/s",
+                  fmt::format("{} samples/s, of whole steps",
+                              format_three_digits(rate / sequence_length(problem.job.model)))});
+  rows.push_back({"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report.model_flops_per_s)),
+                  report.peak_flops_per_s > 0
+                      ? fmt::format("{} of the peak, {}",
+                                    format_percent(report.model_flops_per_s / report.peak_flops_per_s),
+                                    io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
+                      : ""});
   if (const auto& cost = record.swarm->usd_per_million_tokens)
     rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost),
                     "of the devices; what is sent over links with a price comes on top"});
@@ -53,17 +55,18 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {
   rows.push_back({"bubble", format_percent(report.bubble), "of the devices' time is not computing"});
-  rows.push_back({"useful", format_count(swarm.useful_samples, "sample"),
-                  fmt::format("{} samples/s, {} of {}what the peers could compute",
-                              format_three_digits(swarm.useful_samples_per_s), format_percent(swarm.share_of_optimum),
-                              swarm.optimum_is_exact ? "" : "a bound of ")});
+  rows.push_back(
+      {"useful", format_count(swarm.useful_samples, "sample"),
+       fmt::format("{} samples/s, {} of {}what the peers could compute",
+                   format_three_digits(swarm.useful_samples_per_s), format_percent(swarm.share_of_optimum),
+                   swarm.optimum_is_exact ? "" : "a bound of ")});
   rows.push_back({"requests", format_count(swarm.timeouts, "timeout"),
                   fmt::format("{}, micro-batches begun anew: {}", format_count(swarm.bans, "ban"),
                               with_thousands(swarm.restarts))});
   if (swarm.failures + swarm.joins + swarm.moves > 0)
-    rows.push_back(
-        {"peers", format_count(swarm.failures, "departure"),
-         fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"), format_count(swarm.moves, "move"))});
+    rows.push_back({"peers", format_count(swarm.failures, "departure"),
+                    fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"),
+                                format_count(swarm.moves, "move"))});
   if (report.lost_work_s > 0)
     rows.push_back({"lost work", format_duration(report.lost_work_s), "of computing, summed over devices"});
 }
@@ -81,7 +84,8 @@ std::string stages(const sim::SwarmReport& swarm) {
 
 }  // namespace
 
-std::string format_swarm_summary(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record) {
+std::string format_swarm_summary(const Problem& problem, const sim::SimReport& report,
+                                 const io::SimRecord& record) {
   const sim::SwarmReport& swarm = record.swarm->report;
   Rows rows;
   add_rates(problem, report, record, rows);
@@ -90,8 +94,8 @@ std::string format_swarm_summary(const Problem& problem, const sim::SimReport& r
     if (row.back().empty()) row.pop_back();
   const std::string verified = report.verification ? format_verification(report) + "\n" : "";
   return join_blocks({title(problem.topology, report, record), table(rows, false) + verified, stages(swarm),
-                        device_table(problem.topology, report, true), link_table(problem.topology, report),
-                        event_table(report)});
+                      device_table(problem.topology, report, true), link_table(problem.topology, report),
+                      event_table(report)});
 }
 
 }  // namespace dtfm::cli

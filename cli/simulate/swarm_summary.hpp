@@ -9,6 +9,7 @@
 namespace dtfm::cli {
 
 /// Some 40 lines, however many peers there are. Of a record that has a swarm.
-std::string format_swarm_summary(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record);
+std::string format_swarm_summary(const Problem& problem, const sim::SimReport& report,
+                                 const io::SimRecord& record);
 
 }  // namespace dtfm::cli

@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
 
 /// Adds an option that may be repeated, with one value each time.
 void add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
-                  const std::function<void(const std::string&)>& set) {
+                           const std::function<void(const std::string&)>& set) {
   app.add_option_function<std::vector<std::string>>(
          name,
          [set](const std::vector<std::string>& texts) {
@@ -96,7 +96,7 @@ io::LinkSettings parse_link(const char* option, const std::string& text) {
     throw Error(option,
                 fmt::format("expected LATENCY,BANDWIDTH such as 5us,300Gbps; found {}", io::quote(text)));
   const io::LinkSettings link{parse_for_option(option, text.substr(0, comma), io::parse_seconds),
-                         parse_for_option(option, text.substr(comma + 1), io::parse_rate)};
+                              parse_for_option(option, text.substr(comma + 1), io::parse_rate)};
   if (link.latency < Seconds(0) || link.bandwidth <= BitsPerSecond(0))
     throw Error(option, "expected a latency that is not negative and a bandwidth above zero");
   return link;
@@ -107,31 +107,33 @@ void add_host_options(CLI::App& app, TopologyOptions& options) {
          "--between",
          [&](const std::vector<std::string>& ends) {
            options.measurements.between = {io::validate_text(ends.at(0), "--between"),
-                                     io::validate_text(ends.at(1), "--between")};
+                                           io::validate_text(ends.at(1), "--between")};
          },
          "sender and receiver of a single file (iperf3, nccl-tests)")
       ->type_name("FROM TO")
       ->expected(2);
   add_repeatable_option(app, "--name", "HOST=SITE", "site name for a host in the files; may be repeated",
-               [&](const std::string& text) {
-                 const auto [host, site] = key_and_value(io::validate_text(text, "--name"));
-                 if (host.empty()) throw Error("--name", "expected HOST=SITE; found " + io::quote(text));
-                 options.measurements.names[host] = site;
-               });
-  add_repeatable_option(app, "--gpu", "[SITE=]NAME", "GPU model of all sites, or of one site; may be repeated",
-               [&](const std::string& text) {
-                 const auto [site, gpu] = key_and_value(io::validate_text(text, "--gpu"));
-                 (site.empty() ? options.inventory.gpu : options.inventory.gpu_of[site]) = gpu;
-               });
+                        [&](const std::string& text) {
+                          const auto [host, site] = key_and_value(io::validate_text(text, "--name"));
+                          if (host.empty())
+                            throw Error("--name", "expected HOST=SITE; found " + io::quote(text));
+                          options.measurements.names[host] = site;
+                        });
+  add_repeatable_option(app, "--gpu", "[SITE=]NAME",
+                        "GPU model of all sites, or of one site; may be repeated",
+                        [&](const std::string& text) {
+                          const auto [site, gpu] = key_and_value(io::validate_text(text, "--gpu"));
+                          (site.empty() ? options.inventory.gpu : options.inventory.gpu_of[site]) = gpu;
+                        });
   add_repeatable_option(app, "--count", "[SITE=]N", "hosts per site, or of one site [1]; may be repeated",
-               [&](const std::string& text) {
-                 const auto [site, number] = key_and_value(io::validate_text(text, "--count"));
-                 const int count = parse_whole_number("--count", number, 1, io::max_devices);
-                 if (site.empty())
-                   options.inventory.hosts = count;
-                 else
-                   options.inventory.hosts_of[site] = count;
-               });
+                        [&](const std::string& text) {
+                          const auto [site, number] = key_and_value(io::validate_text(text, "--count"));
+                          const int count = parse_whole_number("--count", number, 1, io::max_devices);
+                          if (site.empty())
+                            options.inventory.hosts = count;
+                          else
+                            options.inventory.hosts_of[site] = count;
+                        });
   add_option(app, "--gpus-per-host", "N", "GPUs per host [as measured, or 1]", [&](const std::string& text) {
     options.inventory.gpus_per_host = parse_whole_number("--gpus-per-host", text, 1, io::max_devices);
   });
@@ -150,18 +152,20 @@ void add_measurement_options(CLI::App& app, TopologyOptions& options) {
                if (*options.measurements.latency < Seconds(0))
                  throw Error("--latency", "must not be negative; found " + io::quote(text));
              });
-  add_option(app, "--latency-unit", "UNIT", "unit of the latency matrix: ns, us, ms or s", [&](const std::string& text) {
-    options.measurements.latency_unit = parse_for_option("--latency-unit", text, io::time_unit);
-  });
+  add_option(app, "--latency-unit", "UNIT", "unit of the latency matrix: ns, us, ms or s",
+             [&](const std::string& text) {
+               options.measurements.latency_unit = parse_for_option("--latency-unit", text, io::time_unit);
+             });
   add_option(app, "--bandwidth-unit", "UNIT", "unit of the bandwidth matrix: Mbps, Gbps, MB/s, …",
              [&](const std::string& text) {
-               options.measurements.bandwidth_unit = parse_for_option("--bandwidth-unit", text, io::rate_unit);
+               options.measurements.bandwidth_unit =
+                   parse_for_option("--bandwidth-unit", text, io::rate_unit);
              });
   app.add_flag("--rtt", options.measurements.is_round_trip, "the latency matrix contains round-trip times");
   app.add_flag("--symmetric", options.measurements.is_symmetric,
                "uses the other direction where one was not measured");
-  add_option(app, "--collective", "sendrecv|all_reduce", "nccl-tests: the collective, if the output does not name it",
-             [&](const std::string& text) {
+  add_option(app, "--collective", "sendrecv|all_reduce",
+             "nccl-tests: the collective, if the output does not name it", [&](const std::string& text) {
                if (text != "sendrecv" && text != "all_reduce")
                  throw Error("--collective", "expected sendrecv or all_reduce; found " + io::quote(text));
                options.measurements.collective = text;
@@ -173,9 +177,9 @@ void add_import_command(CLI::App& app, TopologyOptions& options) {
   command.footer(import_examples);
   command.callback([&] { options.mode = Mode::import; });
   command.add_option("FILE", options.files, "files with measurements")->type_name("");
-  CLI::Option* format =
-      add_option(command, "--format", "FORMAT", "format of the files: measurements, iperf3, csv or nccl-tests (below)",
-                 [&](const std::string& text) { options.measurement_format = text; });
+  CLI::Option* format = add_option(command, "--format", "FORMAT",
+                                   "format of the files: measurements, iperf3, csv or nccl-tests (below)",
+                                   [&](const std::string& text) { options.measurement_format = text; });
   std::vector<std::string> names;
   for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
   set_completion_values(*format, names);
@@ -199,7 +203,8 @@ void add_read_command(CLI::App& command, Mode mode, const char* footer, Topology
       ->type_name("");
   add_format_option(command, options.format);
   add_color_option(command, options.color);
-  command.add_flag("--quiet", options.quiet, mode == Mode::check ? "prints only warnings" : "prints no notes");
+  command.add_flag("--quiet", options.quiet,
+                   mode == Mode::check ? "prints only warnings" : "prints no notes");
 }
 
 Error missing(const std::string& what, const char* command) {
@@ -216,12 +221,12 @@ void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION);
   add_import_command(app, options);
   add_read_command(*app.add_subcommand("check", "validates a topology and prints a summary"), Mode::check,
-              check_examples, options);
+                   check_examples, options);
   CLI::App& show =
       *app.add_subcommand("show", "prints the devices, and latency and bandwidth between all sites");
   add_read_command(show, Mode::show, show_examples, options);
   add_repeatable_option(show, "--site", "SITE", "site to show [all]; may be repeated",
-               [&](const std::string& text) { options.sites.push_back(text); });
+                        [&](const std::string& text) { options.sites.push_back(text); });
   app.require_subcommand(0, 1);
 }
 
@@ -234,7 +239,8 @@ void check_topology_options(const TopologyOptions& options) {
       throw missing(fmt::format("expected one TOPOLOGY; found {}", options.files.size()), command);
     return;
   }
-  if (options.measurement_format.empty()) throw missing("--format is missing: name the format of the files", "import");
+  if (options.measurement_format.empty())
+    throw missing("--format is missing: name the format of the files", "import");
   if (options.files.empty()) throw missing("FILE is missing: name the files to import", "import");
 }
 

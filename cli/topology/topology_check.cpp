@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common/link_range.hpp"
-#include "cli/common/topology_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/common/topology_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/units.hpp"
@@ -64,7 +64,8 @@ void warn_about_asymmetry(const Topology& topology, std::vector<std::string>& wa
     if (is_implausible(forward_link.latency.value(), backward_link.latency.value()))
       latency.add([&] {
         return fmt::format("latency {} is {}, back {}", format_device_pair(topology, i, j),
-                           io::format_seconds(forward_link.latency), io::format_seconds(backward_link.latency));
+                           io::format_seconds(forward_link.latency),
+                           io::format_seconds(backward_link.latency));
       });
     if (is_implausible(forward_link.bandwidth.value(), backward_link.bandwidth.value()))
       bandwidth.add([&] {
@@ -86,7 +87,9 @@ void warn_about_links(const Topology& topology, std::vector<std::string>& warnin
                            format_device_pair(topology, from, to), io::format_seconds(link.latency));
       });
     if (link.latency == Seconds(0))
-      zero_latency.add([&] { return fmt::format("latency {} is 0, between sites", format_device_pair(topology, from, to)); });
+      zero_latency.add([&] {
+        return fmt::format("latency {} is 0, between sites", format_device_pair(topology, from, to));
+      });
     if (link.capacity < link.bandwidth)
       over_capacity.add([&] {
         return fmt::format("bandwidth of one flow {} is {}, above the capacity for all flows, {}",
@@ -122,7 +125,7 @@ bool has_price(const Topology& topology, const Device& device) {
 
 template <class IsMissing>
 void warn_about_devices(const Topology& topology, const char* what, const IsMissing& is_missing,
-                     std::vector<std::string>& warnings) {
+                        std::vector<std::string>& warnings) {
   const auto first = std::find_if(topology.devices.begin(), topology.devices.end(), is_missing);
   const auto count = std::count_if(first, topology.devices.end(), is_missing);
   if (count > 0)
@@ -167,12 +170,13 @@ std::vector<std::string> topology_warnings(const Topology& topology) {
   return warnings;
 }
 
-std::string format_topology_check(const Topology& topology, const std::vector<std::string>& warnings, bool quiet) {
+std::string format_topology_check(const Topology& topology, const std::vector<std::string>& warnings,
+                                  bool quiet) {
   std::string text;
   if (!quiet) {
-    text =
-        fmt::format("{}, fingerprint {}\nGPUs           {}\nlinks          {}\n", format_topology_size(topology),
-                    topology.fingerprint(), format_counts(count_gpus(topology)), format_links(topology));
+    text = fmt::format("{}, fingerprint {}\nGPUs           {}\nlinks          {}\n",
+                       format_topology_size(topology), topology.fingerprint(),
+                       format_counts(count_gpus(topology)), format_links(topology));
     if (const LinkRange range = inter_site_links(topology); range.has_links)
       text += fmt::format("between sites  latency {} … {}, bandwidth {} … {}\n",
                           io::format_seconds(range.min_latency), io::format_seconds(range.max_latency),
@@ -182,7 +186,8 @@ std::string format_topology_check(const Topology& topology, const std::vector<st
   return text;
 }
 
-nlohmann::ordered_json topology_check_json(const Topology& topology, const std::vector<std::string>& warnings) {
+nlohmann::ordered_json topology_check_json(const Topology& topology,
+                                           const std::vector<std::string>& warnings) {
   nlohmann::ordered_json json = {{"schema", "dtfm-topology-check/1"},
                                  {"name", topology.name},
                                  {"fingerprint", topology.fingerprint()},

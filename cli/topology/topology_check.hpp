@@ -14,8 +14,10 @@ namespace dtfm::cli {
 std::vector<std::string> topology_warnings(const Topology& topology);
 
 /// Summary and warnings; with `quiet`, only the warnings.
-std::string format_topology_check(const Topology& topology, const std::vector<std::string>& warnings, bool quiet);
+std::string format_topology_check(const Topology& topology, const std::vector<std::string>& warnings,
+                                  bool quiet);
 /// The same as JSON, schema dtfm-topology-check/1.
-nlohmann::ordered_json topology_check_json(const Topology& topology, const std::vector<std::string>& warnings);
+nlohmann::ordered_json topology_check_json(const Topology& topology,
+                                           const std::vector<std::string>& warnings);
 
 }  // namespace dtfm::cli

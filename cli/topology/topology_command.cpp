@@ -12,10 +12,10 @@
 #include "cli/common/write_output.hpp"
 #include "cli/topology/topology_check.hpp"
 #include "cli/topology/topology_table.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/json_format.hpp"
 #include "planner/io/text/suggest.hpp"
-#include "planner/io/readers/topology_reader.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -53,22 +53,26 @@ void reject_irrelevant_options(const io::MeasurementFormat& format, const io::Me
 
 void print_summary(const Topology& topology, const TopologyOptions& options) {
   const std::vector<std::string> warnings = topology_warnings(topology);
-  print_result(options.format == OutputFormat::json ? io::format_json(topology_check_json(topology, warnings))
-                                                    : format_topology_check(topology, warnings, options.quiet),
+  print_result(options.format == OutputFormat::json
+                   ? io::format_json(topology_check_json(topology, warnings))
+                   : format_topology_check(topology, warnings, options.quiet),
                options.color);
 }
 
 /// Writes the file before printing: it must exist even if stdout is closed.
 int import_topology(const TopologyOptions& options) {
-  const io::MeasurementFormat& format = io::find_row(io::measurement_formats(), options.measurement_format, "--format", "no format");
+  const io::MeasurementFormat& format =
+      io::find_row(io::measurement_formats(), options.measurement_format, "--format", "no format");
   reject_irrelevant_options(format, options.measurements);
   const std::string output = options.output.value_or("-");
   check_outputs(options.files, std::array{output});
   check_kind(output, begins_as_topology, "topology");
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
-  const io::NetworkMeasurements measurements = io::import_network_measurements(format, paths, options.measurements);
+  const io::NetworkMeasurements measurements =
+      io::import_network_measurements(format, paths, options.measurements);
   const std::string text =
-      io::format_topology(measurements, io::summarize_links(measurements, options.measurements), inventory_settings(options, output));
+      io::format_topology(measurements, io::summarize_links(measurements, options.measurements),
+                          inventory_settings(options, output));
   write_output_file(output, text);
   if (io::is_stdout(output)) return exit_code::done;
   print_summary(io::parse_topology(text, output, {}), options);

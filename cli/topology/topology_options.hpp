@@ -18,7 +18,7 @@ struct TopologyOptions {
   Mode mode = Mode::none;
   std::vector<std::string> files;  // files to import; for check and show one topology
   std::vector<std::string> sites;  // names of sites to show; empty: all
-  std::string measurement_format;       // of the files to import
+  std::string measurement_format;  // of the files to import
   io::MeasurementSettings measurements;
   io::InventorySettings inventory;
   std::optional<std::string> name;    // of the topology

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/topology_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "cli/common/topology_formatting.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -37,7 +37,8 @@ std::vector<int> select_sites(const Topology& topology, const std::vector<std::s
     std::iota(sites.begin(), sites.end(), 0);
   }
   if (sites.size() > max_shown_sites)
-    throw Error("--site", fmt::format("{} sites are too many; choose at most {} of them", sites.size(), max_shown_sites));
+    throw Error("--site", fmt::format("{} sites are too many; choose at most {} of them", sites.size(),
+                                      max_shown_sites));
   return sites;
 }
 
@@ -46,11 +47,15 @@ std::string format_range(const std::string& low, const std::string& high) {
 }
 
 std::string latency_cell(const LinkRange& link) {
-  return link.has_links ? format_range(io::format_seconds(link.min_latency), io::format_seconds(link.max_latency)) : "-";
+  return link.has_links
+             ? format_range(io::format_seconds(link.min_latency), io::format_seconds(link.max_latency))
+             : "-";
 }
 
 std::string bandwidth_cell(const LinkRange& link) {
-  return link.has_links ? format_range(io::format_rate(link.min_bandwidth), io::format_rate(link.max_bandwidth)) : "-";
+  return link.has_links
+             ? format_range(io::format_rate(link.min_bandwidth), io::format_rate(link.max_bandwidth))
+             : "-";
 }
 
 std::string site_name(const Topology& topology, int site) {
@@ -58,7 +63,7 @@ std::string site_name(const Topology& topology, int site) {
 }
 
 std::string format_matrix(const Topology& topology, const SiteTable& table, const char* title,
-                        std::string (*cell)(const LinkRange&)) {
+                          std::string (*cell)(const LinkRange&)) {
   std::string text;
   for (std::size_t begin = 0; begin < table.sites.size(); begin += max_columns) {
     const std::size_t end = std::min(begin + max_columns, table.sites.size());
@@ -118,11 +123,12 @@ std::string format_site_table(const Topology& topology, const SiteTable& table) 
   for (const int site : table.sites) {
     const Site& site_record = topology.sites[at(site)];
     devices.push_back({site_name(topology, site), format_device_range(topology, site),
-                       format_devices(topology, site), io::format_rate(site_record.uplink), io::format_rate(site_record.downlink)});
+                       format_devices(topology, site), io::format_rate(site_record.uplink),
+                       io::format_rate(site_record.downlink)});
   }
   return join_blocks({format_topology_size(topology) + "\n", align_columns(devices),
-                        format_matrix(topology, table, "latency", latency_cell),
-                        format_matrix(topology, table, "bandwidth", bandwidth_cell)});
+                      format_matrix(topology, table, "latency", latency_cell),
+                      format_matrix(topology, table, "bandwidth", bandwidth_cell)});
 }
 
 nlohmann::ordered_json site_table_json(const Topology& topology, const SiteTable& table) {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "kernels/platform/device.hpp"
 #include "kernels/fill.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/timing.hpp"
 
 namespace dtfm::kernels {

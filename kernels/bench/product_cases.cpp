@@ -2,8 +2,8 @@
 #include "kernels/attention.hpp"
 #include "kernels/bench/buffers.hpp"
 #include "kernels/bench/cases.hpp"
-#include "kernels/platform/matrix_product.hpp"
 #include "kernels/measure.hpp"
+#include "kernels/platform/matrix_product.hpp"
 
 namespace dtfm::kernels {
 namespace {

@@ -184,7 +184,8 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], SharedAddress addres
     std::uint16_t pair[2];
     for (int i = 0; i < 2; ++i)
       std::memcpy(&pair[i],
-                  emulation::read_lane<const std::byte*>(warp, 8 * m + 2 * (lane % 4) + i) + 2 * (lane / 4), 2);
+                  emulation::read_lane<const std::byte*>(warp, 8 * m + 2 * (lane % 4) + i) + 2 * (lane / 4),
+                  2);
     r[m] = pair[0] | static_cast<std::uint32_t>(pair[1]) << 16;
   }
 }

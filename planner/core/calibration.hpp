@@ -45,7 +45,7 @@ inline constexpr std::array calibration_constants = {
 struct CalibrationUncertainty {
   static constexpr std::size_t size = calibration_constants.size();
 
-  double residual = 0;  // standard deviation of the logarithm of measured ÷ simulated seconds
+  double residual = 0;            // standard deviation of the logarithm of measured ÷ simulated seconds
   double degrees_of_freedom = 1;  // of Student's t
   std::array<std::array<double, size>, size> covariance = {};  // of the constants, in the order of the table
 

@@ -33,7 +33,8 @@ std::optional<CompressionPreset> quantization_preset(std::string_view name, doub
 }
 
 /// The number between `before` and `after`.
-std::optional<double> parse_number_between(std::string_view name, std::string_view before, std::string_view after) {
+std::optional<double> parse_number_between(std::string_view name, std::string_view before,
+                                           std::string_view after) {
   if (!name.starts_with(before) || !name.ends_with(after) || name.size() <= before.size() + after.size())
     return std::nullopt;
   const std::string_view digits = name.substr(before.size(), name.size() - before.size() - after.size());
@@ -124,7 +125,8 @@ CompressionPreset gradient_preset(std::string_view name, const Training& trainin
     preset = *found;
   else if (const auto percent = parse_number_between(name, "top-", "%"))
     preset = top_k_preset(*percent / 100, bytes);
-  else if (const auto rank = parse_number_between(name, "rank-", ""); rank && name.find('.') == std::string_view::npos)
+  else if (const auto rank = parse_number_between(name, "rank-", "");
+           rank && name.find('.') == std::string_view::npos)
     preset = low_rank_preset(*rank, training, model);
   else
     throw Error("",
@@ -158,7 +160,8 @@ double gradient_compression_s_per_byte(const Topology& topology, const Job& job)
 }
 
 bool is_compressed(const Topology& topology, const Compression& compression, int from, int to) {
-  return from != to && (!compression.bandwidth_threshold || topology.uncontended_bandwidth(from, to) < *compression.bandwidth_threshold);
+  return from != to && (!compression.bandwidth_threshold ||
+                        topology.uncontended_bandwidth(from, to) < *compression.bandwidth_threshold);
 }
 
 bool is_compressed(const Topology& topology, const Compression& compression, std::span<const int> devices) {
@@ -171,8 +174,7 @@ bool is_compressed(const Topology& topology, const Compression& compression, std
 
 double error_feedback_bytes(const Job& job) {
   const std::string& preset = job.compression.gradient_preset;
-  return preset.starts_with("top-") || preset.starts_with("rank-") ? parameter_bytes(job.training).synced
-                                                                   : 0;
+  return preset.starts_with("top-") || preset.starts_with("rank-") ? parameter_bytes(job.training).synced : 0;
 }
 
 }  // namespace dtfm

@@ -27,8 +27,8 @@ struct Parallelism {
   std::string schedule = "gpipe", gradient_sync = "sharded-ps";
   std::optional<int> chunks;  // stages per device, of schedule interleaved
   std::optional<int> flush;   // micro-batches after which the pipeline drains; nothing: once an iteration
-  bool uniform_pipelines = false;         // all pipelines have the same layers and as many micro-batches
-  bool overlap = false;       // gradients of a layer are exchanged while others are still computed
+  bool uniform_pipelines = false;  // all pipelines have the same layers and as many micro-batches
+  bool overlap = false;            // gradients of a layer are exchanged while others are still computed
 };
 
 /// Bytes sent ÷ bytes uncompressed.

@@ -80,10 +80,10 @@ ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, i
   std::size_t above = 1;
   while (above + 1 < rows.size() && rows[above]->micro_batch < micro_batch) ++above;
   const ProfileRow &a = *rows[above - 1], &b = *rows[above];
-  time.forward_s =
-      tensor_scale * interpolate_linearly(a.micro_batch, a.forward.median_s, b.micro_batch, b.forward.median_s, micro_batch);
-  time.backward_s =
-      tensor_scale * interpolate_linearly(a.micro_batch, a.backward.median_s, b.micro_batch, b.backward.median_s, micro_batch);
+  time.forward_s = tensor_scale * interpolate_linearly(a.micro_batch, a.forward.median_s, b.micro_batch,
+                                                       b.forward.median_s, micro_batch);
+  time.backward_s = tensor_scale * interpolate_linearly(a.micro_batch, a.backward.median_s, b.micro_batch,
+                                                        b.backward.median_s, micro_batch);
   return time;
 }
 

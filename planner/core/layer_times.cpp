@@ -99,8 +99,9 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
   constexpr std::size_t max_shown = 4;
   if (names.size() == layer_kind_count) return "";
   const auto shown = std::span(names).first(std::min(names.size(), max_shown));
-  return fmt::format(" for {}{}", fmt::join(shown, ", "),
-                     names.size() > max_shown ? fmt::format(" and {} more layers", names.size() - max_shown) : "");
+  return fmt::format(
+      " for {}{}", fmt::join(shown, ", "),
+      names.size() > max_shown ? fmt::format(" and {} more layers", names.size() - max_shown) : "");
 }
 
 }  // namespace
@@ -131,7 +132,8 @@ LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline&
       check_profile_matches(*profile, job);
       check_names(*profile, kinds_);
     }
-    for (const int tensor : tensor_degrees_) times_[gpu].push_back(gpu_times(topology.gpus[gpu], tensor, roofline));
+    for (const int tensor : tensor_degrees_)
+      times_[gpu].push_back(gpu_times(topology.gpus[gpu], tensor, roofline));
   }
 }
 
@@ -166,7 +168,8 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
       if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
         notes.push_back(fmt::format(
             "times on GPU {} are extrapolated{}: its profile is not of micro-batch {} at tensor degree {}",
-            name, format_layer_names(layers, kinds_.kinds.size()), job_.training.micro_batch, tensor_degrees_[degree]));
+            name, format_layer_names(layers, kinds_.kinds.size()), job_.training.micro_batch,
+            tensor_degrees_[degree]));
     for (const Times& times : times_[at(gpu)]) {
       if (times.beyond_peak.empty()) continue;
       notes.push_back(fmt::format(
@@ -207,7 +210,8 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofli
       }
       const double recompute_s = time.forward_s * recomputed_share(kind, job_.training.recompute);
       const double update = time.update_s.value_or(0);
-      times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update, update * tied_share(kind)});
+      times.by_kind.push_back(
+          {time.forward_s, time.backward_s + recompute_s, update, update * tied_share(kind)});
     }
   } catch (const Error& error) {
     times.error = error.what();

@@ -31,7 +31,8 @@ class LayerTimes {
  public:
   /// `tensor_degrees` are the degrees that will be requested. Throws Error for a profile with another
   /// precision or of a transformer with other sizes, or one that cannot distinguish the layers.
-  LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline, std::vector<int> tensor_degrees);
+  LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline,
+             std::vector<int> tensor_degrees);
 
   /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
   /// devices that share it. Recomputation `full` adds to the backward the forward of everything except the

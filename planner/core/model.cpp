@@ -9,8 +9,8 @@ namespace dtfm {
 namespace {
 
 /// Sizes of a transformer, with defaults filled in.
-struct Shape {
-  explicit Shape(const Transformer& model)
+struct BlockShape {
+  explicit BlockShape(const Transformer& model)
       : h(model.hidden),
         a(model.heads),
         kv(model.kv_heads > 0 ? h * model.kv_heads / a : h),
@@ -23,17 +23,17 @@ struct Shape {
 };
 
 /// Number of weights in the matrices of a block.
-double matrices(const Transformer& model, const Shape& n) {
+double matrices(const Transformer& model, const BlockShape& n) {
   return 2 * n.h * n.h + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
 }
 
-double biases(const Transformer& model, const Shape& n) {
+double biases(const Transformer& model, const BlockShape& n) {
   if (!model.biases) return 0;
   return 2 * n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
 }
 
 Layer block(const Transformer& model, double element_scale) {
-  const Shape n(model);
+  const BlockShape n(model);
   Layer layer;
   layer.name = "block";
   layer.parameters = matrices(model, n) + biases(model, n) + 2 * n.norm;
@@ -50,7 +50,7 @@ Layer block(const Transformer& model, double element_scale) {
 }
 
 Layer embedding(const Transformer& model, double element_scale) {
-  const Shape n(model);
+  const BlockShape n(model);
   Layer layer;
   layer.name = "embedding";
   layer.parameters = n.v * n.h;
@@ -62,7 +62,7 @@ Layer embedding(const Transformer& model, double element_scale) {
 }
 
 Layer head(const Transformer& model, double element_scale) {
-  const Shape n(model);
+  const BlockShape n(model);
   Layer layer;
   layer.name = "head";
   const double transform = n.h * n.h + n.h;
@@ -80,7 +80,8 @@ Layer head(const Transformer& model, double element_scale) {
 
 LayerKinds transformer_kinds(const Transformer& model, double element_bytes) {
   const double element_scale = element_bytes / 2;  // the formulas are for 16-bit numbers
-  LayerKinds result{{embedding(model, element_scale), block(model, element_scale), head(model, element_scale)}, {}};
+  LayerKinds result{
+      {embedding(model, element_scale), block(model, element_scale), head(model, element_scale)}, {}};
   result.kinds_of_layer.assign(at(model.layers), {1});
   result.kinds_of_layer.front() = {0, 1};
   result.kinds_of_layer.back().push_back(2);

@@ -22,8 +22,8 @@ struct Transformer {
   bool rms_norm = false;          // RMS norms, which have no biases
   bool learned_positions = true;  // a position table; otherwise rotary, without parameters
   bool tied = true;               // embedding and head share one matrix
-  bool encoder = false;  // BERT: token types, embedding norm, pooler, transform before the head
-  bool flash_attention = false;  // the attention core keeps nothing of size sequence²
+  bool encoder = false;           // BERT: token types, embedding norm, pooler, transform before the head
+  bool flash_attention = false;   // the attention core keeps nothing of size sequence²
 
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };

@@ -7,9 +7,9 @@ namespace dtfm {
 
 /// Bytes a parameter.
 struct ParameterBytes {
-  double resident = 0;       // on the device: weights, gradients, optimizer
-  double synced = 0;  // of its gradient
-  double checkpointed = 0;      // weights in full precision and optimizer state, what cannot be computed again
+  double resident = 0;      // on the device: weights, gradients, optimizer
+  double synced = 0;        // of its gradient
+  double checkpointed = 0;  // weights in full precision and optimizer state, what cannot be computed again
 };
 
 /// By the name of the preset. Gradients go in the precision in which the preset accumulates them: fp32 where

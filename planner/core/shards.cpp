@@ -35,7 +35,8 @@ void check_tensor_degrees(const Plan& plan) {
     if (larger % smaller != 0)
       throw Error("", fmt::format("{} has {} devices and {} has {}: of the numbers of devices of two stages, "
                                   "one must be a multiple of the other",
-                                  find_stage_of_degree(plan, smaller), smaller, find_stage_of_degree(plan, larger), larger));
+                                  find_stage_of_degree(plan, smaller), smaller,
+                                  find_stage_of_degree(plan, larger), larger));
   }
 }
 

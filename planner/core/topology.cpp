@@ -85,9 +85,11 @@ BitsPerSecond Topology::uncontended_bandwidth(int from, int to) const {
   const Link pair = link(from, to);
   BitsPerSecond min_bandwidth = std::min(pair.bandwidth, pair.capacity);
   if (sender.host != receiver.host)
-    min_bandwidth = std::min({min_bandwidth, sender.uplink, receiver.downlink, sender.host_uplink, receiver.host_downlink});
+    min_bandwidth = std::min(
+        {min_bandwidth, sender.uplink, receiver.downlink, sender.host_uplink, receiver.host_downlink});
   if (sender.site != receiver.site)
-    min_bandwidth = std::min({min_bandwidth, sites[at(sender.site)].uplink, sites[at(receiver.site)].downlink});
+    min_bandwidth =
+        std::min({min_bandwidth, sites[at(sender.site)].uplink, sites[at(receiver.site)].downlink});
   return min_bandwidth;
 }
 

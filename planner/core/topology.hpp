@@ -36,10 +36,10 @@ struct Site {
 
 /// One GPU.
 struct Device {
-  std::string id;  // oregon/3, ohio/1:2 (host 1, GPU 2), or a given name
-  int site = 0;    // index into Topology::sites
-  int host = 0;    // unique in the whole topology
-  int gpu = -1;    // index into Topology::gpus; −1: not given
+  std::string id;    // oregon/3, ohio/1:2 (host 1, GPU 2), or a given name
+  int site = 0;      // index into Topology::sites
+  int host = 0;      // unique in the whole topology
+  int gpu = -1;      // index into Topology::gpus; −1: not given
   double speed = 1;  // factor on the compute rate
   /// Limits on all traffic to and from other hosts: of the device, and of all GPUs of its host together.
   BitsPerSecond uplink = unlimited, downlink = unlimited;

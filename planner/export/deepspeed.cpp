@@ -6,9 +6,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 namespace {
@@ -61,7 +61,8 @@ ExportFiles files(const ExportBundle& bundle) {
 
 ExportFiles python_files(const ExportBundle& bundle) {
   const std::string text = fmt::format(
-      "\"\"\"The plan's layer split for DeepSpeed 0.19: use PlannedPipeline instead of PipelineModule.\"\"\"\n"
+      "\"\"\"The plan's layer split for DeepSpeed 0.19: use PlannedPipeline instead of "
+      "PipelineModule.\"\"\"\n"
       "from deepspeed.pipe import PipelineModule\n"
       "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n\n"
       "LAYERS = {}  # per stage, without embedding and head\n"
@@ -110,7 +111,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
   int all = 0;
   for (const int count : layers) all += count;
   DTFM_ASSERT(json.at("partition_method") == "uniform");
-  return with_layers(files, uniform_split(all, json.at("num_stages").get<int>()), json.at("tensor").get<int>());
+  return with_layers(files, uniform_split(all, json.at("num_stages").get<int>()),
+                     json.at("tensor").get<int>());
 }
 
 ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
@@ -140,32 +142,33 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }  // namespace
 
 Exporter deepspeed_exporter() {
-  return {"deepspeed",
-          "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
-          true,
-          {RankOrder::stage_major},
-          check,
-          files,
-          read_back,
-          "Pass `--deepspeed_config ds_config.json`. Pass to PipelineModule the settings in "
-          "deepspeed_pipeline.json and the\n"
-          "layers without embedding and head; or all layers, with partition_method `type:` and the name of the "
-          "layers' class,\n"
-          "which gives the same split.",
-          notes};
+  return {
+      "deepspeed",
+      "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
+      true,
+      {RankOrder::stage_major},
+      check,
+      files,
+      read_back,
+      "Pass `--deepspeed_config ds_config.json`. Pass to PipelineModule the settings in "
+      "deepspeed_pipeline.json and the\n"
+      "layers without embedding and head; or all layers, with partition_method `type:` and the name of the "
+      "layers' class,\n"
+      "which gives the same split.",
+      notes};
 }
 
 Exporter deepspeed_python_exporter() {
-  return {
-      "deepspeed-py",
-      "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
-      true,
-      {RankOrder::stage_major},
-      [](const ExportBundle& bundle) { check_for_target(bundle, "deepspeed-py"); },
-      python_files,
-      read_python,
-      "Pass `--deepspeed_config ds_config.json`, and replace PipelineModule by `dtfm_pipeline.PlannedPipeline`.",
-      notes};
+  return {"deepspeed-py",
+          "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
+          true,
+          {RankOrder::stage_major},
+          [](const ExportBundle& bundle) { check_for_target(bundle, "deepspeed-py"); },
+          python_files,
+          read_python,
+          "Pass `--deepspeed_config ds_config.json`, and replace PipelineModule by "
+          "`dtfm_pipeline.PlannedPipeline`.",
+          notes};
 }
 
 }  // namespace dtfm::exporter

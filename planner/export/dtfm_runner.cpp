@@ -4,9 +4,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 
@@ -67,17 +67,18 @@ ExportFiles files(const ExportBundle& bundle) {
   ExportFiles files = {
       {script_file,
        fill_template(export_dtfm_sh,
-                 {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
-                  {"master", bundle.master()},
-                  {"port", fmt::format("{}", bundle.launch.port)},
-                  {"world", fmt::format("{}", bundle.world_size())},
-                  {"stages", fmt::format("{}", stage_count(bundle))},
-                  {"replicas", fmt::format("{}", replica_count(bundle))},
-                  {"batch", fmt::format("{}", micro_batches_per_flush(bundle) * training.micro_batch)},
-                  {"micro_batch", fmt::format("{}", training.micro_batch)},
-                  {"rounds", fmt::format("{}", micro_batches_per_pipeline(bundle) / micro_batches_per_flush(bundle))},
-                  {"dp_mode", dp_mode(bundle.job.parallelism.gradient_sync)},
-                  {"precision", training.precision == "fp16" ? " --fp16" : ""}}),
+                     {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
+                      {"master", bundle.master()},
+                      {"port", fmt::format("{}", bundle.launch.port)},
+                      {"world", fmt::format("{}", bundle.world_size())},
+                      {"stages", fmt::format("{}", stage_count(bundle))},
+                      {"replicas", fmt::format("{}", replica_count(bundle))},
+                      {"batch", fmt::format("{}", micro_batches_per_flush(bundle) * training.micro_batch)},
+                      {"micro_batch", fmt::format("{}", training.micro_batch)},
+                      {"rounds", fmt::format("{}", micro_batches_per_pipeline(bundle) /
+                                                       micro_batches_per_flush(bundle))},
+                      {"dp_mode", dp_mode(bundle.job.parallelism.gradient_sync)},
+                      {"precision", training.precision == "fp16" ? " --fp16" : ""}}),
        true}};
   if (std::string map = rank_map(bundle); !map.empty()) files.push_back({map_file, std::move(map)});
   return files;
@@ -111,12 +112,13 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = {
-      "the published code fails on import: delete the lines of pipeline_parallel/dist_pp_utils.py that import "
+      "the published code fails on import: delete the lines of pipeline_parallel/dist_pp_utils.py that "
+      "import "
       "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
   if (const std::string& planned = bundle.job.parallelism.schedule; planned != "gpipe")
-    notes.push_back(fmt::format(
-        "it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe", planned));
+    notes.push_back(
+        fmt::format("it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe", planned));
   if (dp_mode(bundle.job.parallelism.gradient_sync) == "allreduce")
     notes.push_back(
         fmt::format("--dp-mode allreduce lets NCCL choose the all-reduce algorithm; the plan assumes {}",

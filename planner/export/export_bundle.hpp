@@ -59,7 +59,7 @@ struct ExportBundle {
   Job job;
   std::vector<GpuLocation> locations;  // devices that the plan does not use come last
   RankOrder order = RankOrder::stage_major;
-  std::vector<RankAssignment> assignments;              // indexed by rank
+  std::vector<RankAssignment> assignments;  // indexed by rank
   std::vector<io::EstimatedMemory> memory;  // of the devices in use; empty if the plan file has none
   LaunchSettings launch;
   std::shared_ptr<const Topology> topology;  // null if not given

@@ -22,7 +22,8 @@ std::string format_machines(const ExportBundle& bundle) {
   std::string text;
   for (const auto& [address, ranks] : ranks_by_address(bundle)) {
     std::vector<std::string> parts;
-    for (const int rank : ranks) parts.push_back(fmt::format("{} on GPU {}", rank, bundle.location(rank).gpu));
+    for (const int rank : ranks)
+      parts.push_back(fmt::format("{} on GPU {}", rank, bundle.location(rank).gpu));
     text += fmt::format("- `{}`: rank {}\n", address, fmt::join(parts, ", "));
   }
   return text;

@@ -41,14 +41,13 @@ std::vector<std::string> schedule_notes(const ExportBundle& bundle, std::string_
                                     [](const Pipeline& it) { return it.stages.size() > 1; });
   std::vector<std::string> notes;
   if (has_hops && planned.schedule != trainer_schedule)
-    notes.push_back(
-        fmt::format("it runs schedule {0}, but the plan assumes {1}: plan with schedule {0}",
-                    trainer_schedule, planned.schedule));
+    notes.push_back(fmt::format("it runs schedule {0}, but the plan assumes {1}: plan with schedule {0}",
+                                trainer_schedule, planned.schedule));
   if (planned.flush && *planned.flush < pipelines.front().micro_batches)
-    notes.push_back(
-        fmt::format("it does not flush pipelines every {} micro-batches, which the plan needs for activations "
-                    "to fit in memory: plan with schedule 1f1b",
-                    *planned.flush));
+    notes.push_back(fmt::format(
+        "it does not flush pipelines every {} micro-batches, which the plan needs for activations "
+        "to fit in memory: plan with schedule 1f1b",
+        *planned.flush));
   return notes;
 }
 
@@ -76,7 +75,8 @@ void require_same_layer_split(const ExportBundle& bundle, std::string_view targe
       reject(target,
              fmt::format("pipelines 0 and {} split layers differently ({} vs {}); {} has one layout for "
                          "all replicas; {}",
-                         p, format_split(first_pipeline(bundle)), format_split(pipeline), target, heterogeneous_hint));
+                         p, format_split(first_pipeline(bundle)), format_split(pipeline), target,
+                         heterogeneous_hint));
   });
 }
 
@@ -109,8 +109,9 @@ void require_full_global_batch(const ExportBundle& bundle, std::string_view targ
   }
   if (all * training.micro_batch != training.global_batch)
     reject(target,
-           fmt::format("{} micro-batches of {} do not make up the job's global batch {}; plan again for this job",
-                       all, training.micro_batch, training.global_batch));
+           fmt::format(
+               "{} micro-batches of {} do not make up the job's global batch {}; plan again for this job",
+               all, training.micro_batch, training.global_batch));
 }
 
 void require_equal_micro_batches(const ExportBundle& bundle, std::string_view target) {
@@ -132,7 +133,8 @@ void require_equal_micro_batches(const ExportBundle& bundle, std::string_view ta
   require_full_global_batch(bundle, target);
 }
 
-void require_equal_flushes(const ExportBundle& bundle, std::string_view target, std::string_view alternative) {
+void require_equal_flushes(const ExportBundle& bundle, std::string_view target,
+                           std::string_view alternative) {
   const int all = micro_batches_per_pipeline(bundle), flush_size = micro_batches_per_flush(bundle);
   if (all % flush_size != 0)
     reject(target,
@@ -163,10 +165,9 @@ const Transformer& require_transformer(const ExportBundle& bundle, std::string_v
   const auto* transformer = std::get_if<Transformer>(&bundle.job.model);
   if (!transformer)
     reject(target,
-           fmt::format(
-               "the model is a chain of layers, but {} trains transformers; use --to torchrun and "
-               "rank_table.json with your own trainer",
-               target));
+           fmt::format("the model is a chain of layers, but {} trains transformers; use --to torchrun and "
+                       "rank_table.json with your own trainer",
+                       target));
   return *transformer;
 }
 

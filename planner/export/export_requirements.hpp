@@ -34,7 +34,8 @@ void require_full_global_batch(const ExportBundle& bundle, std::string_view targ
 void require_equal_micro_batches(const ExportBundle& bundle, std::string_view target);
 /// Flushes within an iteration, if any, split its micro-batches into equal rounds. `alternative` is appended
 /// to the suggested fix.
-void require_equal_flushes(const ExportBundle& bundle, std::string_view target, std::string_view alternative = "");
+void require_equal_flushes(const ExportBundle& bundle, std::string_view target,
+                           std::string_view alternative = "");
 /// Every stage has at least one layer.
 void require_nonempty_stages(const ExportBundle& bundle, std::string_view target);
 /// The schedule has no virtual stages.

@@ -42,10 +42,12 @@ constexpr TargetHint target_hints[] = {
     {"hexiscale", "is called flashflex here"},
     {"dt-fm", "is called dtfm here"},
     {"nanotron",
-     "nanotron splits layers by its own cost model, which cannot be overridden, and requires consecutive ranks "
+     "nanotron splits layers by its own cost model, which cannot be overridden, and requires consecutive "
+     "ranks "
      "on each machine; use --to megatron or torchtitan"},
     {"swarm",
-     "only 4 stages (head, body1, body2, tail) exist, and peers choose each other, so pipelines are not fixed; "
+     "only 4 stages (head, body1, body2, tail) exist, and peers choose each other, so pipelines are not "
+     "fixed; "
      "use --to petals for stages of blocks"},
     {"hivemind",
      "hivemind forms its groups at run time, so peers cannot be assigned; use --to petals or torchrun"},
@@ -102,7 +104,8 @@ std::vector<std::string> compression_notes(const ExportBundle& bundle) {
   return {fmt::format(
       "the plan assumes compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which is "
       "not exported: without it, messages are larger than planned",
-      compression.activations, compression.gradients, compression.bandwidth_threshold ? ", on slow links" : "")};
+      compression.activations, compression.gradients,
+      compression.bandwidth_threshold ? ", on slow links" : "")};
 }
 
 }  // namespace
@@ -131,13 +134,15 @@ const Exporter& find_exporter(std::string_view name) {
   return io::find_row(exporters(), name, "--to", "unknown");
 }
 
-RankOrder choose_rank_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& requested) {
+RankOrder choose_rank_order(std::span<const Exporter* const> targets,
+                            const std::optional<RankOrder>& requested) {
   const Exporter* trainer = nullptr;
   for (const Exporter* target : targets) {
     if (!target->is_trainer) continue;
     if (trainer && trainer != target)
-      throw Error("--to", fmt::format("{} and {} are both trainers; export to each separately, into its own folder",
-                                      trainer->name, target->name));
+      throw Error("--to",
+                  fmt::format("{} and {} are both trainers; export to each separately, into its own folder",
+                              trainer->name, target->name));
     trainer = target;
   }
   if (!trainer) return requested.value_or(RankOrder::stage_major);
@@ -159,11 +164,14 @@ ExportFiles export_files(const ExportBundle& bundle, std::span<const Exporter* c
 }
 
 std::vector<std::string> memory_notes(const ExportBundle& bundle) {
-  const auto deficit_bytes = [](const io::EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
+  const auto deficit_bytes = [](const io::EstimatedMemory& it) {
+    return it.needed.value() - it.capacity.value();
+  };
   const auto exceeds_capacity = [&](const io::EstimatedMemory& it) { return deficit_bytes(it) > 0; };
-  const auto worst =
-      std::max_element(bundle.memory.begin(), bundle.memory.end(),
-                       [&](const io::EstimatedMemory& a, const io::EstimatedMemory& b) { return deficit_bytes(a) < deficit_bytes(b); });
+  const auto worst = std::max_element(bundle.memory.begin(), bundle.memory.end(),
+                                      [&](const io::EstimatedMemory& a, const io::EstimatedMemory& b) {
+                                        return deficit_bytes(a) < deficit_bytes(b);
+                                      });
   if (worst == bundle.memory.end() || !exceeds_capacity(*worst)) return {};
   const auto count = std::count_if(bundle.memory.begin(), bundle.memory.end(), exceeds_capacity);
   return {fmt::format(

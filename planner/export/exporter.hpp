@@ -47,7 +47,8 @@ const Exporter& find_exporter(std::string_view name);
 
 /// The rank order for all of `targets`: `requested` if given, else the default of the trainer among them,
 /// else stage_major. Throws Error if the trainer does not support `requested`, and for two trainers.
-RankOrder choose_rank_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& requested);
+RankOrder choose_rank_order(std::span<const Exporter* const> targets,
+                            const std::optional<RankOrder>& requested);
 
 /// All files for `targets`: their own, rank_table.json and README.md. Throws Error if a target cannot express
 /// the plan, and BrokenInvariant if the files, when parsed, differ from the plan.

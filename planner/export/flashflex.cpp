@@ -8,9 +8,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 namespace {
@@ -125,12 +125,11 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }  // namespace
 
 Exporter flashflex_exporter() {
-  return {
-      target_name,      "FlashFlex, also called HexiScale (at 5ee1726): supports heterogeneous pipelines",
-      true,      {RankOrder::pipeline_major},
-      check,     files,
-      read_back, "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",
-      notes};
+  return {target_name, "FlashFlex, also called HexiScale (at 5ee1726): supports heterogeneous pipelines",
+          true,        {RankOrder::pipeline_major},
+          check,       files,
+          read_back,   "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",
+          notes};
 }
 
 }  // namespace dtfm::exporter

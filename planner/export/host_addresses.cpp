@@ -88,8 +88,7 @@ GpuLocation parse_location(const std::string& id, const std::string& plan_file) 
   const char* end = id.data() + id.size();
   const auto [stop, status] = std::from_chars(begin, end, location.gpu);
   if (status != std::errc() || stop != end || begin == end || location.gpu < 0 || location.gpu >= max_gpus)
-    throw Error(plan_file,
-                fmt::format("device {}: expected a GPU number after the `:`", io::quote(id)));
+    throw Error(plan_file, fmt::format("device {}: expected a GPU number after the `:`", io::quote(id)));
   return location;
 }
 
@@ -97,13 +96,12 @@ std::string default_address(std::string host, const std::string& plan_file) {
   std::replace(host.begin(), host.end(), '/', '-');
   if (!is_address(host))
     throw Error(plan_file,
-                fmt::format("{} is not a valid host name; give addresses with --hosts",
-                            io::quote(host)));
+                fmt::format("{} is not a valid host name; give addresses with --hosts", io::quote(host)));
   return host;
 }
 
-void check_unique(const std::vector<GpuLocation>& locations, const std::vector<std::string>& ids, std::size_t used,
-                  const std::string& plan_file) {
+void check_unique(const std::vector<GpuLocation>& locations, const std::vector<std::string>& ids,
+                  std::size_t used, const std::string& plan_file) {
   std::map<std::string, std::string> host_of;
   std::map<std::pair<std::string, int>, std::string> id_of;
   for (std::size_t i = 0; i < used; ++i) {
@@ -114,16 +112,17 @@ void check_unique(const std::vector<GpuLocation>& locations, const std::vector<s
                               io::quote(host->second), io::quote(locations[i].host), locations[i].address));
     const auto [id, new_gpu] = id_of.emplace(std::pair(locations[i].host, locations[i].gpu), ids[i]);
     if (!new_gpu)
-      throw Error(plan_file,
-                  fmt::format("devices {} and {} are the same GPU, number {} of machine {}", io::quote(id->second),
-                              io::quote(ids[i]), locations[i].gpu, io::quote(locations[i].host)));
+      throw Error(plan_file, fmt::format("devices {} and {} are the same GPU, number {} of machine {}",
+                                         io::quote(id->second), io::quote(ids[i]), locations[i].gpu,
+                                         io::quote(locations[i].host)));
   }
 }
 
 }  // namespace
 
 std::vector<GpuLocation> locate_gpus(const std::vector<std::string>& ids, std::size_t used,
-                                 const std::optional<io::NamedFile>& hosts, const std::string& plan_file) {
+                                     const std::optional<io::NamedFile>& hosts,
+                                     const std::string& plan_file) {
   Addresses addresses;
   if (hosts) addresses = HostsFile(*hosts, ids).read();
   std::vector<GpuLocation> locations;

@@ -19,6 +19,6 @@ namespace dtfm::exporter {
 /// same GPU; with file:line:column for a machine that is in `hosts` twice or not in the plan; and for a
 /// machine that is missing from `hosts`.
 std::vector<GpuLocation> locate_gpus(const std::vector<std::string>& ids, std::size_t used,
-                                 const std::optional<io::NamedFile>& hosts, const std::string& plan_file);
+                                     const std::optional<io::NamedFile>& hosts, const std::string& plan_file);
 
 }  // namespace dtfm::exporter

@@ -8,8 +8,8 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
@@ -26,9 +26,9 @@ void check(const ExportBundle& bundle) {
   constexpr std::size_t max_label_length = 63;
   for (int rank = 0; rank < bundle.world_size(); ++rank)
     if (bundle.location(rank).address.size() > max_label_length)
-      reject(target_name, fmt::format(
-                       "{} exceeds a Kubernetes label, {} characters; give a shorter address with --hosts",
-                       bundle.location(rank).address, max_label_length));
+      reject(target_name,
+             fmt::format("{} exceeds a Kubernetes label, {} characters; give a shorter address with --hosts",
+                         bundle.location(rank).address, max_label_length));
   if (bundle.launch.any_gpu) return;
   std::map<std::string, std::set<int>> gpus;  // including those that the plan does not use
   for (const GpuLocation& location : bundle.locations) gpus[location.host].insert(location.gpu);

@@ -4,8 +4,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/io/importers/megatron_plan.hpp"
 
 namespace dtfm::exporter {
@@ -23,10 +23,11 @@ void check_interleaving(const ExportBundle& bundle) {
                "schedule interleaved over {} stages; Megatron needs more than 2; plan with schedule 1f1b",
                stage_count(bundle)));
   if (micro_batches_per_pipeline(bundle) % stage_count(bundle) != 0)
-    reject(target_name, fmt::format(
-                     "schedule interleaved with {} micro-batches over {} stages; Megatron needs a multiple; "
-                     "plan with schedule 1f1b, or another --batch",
-                     micro_batches_per_pipeline(bundle), stage_count(bundle)));
+    reject(
+        target_name,
+        fmt::format("schedule interleaved with {} micro-batches over {} stages; Megatron needs a multiple; "
+                    "plan with schedule 1f1b, or another --batch",
+                    micro_batches_per_pipeline(bundle), stage_count(bundle)));
 }
 
 void check(const ExportBundle& bundle) {
@@ -88,8 +89,8 @@ ExportFiles files(const ExportBundle& bundle) {
       "  --pipeline-model-parallel-layout \"{}\"\n"
       "  --micro-batch-size {}\n"
       "  --global-batch-size {}\n",
-      rank_order_name(bundle.order), tensor_degree(bundle), stage_count(bundle), layer_count(bundle.job.model),
-      format_layout(bundle), training.micro_batch, training.global_batch);
+      rank_order_name(bundle.order), tensor_degree(bundle), stage_count(bundle),
+      layer_count(bundle.job.model), format_layout(bundle), training.micro_batch, training.global_batch);
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += model_flags(std::get<Transformer>(bundle.job.model)) + training_flags(training) + ")\n";
   return {{file_name, text}};
@@ -118,7 +119,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   std::vector<RankRow> rows = read_table_rows(files);
   const Plan plan =
       io::read_megatron_plan({file_name, file_text(files, file_name)},
-                         {rank_table_file, format_ranks(rows, bundle)}, job, locations, errors, notes);
+                             {rank_table_file, format_ranks(rows, bundle)}, job, locations, errors, notes);
   errors.throw_if_any();
   const std::vector<RankAssignment> assignments = assign_ranks(plan, bundle.job, bundle.order);
   DTFM_ASSERT(assignments.size() == rows.size());
@@ -146,17 +147,18 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }  // namespace
 
 Exporter megatron_exporter() {
-  return {target_name,
-          "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",
-          true,
-          {RankOrder::stage_major, RankOrder::pipeline_major},
-          check,
-          files,
-          read_back,
-          "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` with your flags "
-          "for data,\n"
-          "tokenizer and learning rate.",
-          notes};
+  return {
+      target_name,
+      "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",
+      true,
+      {RankOrder::stage_major, RankOrder::pipeline_major},
+      check,
+      files,
+      read_back,
+      "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` with your flags "
+      "for data,\n"
+      "tokenizer and learning rate.",
+      notes};
 }
 
 }  // namespace dtfm::exporter

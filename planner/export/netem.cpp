@@ -11,9 +11,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/io/text/units.hpp"
 
 namespace dtfm::exporter {
@@ -23,9 +23,9 @@ extern const std::string_view export_netem_sh;  // templates/netem.sh
 namespace {
 
 constexpr std::string_view target_name = "netem";
-constexpr int max_classes = 0xfffe;      // of a qdisc, with 16-bit numbers; 1:1 is their parent
-constexpr double packet_bits = 8 * 1500;  // standard Ethernet frame
-constexpr double min_queue_packets = 1000;      // default of netem
+constexpr int max_classes = 0xfffe;         // of a qdisc, with 16-bit numbers; 1:1 is their parent
+constexpr double packet_bits = 8 * 1500;    // standard Ethernet frame
+constexpr double min_queue_packets = 1000;  // default of netem
 
 /// tc stores delays in 32 bits, in ticks of 64 ns, so 274.88 s is the maximum (iproute2 6.1). Above 4,295 s,
 /// the microseconds overflow 32 bits and silently wrap around.
@@ -58,8 +58,8 @@ void check(const ExportBundle& bundle) {
     for (const auto& [to, receiver] : devices)
       if (from != to && bundle.topology->link(sender, receiver).latency.value() > max_delay_s)
         reject(target_name,
-               fmt::format("latency from {} to {} exceeds {} s, the limit of tc; change the topology",
-                           from, to, max_delay_s));
+               fmt::format("latency from {} to {} exceeds {} s, the limit of tc; change the topology", from,
+                           to, max_delay_s));
   if (devices.size() > max_classes)
     reject(target_name, fmt::format("{} machines exceed the {} classes of tc", devices.size(), max_classes));
 }
@@ -132,9 +132,9 @@ ExportFiles files(const ExportBundle& bundle) {
     files.push_back(
         {file_name(address),
          fill_template(export_netem_sh,
-                   {{"machine", address},
-                    {"links", fmt::format("{}", fmt::join(links_from(bundle, address, devices), "\n"))},
-                    {"uplink", fmt::format("{}", to_kbit(uplink))}}),
+                       {{"machine", address},
+                        {"links", fmt::format("{}", fmt::join(links_from(bundle, address, devices), "\n"))},
+                        {"uplink", fmt::format("{}", to_kbit(uplink))}}),
          true});
   }
   return files;
@@ -225,10 +225,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }  // namespace
 
 Exporter netem_exporter() {
-  return {target_name,      "tc scripts that shape each machine's links as in the topology (needs --topology)",
-          false,     {},
-          check,     files,
-          read_back, "On every machine, as root: `./netem-MACHINE.sh up`, and `down` to undo it.",
+  return {target_name, "tc scripts that shape each machine's links as in the topology (needs --topology)",
+          false,       {},
+          check,       files,
+          read_back,   "On every machine, as root: `./netem-MACHINE.sh up`, and `down` to undo it.",
           notes};
 }
 

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/rank_env.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/io/readers/rank_file.hpp"
 
 namespace dtfm::exporter {
@@ -27,11 +27,11 @@ ExportFiles files(const ExportBundle& bundle) {
         fmt::format("rank {}={} slot=0-{}\n", rank, bundle.location(rank).address, bundle.launch.cores - 1);
   for (const auto& [address, machine_ranks] : ranks_by_address(bundle))
     hosts += fmt::format("{} slots={}\n", address, machine_ranks.size());
-  return {
-      {"openmpi.sh", fill_template(export_openmpi_sh, {{"world", fmt::format("{}", bundle.world_size())}}), true},
-      {rank_file, ranks},
-      {hosts_file, hosts},
-      rank_env_file(bundle)};
+  return {{"openmpi.sh",
+           fill_template(export_openmpi_sh, {{"world", fmt::format("{}", bundle.world_size())}}), true},
+          {rank_file, ranks},
+          {hosts_file, hosts},
+          rank_env_file(bundle)};
 }
 
 /// Uses the rankfile importer of dtfm-plan --score: the n ranks of a machine take its n slots in order.

@@ -5,9 +5,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
@@ -25,10 +25,11 @@ void check(const ExportBundle& bundle) {
   require_nonempty_stages(bundle, target_name);
   require_no_chunks(bundle, target_name);
   if (const auto stage = find_stage_across_machines(bundle))
-    reject(target_name, fmt::format(
-                     "the tensor-parallel devices of a stage {} are on several machines, but a server runs on "
-                     "one; plan with --tensor 1",
-                     *stage));
+    reject(
+        target_name,
+        fmt::format("the tensor-parallel devices of a stage {} are on several machines, but a server runs on "
+                    "one; plan with --tensor 1",
+                    *stage));
 }
 
 std::string server_name(std::size_t pipeline, std::size_t stage) {
@@ -80,7 +81,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 
 std::vector<std::string> notes(const ExportBundle&) {
   return {
-      "Petals fine-tunes around frozen blocks and does not train them; embedding and head stay with the client",
+      "Petals fine-tunes around frozen blocks and does not train them; embedding and head stay with the "
+      "client",
       "clients choose servers freely; to use those of one pipeline, named in petals-pipelines.json, pass the "
       "peer IDs in their .id files as allowed_servers"};
 }
@@ -89,10 +91,10 @@ std::vector<std::string> notes(const ExportBundle&) {
 
 Exporter petals_exporter() {
   return {
-      target_name,      "Petals (2.3): one server per stage, with its blocks",
-      true,      {RankOrder::pipeline_major, RankOrder::stage_major},
-      check,     files,
-      read_back, "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",
+      target_name, "Petals (2.3): one server per stage, with its blocks",
+      true,        {RankOrder::pipeline_major, RankOrder::stage_major},
+      check,       files,
+      read_back,   "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",
       notes};
 }
 

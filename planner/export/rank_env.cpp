@@ -29,9 +29,9 @@ ExportFile rank_env_file(const ExportBundle& bundle) {
   }
   return {file_name,
           fill_template(export_rank_env_sh, {{"gpus", fmt::format("{}", fmt::join(gpus, " "))},
-                                         {"addresses", fmt::format("{}", fmt::join(addresses, " "))},
-                                         {"master", bundle.master()},
-                                         {"port", fmt::format("{}", bundle.launch.port)}}),
+                                             {"addresses", fmt::format("{}", fmt::join(addresses, " "))},
+                                             {"master", bundle.master()},
+                                             {"port", fmt::format("{}", bundle.launch.port)}}),
           true};
 }
 

@@ -87,9 +87,10 @@ std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& 
     if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in ascending order");
     const auto address = row.optional("address");
     const std::string& host = row.required("host").as_string();
-    rows.push_back({host, address ? address->as_string() : host, number("gpu"), number("node_rank"),
-                    number("local_rank"),
-                    RankAssignment{0, number("dp"), number("pp"), number("tp"), read_layers(row.required("layers"))}});
+    rows.push_back(
+        {host, address ? address->as_string() : host, number("gpu"), number("node_rank"),
+         number("local_rank"),
+         RankAssignment{0, number("dp"), number("pp"), number("tp"), read_layers(row.required("layers"))}});
   }
   return rows;
 }

@@ -26,14 +26,16 @@ void put_first(Plan& plan, const std::vector<GpuLocation>& locations, const std:
   std::set<std::string> first_addresses;
   for (Pipeline& pipeline : plan.pipelines) {
     const GpuLocation& location = locations[at(pipeline.stages.front().devices.front())];
-    if (location.address == master || location.host == master) return std::swap(plan.pipelines.front(), pipeline);
+    if (location.address == master || location.host == master)
+      return std::swap(plan.pipelines.front(), pipeline);
     first_addresses.insert(location.address);
   }
   const std::size_t count = first_addresses.size();
   std::vector<std::string> named(first_addresses.begin(), first_addresses.end());
   named.resize(std::min<std::size_t>(count, 5));
-  throw Error("--master", fmt::format("no pipeline begins on {}, but rank 0 must begin one; pipelines begin on {}{}",
-                                      io::quote(master), fmt::join(named, ", "), count > 5 ? ", …" : ""));
+  throw Error("--master",
+              fmt::format("no pipeline begins on {}, but rank 0 must begin one; pipelines begin on {}{}",
+                          io::quote(master), fmt::join(named, ", "), count > 5 ? ", …" : ""));
 }
 
 /// The topology index of each id, or −1.
@@ -50,7 +52,8 @@ std::vector<int> topology_devices(const Topology& topology, const std::vector<st
 
 }  // namespace
 
-ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<Job>& job, const ExportChoices& choices) {
+ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<Job>& job,
+                                const ExportChoices& choices) {
   ExportBundle bundle;
   bundle.job = job_or_error(plan, job);
   auto [named, ids] = io::parse_standalone_plan(plan.text, plan.path, bundle.job);

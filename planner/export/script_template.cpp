@@ -8,7 +8,8 @@
 
 namespace dtfm::exporter {
 
-std::string fill_template(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values) {
+std::string fill_template(std::string_view text,
+                          const std::vector<std::pair<std::string, std::string>>& values) {
   std::string filled;
   while (!text.empty()) {
     const std::size_t open = std::min(text.find('@'), text.size());

@@ -9,7 +9,8 @@
 namespace dtfm::exporter {
 
 /// `text` with each @key@ replaced by its value. Inserted values are not searched for keys.
-std::string fill_template(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values);
+std::string fill_template(std::string_view text,
+                          const std::vector<std::pair<std::string, std::string>>& values);
 
 /// The lines of a table in a script: those between the line that starts with `begin` and the next line `)`,
 /// without surrounding blanks and quotes. Throws BrokenInvariant if the table has no end.

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/rank_env.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 
@@ -19,9 +19,10 @@ constexpr const char* hosts_file = "slurm-hosts";
 ExportFiles files(const ExportBundle& bundle) {
   std::string hosts;
   for (int rank = 0; rank < bundle.world_size(); ++rank) hosts += bundle.location(rank).address + "\n";
-  return {{"slurm.sh", fill_template(export_slurm_sh, {{"world", fmt::format("{}", bundle.world_size())}}), true},
-          {hosts_file, hosts},
-          rank_env_file(bundle)};
+  return {
+      {"slurm.sh", fill_template(export_slurm_sh, {{"world", fmt::format("{}", bundle.world_size())}}), true},
+      {hosts_file, hosts},
+      rank_env_file(bundle)};
 }
 
 /// Line i of the hosts file is the machine of task i.
@@ -36,8 +37,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 }
 
 std::vector<std::string> notes(const ExportBundle&) {
-  return {
-      "the machines' addresses must be Slurm's node names, and the allocation must include all of them"};
+  return {"the machines' addresses must be Slurm's node names, and the allocation must include all of them"};
 }
 
 }  // namespace

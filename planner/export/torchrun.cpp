@@ -6,9 +6,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 
@@ -24,9 +24,10 @@ void check(const ExportBundle& bundle) {
   if (bundle.launch.agents == AgentPer::gpu) return;
   for (const auto& [address, ranks] : ranks_by_address(bundle))
     if (ranks.back() - ranks.front() + 1 != static_cast<int>(ranks.size()))
-      reject(target_name,
-             fmt::format("ranks of host {} are {}, not consecutive; use --agents gpu, or --to slurm or openmpi",
-                         address, fmt::join(ranks, ",")));
+      reject(
+          target_name,
+          fmt::format("ranks of host {} are {}, not consecutive; use --agents gpu, or --to slurm or openmpi",
+                      address, fmt::join(ranks, ",")));
 }
 
 /// Lines such as `  "0 gc 1"`: rank, machine, GPU.
@@ -58,11 +59,11 @@ ExportFiles files(const ExportBundle& bundle) {
   const int nodes = rank_rows(bundle).back().node_rank + 1;
   return {{file_name,
            fill_template(by_gpu ? export_torchrun_gpu_sh : export_torchrun_host_sh,
-                     {{"world", fmt::format("{}", bundle.world_size())},
-                      {"nodes", fmt::format("{}", nodes)},
-                      {"master", bundle.master()},
-                      {"port", fmt::format("{}", bundle.launch.port)},
-                      {"agents", by_gpu ? gpu_agents(bundle) : host_agents(bundle)}}),
+                         {{"world", fmt::format("{}", bundle.world_size())},
+                          {"nodes", fmt::format("{}", nodes)},
+                          {"master", bundle.master()},
+                          {"port", fmt::format("{}", bundle.launch.port)},
+                          {"agents", by_gpu ? gpu_agents(bundle) : host_agents(bundle)}}),
            true}};
 }
 
@@ -99,8 +100,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter torchrun_exporter() {
   return {
-      target_name,      "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
-      read_back, "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};
+      target_name, "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
+      read_back,   "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};
 }
 
 }  // namespace dtfm::exporter

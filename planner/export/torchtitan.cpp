@@ -4,9 +4,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 namespace {
@@ -52,13 +52,15 @@ ExportFiles toml_files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   const std::string margin = ",\n" + std::string(modules_key.size() + 1, ' ');
   std::string text = fmt::format(
-      "# torchtitan 0.2.0 to 0.2.2 (later versions do not read TOML). The model flavor must have n_layers = {}.\n"
+      "# torchtitan 0.2.0 to 0.2.2 (later versions do not read TOML). The model flavor must have n_layers = "
+      "{}.\n"
       "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n\n"
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
       "pipeline_parallel_degree = {}\n",
-      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * training.micro_batch, training.global_batch,
-      sequence_length(bundle.job.model), replica_count(bundle), tensor_degree(bundle), stage_count(bundle));
+      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * training.micro_batch,
+      training.global_batch, sequence_length(bundle.job.model), replica_count(bundle), tensor_degree(bundle),
+      stage_count(bundle));
   text += fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n{}{}\n",
                       schedule_name(bundle), training.micro_batch, modules_key,
                       format_list(stage_modules(bundle, "output"), margin));
@@ -69,7 +71,8 @@ ExportFiles python_files(const ExportBundle& bundle) {
   const std::string text = fmt::format(
       "# For torchtitan of 2026-08-20 or later, which is configured in Python: --module MODULE --config "
       "dtfm_plan.\n"
-      "# The model flavor must have n_layers = {0}, and a step must have {1} sequences of {2} tokens: {3} per "
+      "# The model flavor must have n_layers = {0}, and a step must have {1} sequences of {2} tokens: {3} "
+      "per "
       "replica and\n"
       "# round of gradient accumulation.\n"
       "from my_config import base_config  # your function that returns a Trainer.Config\n\n\n"
@@ -82,10 +85,10 @@ ExportFiles python_files(const ExportBundle& bundle) {
       "    p.pipeline_parallel_schedule, p.num_pp_microbatches = \"{7}\", {8}\n"
       "    p.{9}{10}\n"
       "    return c\n",
-      layer_count(bundle.job.model), bundle.job.training.global_batch,
-      sequence_length(bundle.job.model), micro_batches_per_flush(bundle) * bundle.job.training.micro_batch,
-      stage_count(bundle), replica_count(bundle), tensor_degree(bundle), schedule_name(bundle),
-      micro_batches_per_flush(bundle), modules_key, format_list(stage_modules(bundle, "lm_head"), ","));
+      layer_count(bundle.job.model), bundle.job.training.global_batch, sequence_length(bundle.job.model),
+      micro_batches_per_flush(bundle) * bundle.job.training.micro_batch, stage_count(bundle),
+      replica_count(bundle), tensor_degree(bundle), schedule_name(bundle), micro_batches_per_flush(bundle),
+      modules_key, format_list(stage_modules(bundle, "lm_head"), ","));
   return {{python_file, text}};
 }
 
@@ -115,8 +118,8 @@ ReadBack read_toml(const ExportFiles& files, const ExportBundle&) {
   const auto number = [&](const char* key) { return number_after(text, fmt::format("\n{} = ", key)); };
   DTFM_ASSERT(number("data_parallel_shard_degree") == 1 && number("context_parallel_degree") == 1);
   const TrainerGrid shape{RankOrder::stage_major, number("tensor_parallel_degree"),
-                           number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
-                           read_layers(text, "output")};
+                          number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
+                          read_layers(text, "output")};
   DTFM_ASSERT(number("local_batch_size") % number("pipeline_parallel_microbatch_size") == 0);
   DTFM_ASSERT(number("global_batch_size") % (number("local_batch_size") * shape.data) == 0);
   const int micro_batches =
@@ -133,15 +136,16 @@ ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
       "p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = ");
   const auto others = degrees("p.tensor_parallel_degree, p.context_parallel_degree = ");
   DTFM_ASSERT(numbers.size() == 3 && numbers[2] == 1 && others.size() == 2 && others[1] == 1);
-  return {map_ranks(
-              files, {RankOrder::stage_major, others[0], numbers[1], numbers[0], read_layers(text, "lm_head")}),
+  return {map_ranks(files, {RankOrder::stage_major, others[0], numbers[1], numbers[0],
+                            read_layers(text, "lm_head")}),
           {}};
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes;
   if (!is_llama_like(std::get<Transformer>(bundle.job.model)))
-    notes.emplace_back("the module names are those of torchtitan's Llama, but the job's model is not Llama-like");
+    notes.emplace_back(
+        "the module names are those of torchtitan's Llama, but the job's model is not Llama-like");
   if (replica_count(bundle) > 1)
     notes.emplace_back(
         "if torchtitan rejects DDP with other parallelism, swap the values of data_parallel_shard_degree and "

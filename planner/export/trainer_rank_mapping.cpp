@@ -20,7 +20,8 @@ std::vector<RankRow> map_ranks(const ExportFiles& files, const TrainerGrid& shap
     RankAssignment& assignment = rows[at(rank)].assignment;
     const int group = rank / T;
     const bool is_stage_major = shape.order == RankOrder::stage_major;
-    assignment = {0, is_stage_major ? group % D : group / P, is_stage_major ? group / D : group % P, rank % T, {}};
+    assignment = {
+        0, is_stage_major ? group % D : group / P, is_stage_major ? group / D : group % P, rank % T, {}};
     for (std::size_t i = at(assignment.stage); i < shape.layers.size(); i += at(P))
       assignment.layers.emplace_back(first[i], first[i + 1]);
   }

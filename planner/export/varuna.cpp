@@ -6,9 +6,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/export_requirements.hpp"
 #include "planner/export/script_template.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
 namespace {
@@ -23,9 +23,10 @@ void check(const ExportBundle& bundle) {
   const std::vector<int> layers = layer_counts(bundle);
   for (const int count : layers)
     if (count != layers.front())
-      reject(target_name, fmt::format("stages have {} layers; Varuna splits a model into equal stages; plan with a "
-                               "--pipeline that divides the {} layers",
-                               format_split(bundle.plan.pipelines.front()), layer_count(bundle.job.model)));
+      reject(target_name,
+             fmt::format("stages have {} layers; Varuna splits a model into equal stages; plan with a "
+                         "--pipeline that divides the {} layers",
+                         format_split(bundle.plan.pipelines.front()), layer_count(bundle.job.model)));
 }
 
 /// The ranks of each stage in the order of pipelines, such as `0,3;1,4;2,5;`. The last semicolon is required
@@ -41,14 +42,13 @@ std::string stage_map(const ExportBundle& bundle) {
 
 ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
-  return {
-      {file_name,
-       fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
-                   "Source this file; ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
-                   "\"{}\"\n)\nBATCH_SIZE={} # global, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
-                   "micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
-                   rank_order_name(bundle.order), stage_map(bundle), training.global_batch,
-                   training.micro_batch, stage_count(bundle) - 1, layer_counts(bundle).front())}};
+  return {{file_name,
+           fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
+                       "Source this file; ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
+                       "\"{}\"\n)\nBATCH_SIZE={} # global, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
+                       "micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
+                       rank_order_name(bundle.order), stage_map(bundle), training.global_batch,
+                       training.micro_batch, stage_count(bundle) - 1, layer_counts(bundle).front())}};
 }
 
 /// The pipeline of a rank is its position in the list of its stage.
@@ -69,7 +69,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
     }
     const int layers_per_stage = layers / stages, rank = parse_number(word);
     DTFM_ASSERT(seen.insert(rank).second);
-    rows.at(at(rank)).assignment = {0, replica, stage, 0, {{stage * layers_per_stage, (stage + 1) * layers_per_stage}}};
+    rows.at(at(rank)).assignment = {
+        0, replica, stage, 0, {{stage * layers_per_stage, (stage + 1) * layers_per_stage}}};
     word.clear();
     ++replica;
     if (c == ';') {

@@ -86,12 +86,12 @@ class Unknowns {
 
 /// A fit to a subset of the runs.
 struct Estimate {
-  std::vector<std::size_t> rows;     // indices of the runs
-  VectorXd x, errors;                // x: unknowns; errors: log (simulated ÷ measured) of each row
-  MatrixXd jacobian;                 // of the errors, [row, unknown]
-  MatrixXd free_inverse;             // (JᵀJ + weight · I)⁻¹ over the unknowns that are not on a bound
-  VectorXd leverage;                 // of each row
-  double weight = 0;                 // of the prior: the noise variance that the fit assumed
+  std::vector<std::size_t> rows;  // indices of the runs
+  VectorXd x, errors;             // x: unknowns; errors: log (simulated ÷ measured) of each row
+  MatrixXd jacobian;              // of the errors, [row, unknown]
+  MatrixXd free_inverse;          // (JᵀJ + weight · I)⁻¹ over the unknowns that are not on a bound
+  VectorXd leverage;              // of each row
+  double weight = 0;              // of the prior: the noise variance that the fit assumed
   double variance = 0, degrees_of_freedom = 0;  // of the remaining errors
 };
 
@@ -195,11 +195,13 @@ std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
     const auto row = static_cast<Eigen::Index>(i);
     const double rest = std::max(1 - estimate.leverage[row], 1e-9);
     const double square = estimate.errors[row] * estimate.errors[row] / rest;
-    const double others = (estimate.degrees_of_freedom * estimate.variance - square) / (estimate.degrees_of_freedom - 1);
+    const double others =
+        (estimate.degrees_of_freedom * estimate.variance - square) / (estimate.degrees_of_freedom - 1);
     const double t = others > 0 ? std::sqrt(square / others) : 1e9;
     if (t <= largest) continue;
     largest = t;
-    result = {i, static_cast<double>(estimate.rows.size()) * student_two_sided_p(t, estimate.degrees_of_freedom - 1)};
+    result = {i, static_cast<double>(estimate.rows.size()) *
+                     student_two_sided_p(t, estimate.degrees_of_freedom - 1)};
   }
   return result;
 }
@@ -213,7 +215,8 @@ Estimate Calibrator::without_outliers() const {
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   const std::size_t most = std::min(rows.size() / 5, rows.size() - min_runs);
   report_progress(0, "fitting all runs");
-  const Estimate all = estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine_tolerance);
+  const Estimate all =
+      estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine_tolerance);
   Estimate now = all;
   std::optional<Estimate> best;
   for (std::size_t left_out = 1; left_out <= most; ++left_out) {
@@ -270,8 +273,8 @@ CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
 
 CalibrationFit Calibrator::fit() {
   if (runs_.size() < min_runs)
-    throw Error(
-        "", fmt::format("{} runs are too few; fitting the constants requires at least {}", runs_.size(), min_runs));
+    throw Error("", fmt::format("{} runs are too few; fitting the constants requires at least {}",
+                                runs_.size(), min_runs));
   const Estimate best = without_outliers();
   CalibrationFit result = make_fit(best);
   result.runs = run_fits(best);

@@ -28,7 +28,7 @@ struct ConstantInterval {
 
 /// Simulated times of one run.
 struct RunFit {
-  double simulated_s = 0;  // with the fitted constants
+  double simulated_s = 0;      // with the fitted constants
   double leave_one_out_s = 0;  // with constants fitted to the other runs; simulated_s for an outlier
   bool is_outlier = false;
 };

@@ -49,8 +49,7 @@ const std::array<Calibration, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.9
 
 }  // namespace
 
-Calibration fit_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known,
-                               int threads) {
+Calibration fit_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known, int threads) {
   constexpr double tolerance = 1e-6;
   const Bounds bounds = bounds_of(known);
   if (runs.size() < 4) throw Error("", "fitting four constants requires at least four runs");

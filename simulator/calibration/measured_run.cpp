@@ -9,7 +9,7 @@
 namespace dtfm::sim {
 
 std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
-                                      int threads) {
+                                     int threads) {
   std::map<const Workload*, std::size_t> first_of;  // lookups only: never iterated, for determinism
   std::vector<const Workload*> distinct;
   std::vector<std::size_t> workload_of_run;  // index into `distinct` for each run

@@ -31,7 +31,7 @@ struct MeasuredRun {
 
 /// Simulated seconds of an iteration of each run with `constants`, computed on `threads` threads.
 std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
-                                      int threads);
+                                     int threads);
 
 /// Simulated ÷ measured − 1 for each run.
 std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,

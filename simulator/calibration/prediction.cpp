@@ -37,11 +37,13 @@ double prediction_factor(const Calibration& constants, const CalibrationUncertai
     for (std::size_t k = 0; k < size; ++k)
       variance += derivatives[i] * spread.covariance[i][k] * derivatives[k];
   variance = std::max(variance, 0.0) + spread.residual * spread.residual;
-  return std::exp(student_critical_value(1 - confidence_level, spread.degrees_of_freedom) * std::sqrt(variance));
+  return std::exp(student_critical_value(1 - confidence_level, spread.degrees_of_freedom) *
+                  std::sqrt(variance));
 }
 
-PredictionInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationUncertainty& spread,
-                           double seconds, const PathSchedule* paths) {
+PredictionInterval time_interval(const Problem& problem, const Plan& plan,
+                                 const CalibrationUncertainty& spread, double seconds,
+                                 const PathSchedule* paths) {
   Problem other = problem;
   const double factor = prediction_factor(problem.constants, spread, [&](const Calibration& constants) {
     other.constants = constants;

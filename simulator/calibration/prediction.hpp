@@ -24,7 +24,8 @@ double prediction_factor(const Calibration& constants, const CalibrationUncertai
 /// Prediction interval around `seconds`, the mean iteration time of `plan` simulated with the constants of
 /// `problem`, on the micro-batch `paths` if given, else as pipelines. The factor is that of an undisturbed
 /// iteration, and is applied to runs under any scenario.
-PredictionInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationUncertainty& spread,
-                           double seconds, const PathSchedule* paths = nullptr);
+PredictionInterval time_interval(const Problem& problem, const Plan& plan,
+                                 const CalibrationUncertainty& spread, double seconds,
+                                 const PathSchedule* paths = nullptr);
 
 }  // namespace dtfm::sim

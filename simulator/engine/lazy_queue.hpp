@@ -42,7 +42,9 @@ class LazyQueue {
 
   /// Entry `k` of the rest of the sorted run, or null if the rest is shorter. Entries of the heap may come
   /// before it.
-  const Entry* peek_sorted(std::size_t k) const { return k < sorted_run_.size() - consumed_ ? &sorted_run_[consumed_ + k] : nullptr; }
+  const Entry* peek_sorted(std::size_t k) const {
+    return k < sorted_run_.size() - consumed_ ? &sorted_run_[consumed_ + k] : nullptr;
+  }
 
  private:
   /// An arity of 4 gives a flatter heap than 2, and the children of an entry are adjacent in memory.
@@ -50,7 +52,8 @@ class LazyQueue {
 
   bool is_exhausted() const { return consumed_ == sorted_run_.size() && heap_.empty(); }
   bool sorted_is_next() const {
-    return heap_.empty() || (consumed_ < sorted_run_.size() && is_before_(sorted_run_[consumed_], heap_.front()));
+    return heap_.empty() ||
+           (consumed_ < sorted_run_.size() && is_before_(sorted_run_[consumed_], heap_.front()));
   }
   void sort_unsorted() {
     sorted_run_.swap(unsorted_);

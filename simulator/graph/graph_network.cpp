@@ -91,7 +91,8 @@ FlowParameters GraphNetwork::parameters(const Task& flow) const {
   FlowParameters parameters{latency * model.latency_factor, 1, flow.rate};
   penalty += latency + graph_.routes[at(flow.route)].return_latency;
   if (model.weigh_by_latency) parameters.weight = 1 / std::max(penalty, min_penalty);
-  if (model.window > 0 && latency > 0) parameters.rate_cap = std::min(parameters.rate_cap, model.window / (2 * latency));
+  if (model.window > 0 && latency > 0)
+    parameters.rate_cap = std::min(parameters.rate_cap, model.window / (2 * latency));
   return parameters;
 }
 

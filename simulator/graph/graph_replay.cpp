@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/engine/event_queue.hpp"
 #include "simulator/engine/service_queues.hpp"
@@ -15,8 +16,6 @@
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 class GraphReplay {
  public:
@@ -127,7 +126,8 @@ void GraphReplay::link_profiles() {
 void GraphReplay::push_failures() {
   for (std::size_t i = 0; i < graph_.failures.size(); ++i)
     if (const Failure& failure = graph_.failures[i]; round_to_tick(failure.up) > now_)
-      queue_.push(std::max(now_, round_to_tick(failure.down)), failures, {Event::Kind::down, static_cast<int>(i)});
+      queue_.push(std::max(now_, round_to_tick(failure.down)), failures,
+                  {Event::Kind::down, static_cast<int>(i)});
 }
 
 Replay GraphReplay::run() {
@@ -183,7 +183,8 @@ void GraphReplay::close(double next) {
 /// Records what remains at `until_`: of active flows as the network says, of other tasks by their end times.
 void GraphReplay::record_unfinished() {
   for (const int task : running_tasks()) {
-    UnfinishedTask& unfinished = replay_.unfinished.emplace_back(UnfinishedTask{task, false, 0, progress_[task].amount});
+    UnfinishedTask& unfinished =
+        replay_.unfinished.emplace_back(UnfinishedTask{task, false, 0, progress_[task].amount});
     if (progress_[task].phase == Phase::sharing)
       unfinished.amount = network_.fluid().ends().remaining(progress_[task].slot, until_);
   }
@@ -194,7 +195,7 @@ void GraphReplay::record_unfinished() {
     const Event event = queue_.pop();
     if (event.kind != Event::Kind::task_end && event.kind != Event::Kind::overhead_end) continue;
     const auto unfinished = std::lower_bound(replay_.unfinished.begin(), replay_.unfinished.end(), event.id,
-                                       [](const UnfinishedTask& a, int task) { return a.task < task; });
+                                             [](const UnfinishedTask& a, int task) { return a.task < task; });
     if (unfinished != replay_.unfinished.end() && unfinished->task == event.id) set_end(*unfinished, left);
   }
 }
@@ -237,7 +238,8 @@ void GraphReplay::handle(const Event& event) {
 
 void GraphReplay::end_flows() {
   const FlowEnds& ends = network_.fluid().ends();
-  for (FlowEnds::End next = ends.next(); round_to_tick(next.date) <= now_; next = ends.next()) end_flow(next.flow);
+  for (FlowEnds::End next = ends.next(); round_to_tick(next.date) <= now_; next = ends.next())
+    end_flow(next.flow);
 }
 
 void GraphReplay::end_flow(int flow) {
@@ -387,7 +389,8 @@ void GraphReplay::start_flow(int task) {
   const Task& it = graph_.tasks[at(task)];
   wake_profiles(task);
   const FlowParameters parameters = network_.parameters(it);
-  if (it.amount == 0) return it.streamed ? arrive(task, parameters.latency) : push_end(task, parameters.latency);
+  if (it.amount == 0)
+    return it.streamed ? arrive(task, parameters.latency) : push_end(task, parameters.latency);
   if (parameters.latency == 0 || it.streamed) return share(task, parameters, parameters.latency);
   progress_[task].phase = Phase::in_latency;
   progress_[task].slot = flow_parameters_.store(parameters);

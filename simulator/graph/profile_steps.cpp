@@ -27,7 +27,7 @@ double date_of(const Profile& profile, std::size_t number) {
   const std::size_t round = number / profile.steps.size();
   if (round > 0 && profile.period == 0) return std::numeric_limits<double>::infinity();
   return round_to_tick(profile.steps[number % profile.steps.size()].date +
-                 static_cast<double>(round) * profile.period);
+                       static_cast<double>(round) * profile.period);
 }
 
 std::size_t steps_until(const Profile& profile, double date) {

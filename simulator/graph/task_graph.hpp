@@ -40,7 +40,7 @@ struct GraphLink {
 
 struct Route {
   std::vector<int> links, reverse;  // in order; `reverse` is used only for `cross_traffic`
-  double return_latency = 0;  // s of the reverse path, which weigh_by_latency adds to those of `links`
+  double return_latency = 0;        // s of the reverse path, which weigh_by_latency adds to those of `links`
 };
 
 /// From the time of each step on, all targets have scale × value; before the first step they keep their own

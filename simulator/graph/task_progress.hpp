@@ -27,7 +27,7 @@ struct alignas(32) Progress {
   int queue = no_index, host = no_index;
   int first_successor = 0;
   int pending_dependencies = 0;  // number of tasks it still waits for
-  int slot = no_index;  // in_latency: number of its FlowParameters; sharing: number of its flow
+  int slot = no_index;           // in_latency: number of its FlowParameters; sharing: number of its flow
   Phase phase = Phase::waiting;
   TaskKind kind = TaskKind::delay;
   bool is_fifo = false;  // a computation on a FIFO host

@@ -69,8 +69,8 @@ class NodeEvents {
     else if (action == "remove")
       remove(table, node);
     else
-      throw table.error(
-          1, fmt::format("unknown {}; {}", quote(action), suggestion(action, {"add", "remove"})));
+      throw table.error(1,
+                        fmt::format("unknown {}; {}", quote(action), suggestion(action, {"add", "remove"})));
   }
 
  private:
@@ -115,7 +115,8 @@ class AliveCount {
     const double alive = table.number(1, {"", 0}, "the number alive");
     if (alive != std::floor(alive)) throw table.error(1, "expected a whole number of machines");
     const auto size = pool_.size();
-    const std::size_t target_count = alive < static_cast<double>(size) ? static_cast<std::size_t>(alive) : size;
+    const std::size_t target_count =
+        alive < static_cast<double>(size) ? static_cast<std::size_t>(alive) : size;
     while (alive_count_ > target_count) pool_.leave(--alive_count_);
     while (alive_count_ < target_count) pool_.join(alive_count_++);
   }
@@ -141,7 +142,7 @@ std::vector<sim::DeviceEvent> read_rows(CsvTable& table, const AvailabilityForma
 }  // namespace
 
 std::vector<sim::DeviceEvent> parse_availability(std::string text, const std::string& file,
-                                            const AvailabilityFormat& format) {
+                                                 const AvailabilityFormat& format) {
   const std::string checked = validate_text(std::move(text), file);
   CsvTable table(checked, file);
   table.take_header();

@@ -26,6 +26,6 @@ struct AvailabilityFormat {
 /// times, a value that is missing, negative or not a number, a node added while present, and a node removed
 /// while absent.
 std::vector<sim::DeviceEvent> parse_availability(std::string text, const std::string& file,
-                                            const AvailabilityFormat& format);
+                                                 const AvailabilityFormat& format);
 
 }  // namespace dtfm::io

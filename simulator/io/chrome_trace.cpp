@@ -162,7 +162,8 @@ std::vector<ChromeTrace::Transition> ChromeTrace::transitions_of(const sim::RunI
   for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {
     const sim::TaskRecord& record = run_interval.replay.tasks[i];
     const sim::Task& task = run_interval.graph.graph.tasks[i];
-    if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !sim::is_message(task))) continue;
+    if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !sim::is_message(task)))
+      continue;
     const auto [begin, end] = sim::busy(record, run_interval);
     transitions.push_back({nanoseconds(begin), true, static_cast<int>(i)});
     transitions.push_back({nanoseconds(end), false, static_cast<int>(i)});
@@ -179,8 +180,8 @@ void ChromeTrace::on_interval(const sim::RunInterval& run_interval) {
   const std::vector<Transition> transitions = transitions_of(run_interval);
   auto step = memory.begin();
   for (auto transition = transitions.begin(); transition != transitions.end() || step != memory.end();) {
-    const bool is_memory =
-        transition == transitions.end() || (step != memory.end() && nanoseconds(step->date) <= transition->date);
+    const bool is_memory = transition == transitions.end() ||
+                           (step != memory.end() && nanoseconds(step->date) <= transition->date);
     if (is_memory) {
       write_memory(*step++);
       continue;

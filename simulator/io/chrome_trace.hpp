@@ -9,8 +9,8 @@
 
 #include "planner/core/topology.hpp"
 #include "simulator/io/task_csv.hpp"
-#include "simulator/report/memory_use.hpp"
 #include "simulator/observation/observer.hpp"
+#include "simulator/report/memory_use.hpp"
 
 namespace dtfm::io {
 

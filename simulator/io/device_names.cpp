@@ -59,8 +59,8 @@ std::vector<int> DeviceNames::devices(const YamlValue& value) const {
     return all;
   }
   if (const auto known = members_.find(name); known != members_.end()) return known->second;
-  throw value.error(fmt::format("unknown site, host or device {}; {}", quote(name),
-                                suggestion(name, names_of(members_))));
+  throw value.error(
+      fmt::format("unknown site, host or device {}; {}", quote(name), suggestion(name, names_of(members_))));
 }
 
 std::vector<int> DeviceNames::devices_of_list(const YamlValue& value) const {

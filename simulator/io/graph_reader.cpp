@@ -57,7 +57,9 @@ class GraphReader {
   void read_delay();
   void read_flow();
 
-  [[noreturn]] void fail(const Token& token, const std::string& message) const { fail_at(file_, token, message); }
+  [[noreturn]] void fail(const Token& token, const std::string& message) const {
+    fail_at(file_, token, message);
+  }
   /// Takes the name of a new object. Throws Error if the name is already in the table.
   Token define(NameTable& table, std::string_view kind);
   int lookup(const NameTable& table, std::string_view kind, const Token& token) const;
@@ -120,8 +122,8 @@ void GraphReader::read_line() {
 Token GraphReader::define(NameTable& table, std::string_view kind) {
   const Token token = tokens_.take(fmt::format("the name of a {}", kind));
   if (token.text.find_first_of(",\"") != std::string_view::npos)
-    fail(token,
-         fmt::format("the name of a {} must not contain commas or quotes; found {}", kind, quote(token.text)));
+    fail(token, fmt::format("the name of a {} must not contain commas or quotes; found {}", kind,
+                            quote(token.text)));
   if (table.find(token.text) >= 0)
     fail(token, fmt::format("there is already a {} {}", kind, quote(token.text)));
   return token;
@@ -130,15 +132,15 @@ Token GraphReader::define(NameTable& table, std::string_view kind) {
 int GraphReader::lookup(const NameTable& table, std::string_view kind, const Token& token) const {
   const int number = table.find(token.text);
   if (number < 0)
-    fail(token, fmt::format("undefined {} {}; {}", kind, quote(token.text),
-                           suggestion(token.text, table.names())));
+    fail(token,
+         fmt::format("undefined {} {}; {}", kind, quote(token.text), suggestion(token.text, table.names())));
   return number;
 }
 
 void GraphReader::read_config() {
   sim::NetworkModel& model = graph_.model;
   switch (tokens_.take_choice("setting", {"share", "latency_factor", "bandwidth_factor", "weight_S",
-                                         "tcp_gamma", "crosstraffic", "preset"})) {
+                                          "tcp_gamma", "crosstraffic", "preset"})) {
     case 0:
       model.weigh_by_latency = tokens_.take_choice("share", {"equal", "rtt"}) == 1;
       break;
@@ -250,7 +252,7 @@ void GraphReader::read_profile() {
            fmt::format("expected a period of at least {:g} s; found {}", min_period, quote(token.text)));
     if (profile.period <= length)
       fail(token, fmt::format("expected a period above {}, from the first T to the last; found {}", length,
-                             quote(token.text)));
+                              quote(token.text)));
   }
   graph_.profiles.push_back(std::move(profile));
 }

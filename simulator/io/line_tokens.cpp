@@ -54,15 +54,19 @@ double LineTokens::take_number(std::string_view description, NumberRange allowed
   double value = 0;
   const char* end = token.text.data() + token.text.size();
   const auto [stop, status] = std::from_chars(token.text.data(), end, value);
-  const bool in_range = allowed == NumberRange::any || value > 0 || (allowed == NumberRange::non_negative && value == 0);
+  const bool in_range =
+      allowed == NumberRange::any || value > 0 || (allowed == NumberRange::non_negative && value == 0);
   if (status == std::errc() && stop == end && value != 0 && std::isfinite(value) &&
       (std::abs(value) < min_magnitude || std::abs(value) > max_magnitude))
     fail_at(file_, token,
             fmt::format("{}: {} is out of range: numbers are 0, or from {:g} to {:g}", description,
                         quote(token.text), min_magnitude, max_magnitude));
   if (status != std::errc() || stop != end || !std::isfinite(value) || !in_range) {
-    const char* range = allowed == NumberRange::any ? "" : allowed == NumberRange::non_negative ? ", 0 or more" : " above 0";
-    fail_at(file_, token, fmt::format("expected {}, a number{}; found {}", description, range, quote(token.text)));
+    const char* range = allowed == NumberRange::any            ? ""
+                        : allowed == NumberRange::non_negative ? ", 0 or more"
+                                                               : " above 0";
+    fail_at(file_, token,
+            fmt::format("expected {}, a number{}; found {}", description, range, quote(token.text)));
   }
   return value == 0 ? 0 : value;  // avoids negative zero
 }
@@ -71,8 +75,9 @@ int LineTokens::take_choice(std::string_view description, const std::vector<std:
   const Token token = take(description);
   const auto found = std::find(choices.begin(), choices.end(), token.text);
   if (found == choices.end())
-    fail_at(file_, token,
-            fmt::format("unknown {} {}; {}", description, quote(token.text), suggestion(token.text, choices)));
+    fail_at(
+        file_, token,
+        fmt::format("unknown {} {}; {}", description, quote(token.text), suggestion(token.text, choices)));
   return static_cast<int>(found - choices.begin());
 }
 

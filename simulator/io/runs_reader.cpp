@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text/csv_table.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/named_file.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/text/csv_table.hpp"
+#include "planner/io/text/named_file.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 
 namespace dtfm::io {
@@ -149,7 +149,8 @@ class RunsReader {
     if (!own) own = parse_plan_job(file.text, file.path);
     if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path));
     auto& known = workloads_[{job_json(*own).dump(), file.path, 0, 0}];
-    if (!known) known = make_workload(*own, parse_plan(file.text, file.path, *context_.topology, *own), index);
+    if (!known)
+      known = make_workload(*own, parse_plan(file.text, file.path, *context_.topology, *own), index);
     run.work = known;
   }
 
@@ -163,8 +164,8 @@ class RunsReader {
                                             stages, pipelines, devices, context_.topology->size()));
     const Job job = job_with_batches(pipelines);
     if (job.parallelism.tensor != 1)
-      throw table_.error(index, fmt::format("job {} has tensor degree {}, which requires a plan",
-                                            job.name, job.parallelism.tensor));
+      throw table_.error(index, fmt::format("job {} has tensor degree {}, which requires a plan", job.name,
+                                            job.parallelism.tensor));
     run.name = fmt::format("{} × {}, batch {} by {}", stages, pipelines, job.training.global_batch,
                            job.training.micro_batch);
     auto& known = workloads_[{job_json(job).dump(), "", stages, pipelines}];
@@ -235,7 +236,8 @@ class RunsReader {
                                      computations, max_computations));
     auto work = std::make_shared<sim::Workload>(
         sim::Workload{context_.topology, std::move(job), std::move(plan), context_.roofline});
-    with_cell_position(index, [&] { sim::iteration_graph(work->problem_with({}), shorten_plan(work->plan)); });
+    with_cell_position(index,
+                       [&] { sim::iteration_graph(work->problem_with({}), shorten_plan(work->plan)); });
     return work;
   }
 
@@ -253,7 +255,7 @@ class RunsReader {
 }  // namespace
 
 std::vector<sim::MeasuredRun> parse_runs(const std::string& text, const std::string& file,
-                                    const std::filesystem::path& folder, const RunsContext& context) {
+                                         const std::filesystem::path& folder, const RunsContext& context) {
   return RunsReader(text, file, folder, context).read();
 }
 

@@ -27,6 +27,6 @@ std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const
 
 /// The same for a text; the files that it names are relative to `folder`.
 std::vector<sim::MeasuredRun> parse_runs(const std::string& text, const std::string& file,
-                                    const std::filesystem::path& folder, const RunsContext& context);
+                                         const std::filesystem::path& folder, const RunsContext& context);
 
 }  // namespace dtfm::io

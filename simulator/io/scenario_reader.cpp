@@ -82,9 +82,8 @@ class ScenarioReader {
       for (int i = 0; i < topology_.size(); ++i) format.devices.push_back(i);
     for (const int device : format.devices) {
       if (has_recording_[at(device)])
-        throw item.error(
-            fmt::format("{} is covered by two availability traces; restrict them with `devices`",
-                        quote(topology_.devices[at(device)].id)));
+        throw item.error(fmt::format("{} is covered by two availability traces; restrict them with `devices`",
+                                     quote(topology_.devices[at(device)].id)));
       has_recording_[at(device)] = true;
     }
     NamedFile file = files_.read(map.required("file"));
@@ -144,10 +143,9 @@ class ScenarioReader {
       if (event.kind != sim::DeviceEvent::Kind::speed) {
         const bool joins = event.kind == sim::DeviceEvent::Kind::join;
         if (available[at(event.device)] == joins)
-          throw entry.error(
-              fmt::format("{} {} at {} s, but it {}", quote(topology_.devices[at(event.device)].id),
-                          joins ? "joins" : "leaves", event.date,
-                          joins ? "is already available" : "has already left"));
+          throw entry.error(fmt::format(
+              "{} {} at {} s, but it {}", quote(topology_.devices[at(event.device)].id),
+              joins ? "joins" : "leaves", event.date, joins ? "is already available" : "has already left"));
         available[at(event.device)] = joins;
       }
       scenario_.events.push_back(event);
@@ -205,7 +203,7 @@ sim::Scenario read_scenario(const std::filesystem::path& path, const Topology& t
 }
 
 sim::Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
-                        const Topology& topology) {
+                             const Topology& topology) {
   const YamlDocument document(std::move(text), file);
   const YamlMap map = versioned_map(document, "a scenario",
                                     {"version", "name", "seed", "horizon", "bandwidth", "latency",

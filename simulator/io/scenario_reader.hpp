@@ -13,6 +13,6 @@ namespace dtfm::io {
 /// errors in those files.
 sim::Scenario read_scenario(const std::filesystem::path& path, const Topology& topology);
 sim::Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
-                        const Topology& topology);
+                             const Topology& topology);
 
 }  // namespace dtfm::io

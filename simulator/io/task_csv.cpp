@@ -25,7 +25,8 @@ TaskCsv::TaskCsv(TextSink sink) : sink_(std::move(sink)) {
 void TaskCsv::on_interval(const sim::RunInterval& run_interval) {
   const std::string before = prefix(run_interval);
   for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i)
-    sink_(format_task_row(before + sim::format_label(run_interval.graph.labels[i]), run_interval.replay.tasks[i]));
+    sink_(format_task_row(before + sim::format_label(run_interval.graph.labels[i]),
+                          run_interval.replay.tasks[i]));
 }
 
 std::string TaskCsv::prefix(const sim::RunInterval& run_interval) {
@@ -42,7 +43,8 @@ std::string TaskCsv::prefix(const sim::RunInterval& run_interval) {
       return fmt::format("i{}.part{} ", run_interval.iteration, ++part_count_);
   }
   // An iteration that was rolled back to a checkpoint is repeated.
-  if (run_interval.iteration < iterations_) return fmt::format("i{}.again{} ", run_interval.iteration, ++repeat_count_);
+  if (run_interval.iteration < iterations_)
+    return fmt::format("i{}.again{} ", run_interval.iteration, ++repeat_count_);
   iterations_ = run_interval.iteration + 1;
   return fmt::format("i{} ", run_interval.iteration);
 }

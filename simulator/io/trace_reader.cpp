@@ -22,9 +22,9 @@ TraceFormat parse_format(const YamlMap& map, sim::LinkTrace::Quantity quantity) 
   const auto unit = map.optional("unit"), reference = map.optional("reference");
   if (!format.relative && reference) throw reference->value_error("requires `kind: relative`");
   if (format.relative && unit.has_value() != reference.has_value())
-    throw map.error(
-        "a relative trace requires both `unit` and `reference`, or neither");
-  if (!format.relative || unit) format.value = read_unit(map.required("unit"), is_rate ? rate_unit : time_unit);
+    throw map.error("a relative trace requires both `unit` and `reference`, or neither");
+  if (!format.relative || unit)
+    format.value = read_unit(map.required("unit"), is_rate ? rate_unit : time_unit);
   if (reference) format.reference = is_rate ? reference->rate().value() : reference->seconds().value();
   if (format.reference <= 0) throw reference->value_error("must be above zero");
   if (const auto time = map.optional("time_unit")) format.time = read_unit(*time, time_unit);
@@ -57,7 +57,7 @@ std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& he
   const std::vector<std::string_view> names(header.begin(), header.end());
   throw Error(position(file, 1, 1),
               fmt::format("there is no column {}; {}", quote(column),
-                          is_number        ? fmt::format("there are {}, of which the first is the time", count)
+                          is_number ? fmt::format("there are {}, of which the first is the time", count)
                           : header.empty() ? "the file has no header"
                                            : suggestion(column, names)));
 }
@@ -84,8 +84,7 @@ double period_of(const sim::Trace& trace, const TraceFormat& format, const CsvTa
   if (!format.repeat || trace.steps.size() == 1) return 0;
   if (format.period == 0) return last - first + (last - trace.steps[trace.steps.size() - 2].date);
   if (last - first >= format.period)
-    throw end.error(
-        0, fmt::format("`repeat` must be longer than the trace, which spans {} s", last - first));
+    throw end.error(0, fmt::format("`repeat` must be longer than the trace, which spans {} s", last - first));
   return format.period;
 }
 

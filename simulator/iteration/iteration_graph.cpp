@@ -21,10 +21,10 @@ namespace {
 struct LayerGroup {
   std::pair<int, int> layers;
   int part = 0, parts = 1;
-  std::vector<int> holders;    // in each pipeline that has the layers
-  std::vector<int> pipelines;  // which those are
-  bool shares_first_layer = false;     // they hold the first layer too
-  int label = no_index;        // the part, where a device holds several
+  std::vector<int> holders;         // in each pipeline that has the layers
+  std::vector<int> pipelines;       // which those are
+  bool shares_first_layer = false;  // they hold the first layer too
+  int label = no_index;             // the part, where a device holds several
 };
 
 class IterationGraph {
@@ -60,7 +60,8 @@ class IterationGraph {
     for (const Pipeline& pipeline : plan_.pipelines)
       for (const Stage& stage : pipeline.stages) {
         const std::size_t tensor = stage.devices.size();
-        const std::size_t tasks_per_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
+        const std::size_t tasks_per_micro_batch =
+            tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
         sum += tasks_per_micro_batch * at(pipeline.micro_batches);
       }
     return sum + 1000;
@@ -181,7 +182,7 @@ class IterationGraph {
       ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
     }
     const GradientSync gradient_sync{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
-                            group.label};
+                                     group.label};
     const std::vector<int> ends = add_gradient_sync(builder_, plan_.gradient_sync, gradient_sync);
     for (std::size_t i = 0; i < ends.size(); ++i)
       add_end_task(group.holders[i], add_compression(group, i, compression_s, 1, ends[i]));

@@ -3,8 +3,8 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "simulator/lowering/graph_builder.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
+#include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {
 

@@ -40,13 +40,15 @@ class PathGraph {
 
   std::vector<PipelineEndTasks> build() {
     for (const int micro_batch : paths_.order) run(next_operation(micro_batch));
-    for (std::size_t i = 0; i < next_operation_.size(); ++i) DTFM_ASSERT(next_operation_[i] == 2 * paths_.paths[i].size());
+    for (std::size_t i = 0; i < next_operation_.size(); ++i)
+      DTFM_ASSERT(next_operation_[i] == 2 * paths_.paths[i].size());
     return std::move(ends_);
   }
 
  private:
   PathOperation next_operation(int micro_batch) {
-    const std::size_t operation = next_operation_[at(micro_batch)]++, length = paths_.paths[at(micro_batch)].size();
+    const std::size_t operation = next_operation_[at(micro_batch)]++,
+                      length = paths_.paths[at(micro_batch)].size();
     DTFM_ASSERT(operation < 2 * length);
     const bool forward = operation < length;
     return {micro_batch, static_cast<int>(forward ? operation : 2 * length - 1 - operation), forward};
@@ -79,7 +81,8 @@ class PathGraph {
     if (exists(operation.micro_batch, operation.position - direction)) {
       received = arrived_[at(operation.micro_batch)];
       if (adds_compression_ && is_compressed(operation, operation.position - direction, operation.position)) {
-        last = add_compression(operation, operation.position - direction, operation.forward ? 0 : 1, std::array{last, received});
+        last = add_compression(operation, operation.position - direction, operation.forward ? 0 : 1,
+                               std::array{last, received});
         received = no_index;
       }
     }
@@ -89,7 +92,8 @@ class PathGraph {
     int sent = last;
     if (exists(operation.micro_batch, operation.position + direction)) {
       if (adds_compression_ && is_compressed(operation, operation.position, operation.position + direction))
-        last = add_compression(operation, operation.position + direction, operation.forward ? 2 : 3, std::array{last});
+        last = add_compression(operation, operation.position + direction, operation.forward ? 2 : 3,
+                               std::array{last});
       sent = arrived_[at(operation.micro_batch)] = send(operation, operation.position + direction, last);
     }
     if (operation.forward) return;
@@ -120,26 +124,28 @@ class PathGraph {
     const Activity activity = operation.forward ? Activity::send_activations : Activity::send_gradients;
     const int from = device(operation, operation.position), receiver = device(operation, to);
     const double whole = bytes(operation, to);
-    const double sent = is_compressed(operation, operation.position, to) ? model_.compressed_activations(whole) : whole;
+    const double sent =
+        is_compressed(operation, operation.position, to) ? model_.compressed_activations(whole) : whole;
     return builder_.send(builder_.channel(from, receiver, activity), sent, std::array{after},
                          label(activity, operation));
   }
 
   /// As in pipelines: 0 and 1 expand, 2 and 3 compress, forward and backward.
-  int add_compression(const PathOperation& operation, int other_position, int phase, std::span<const int> after) {
+  int add_compression(const PathOperation& operation, int other_position, int phase,
+                      std::span<const int> after) {
     TaskLabel of = label(Activity::compress, operation);
     of.phase = phase;
-    return builder_.compute(device(operation, operation.position), model_.activation_compression_s(bytes(operation, other_position)),
-                            after, of);
+    return builder_.compute(device(operation, operation.position),
+                            model_.activation_compression_s(bytes(operation, other_position)), after, of);
   }
 
   GraphBuilder& builder_;
   const LoadModel& model_;
   const Plan& plan_;
   const PathSchedule& paths_;
-  const bool adds_compression_;                         // takes compressing messages time?
+  const bool adds_compression_;                // takes compressing messages time?
   std::vector<std::vector<StageLoad>> loads_;  // [pipeline][stage]
-  std::vector<std::size_t> next_operation_;             // that each micro-batch has had
+  std::vector<std::size_t> next_operation_;    // that each micro-batch has had
   std::vector<int> arrived_;                   // of each, its last message
   std::vector<PipelineEndTasks> ends_;
 };
@@ -147,7 +153,7 @@ class PathGraph {
 }  // namespace
 
 std::vector<PipelineEndTasks> add_paths(GraphBuilder& builder, const LoadModel& model, const Plan& plan,
-                                    const PathSchedule& paths) {
+                                        const PathSchedule& paths) {
   return PathGraph(builder, model, plan, paths).build();
 }
 

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "planner/core/plan.hpp"
-#include "simulator/lowering/graph_builder.hpp"
-#include "simulator/iteration/pipeline_graph.hpp"
-#include "simulator/model/stage_load.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
+#include "simulator/iteration/pipeline_graph.hpp"
+#include "simulator/lowering/graph_builder.hpp"
+#include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {
 
@@ -15,6 +15,6 @@ namespace dtfm::sim {
 /// as soon as it is there, and gradients of a place can be exchanged when it has sent on what its last
 /// backward says. Returns the ends of each pipeline.
 std::vector<PipelineEndTasks> add_paths(GraphBuilder& builder, const LoadModel& model, const Plan& plan,
-                                    const PathSchedule& paths);
+                                        const PathSchedule& paths);
 
 }  // namespace dtfm::sim

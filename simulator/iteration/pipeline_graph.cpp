@@ -6,9 +6,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/schedule/schedule.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/iteration/stage_all_reduces.hpp"
-#include "planner/core/schedule/schedule.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -66,7 +66,7 @@ class PipelineGraph {
   void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
   double compressed_bytes(int stage, int other, int rank, bool sends) const;
   int add_compression(int stage, int rank, const Operation& operation, double bytes, int phase,
-             std::span<const int> after);
+                      std::span<const int> after);
   TaskLabel label(Activity activity, int stage, const Operation& operation, int rank) const;
 
   GraphBuilder& builder_;
@@ -76,8 +76,8 @@ class PipelineGraph {
   const Pipeline& pipeline_;
   const int number_;
   const bool adds_compression_;  // takes compressing messages time?
-  const bool is_blocking_;   // while it sends?
-  int devices_ = 1;     // of each rank; the stages go around them
+  const bool is_blocking_;       // while it sends?
+  int devices_ = 1;              // of each rank; the stages go around them
   std::vector<StageLoad> loads_;
   std::optional<StageAllReduces> all_reduces_;  // where stages have several devices
   Direction forward_, backward_;
@@ -214,7 +214,7 @@ double PipelineGraph::compressed_bytes(int stage, int other, int rank, bool send
 /// Compresses or expands the activations (or their gradients) of a message. `which`: 0 and 1 expand, 2 and 3
 /// compress, forward and backward.
 int PipelineGraph::add_compression(int stage, int rank, const Operation& operation, double bytes, int phase,
-                          std::span<const int> after) {
+                                   std::span<const int> after) {
   TaskLabel of = label(Activity::compress, stage, operation, rank);
   of.phase = phase;
   return builder_.compute(device_of(stage, rank), model_.activation_compression_s(bytes), after, of);
@@ -235,8 +235,8 @@ int PipelineGraph::receive(int stage, const Operation& operation) {
     const double bytes = compressed_bytes(stage, sender, rank, false);
     is_waited_for = is_waited_for && bytes > 0;
     if (bytes > 0)
-      last[at(rank)] =
-          add_compression(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
+      last[at(rank)] = add_compression(stage, rank, operation, bytes, forward ? 0 : 1,
+                                       std::array{last[at(rank)], received});
   }
   return is_waited_for ? no_index : received;
 }
@@ -328,7 +328,7 @@ std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
 }  // namespace
 
 PipelineEndTasks add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
-                          int number) {
+                              int number) {
   return PipelineGraph(builder, model, job, plan, number).build();
 }
 

@@ -20,6 +20,6 @@ struct PipelineEndTasks {
 /// Adds the tasks of pipeline `number` of `plan`, whose stages are the computed ones. Throws Error for a
 /// schedule that cannot be run.
 PipelineEndTasks add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
-                          int number);
+                              int number);
 
 }  // namespace dtfm::sim

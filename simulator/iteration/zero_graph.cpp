@@ -79,7 +79,9 @@ class ZeroGraph {
   }
 
  private:
-  bool has_micro_batch(std::size_t device) const { return micro_batch_ < plan_.pipelines[device].micro_batches; }
+  bool has_micro_batch(std::size_t device) const {
+    return micro_batch_ < plan_.pipelines[device].micro_batches;
+  }
 
   /// Before memory for them is asked for, some 200 bytes each.
   void check_size() const {
@@ -132,7 +134,8 @@ class ZeroGraph {
   /// What compressing takes, and expanding a device's own part, comes before.
   void reduce_scatter(int layer) {
     const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
-                 compress_s = devices_.size() > 1 && are_compressed_ ? model_.gradient_compression_s(bytes) : 0;
+                 compress_s =
+                     devices_.size() > 1 && are_compressed_ ? model_.gradient_compression_s(bytes) : 0;
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
       TaskLabel of = label(Activity::compress, layer);
       of.pipeline = static_cast<int>(i);

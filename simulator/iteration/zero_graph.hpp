@@ -18,11 +18,11 @@ namespace dtfm::sim {
 /// for the gradients (and parameters) of others until the last one.
 ///
 /// Collectives go around a ring of the devices in the order of the pipelines, in G − 1 steps; where all hosts
-/// have g devices, next to each other in that order, around g rings with 1 / g of the bytes, which leave hosts
-/// through one device each, as NCCL's do. All rings are in step. A message is sent when both its ends have
-/// come to the collective. The parameters of the next layer are gathered while one is computed, gradients are
-/// scattered meanwhile. Devices with fewer micro-batches than others take part in what is exchanged. Each
-/// updates its part of the parameters when it has computed and exchanged all.
+/// have g devices, next to each other in that order, around g rings with 1 / g of the bytes, which leave
+/// hosts through one device each, as NCCL's do. All rings are in step. A message is sent when both its ends
+/// have come to the collective. The parameters of the next layer are gathered while one is computed,
+/// gradients are scattered meanwhile. Devices with fewer micro-batches than others take part in what is
+/// exchanged. Each updates its part of the parameters when it has computed and exchanged all.
 ///
 /// Throws Error for plans of other shapes, and of more messages than can be simulated.
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan);

@@ -12,16 +12,16 @@ enum class Activity : std::uint8_t {
   forward,
   backward,
   send_activations,
-  send_gradients,  // of activations, to the stage before
-  all_reduce,      // of activations or their gradients, between the devices of a stage
-  gradient_sync,        // of the gradients of parameters, between the replicas of a stage
-  all_gather,          // of parameters that replicas hold parts of
-  compress,        // or expand
-  update,          // of the weights of a device: the optimizer's step
-  wait,            // joins and delays that no device is busy with
-  step,            // the fixed cost of an iteration
-  fetch,           // of weights, in a recovery
-  save_checkpoint,            // of weights, into a checkpoint
+  send_gradients,   // of activations, to the stage before
+  all_reduce,       // of activations or their gradients, between the devices of a stage
+  gradient_sync,    // of the gradients of parameters, between the replicas of a stage
+  all_gather,       // of parameters that replicas hold parts of
+  compress,         // or expand
+  update,           // of the weights of a device: the optimizer's step
+  wait,             // joins and delays that no device is busy with
+  step,             // the fixed cost of an iteration
+  fetch,            // of weights, in a recovery
+  save_checkpoint,  // of weights, into a checkpoint
 };
 
 struct TaskLabel {

@@ -56,7 +56,7 @@ int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int
 }
 
 int GraphBuilder::send_sequentially(const Channel& channel, double bytes, double messages,
-                               std::span<const int> after, TaskLabel label) {
+                                    std::span<const int> after, TaskLabel label) {
   const int task = send(channel, bytes, after, label);
   const double latency = topology_.link(channel.from, channel.to).latency.value();
   result_.graph.tasks.back().overhead = messages * overhead_s(channel) + (messages - 1) * latency;

@@ -13,9 +13,9 @@ namespace dtfm::sim {
 
 /// A graph and what its tasks and links are for.
 struct LabelledGraph {
-  TaskGraph graph;                 // without names; host i is device i
-  std::vector<TaskLabel> labels;   // of each task
-  std::vector<LinkRole> links;  // of each link
+  TaskGraph graph;                // without names; host i is device i
+  std::vector<TaskLabel> labels;  // of each task
+  std::vector<LinkRole> links;    // of each link
 };
 
 /// The messages of one kind from one device to another, which are sent one after the other.
@@ -44,7 +44,7 @@ class GraphBuilder {
   /// So many messages, `bytes` in all, each sent when the one before it has arrived: one transfer, which pays
   /// latency and overhead for every one. Traces change the latency of the last alone.
   int send_sequentially(const Channel& channel, double bytes, double messages, std::span<const int> after,
-                   TaskLabel label);
+                        TaskLabel label);
   int wait(double seconds, std::span<const int> after, TaskLabel label);
   /// One for several; the only one of `tasks`, which is not empty, stays itself.
   int join(std::span<const int> tasks, TaskLabel label);

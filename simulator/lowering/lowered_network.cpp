@@ -8,7 +8,7 @@
 namespace dtfm::sim {
 namespace {
 
-using Kind = LinkRole::Kind;
+using LinkKind = LinkRole::Kind;
 
 /// The least capacity that an entry gives to messages from one site to another, from host to host or inside
 /// hosts.
@@ -55,11 +55,10 @@ int LoweredNetwork::route(int from, int to) {
   return found->second;
 }
 
-int LoweredNetwork::link(const LinkKey& key, const LinkRole& role, BitsPerSecond bandwidth,
-                         Seconds latency) {
+int LoweredNetwork::link(const LinkKey& key, const LinkRole& role, BitsPerSecond bandwidth, Seconds latency) {
   const auto [found, is_new] = links_.emplace(key, static_cast<int>(graph_.links.size()));
   if (is_new) {
-    const Sharing sharing = role.kind == Kind::flow ? Sharing::fatpipe : Sharing::shared;
+    const Sharing sharing = role.kind == LinkKind::flow ? Sharing::fatpipe : Sharing::shared;
     graph_.links.push_back({"", bandwidth.value() / bits_per_byte, latency.value(), sharing});
     roles_.push_back(role);
   }
@@ -70,31 +69,31 @@ std::vector<int> LoweredNetwork::links_between(int from, int to) {
   const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(to)];
   const Link pair = topology_.link(from, to);
   const int link_index = topology_.link_index(from, to);
-  std::vector<int> links = {
-      link({Kind::flow, from, to, 0}, {Kind::flow, from, to, link_index}, pair.bandwidth, pair.latency)};
-  const auto add = [&](Kind kind, int a, int b, int part, BitsPerSecond bandwidth,
-                       const LinkRole& role) {
+  std::vector<int> links = {link({LinkKind::flow, from, to, 0}, {LinkKind::flow, from, to, link_index},
+                                 pair.bandwidth, pair.latency)};
+  const auto add = [&](LinkKind kind, int a, int b, int part, BitsPerSecond bandwidth, const LinkRole& role) {
     if (bandwidth < unlimited) links.push_back(link({kind, a, b, part}, role, bandwidth, Seconds()));
   };
   if (pair.shared_by_sender)
-    add(Kind::sender, from, no_index, link_index, pair.bandwidth, {Kind::sender, from, to, link_index});
+    add(LinkKind::sender, from, no_index, link_index, pair.bandwidth,
+        {LinkKind::sender, from, to, link_index});
   const bool same_host = sender.host == receiver.host;
   const auto capacity = capacities_.find({sender.site, receiver.site, same_host});
   if (capacity != capacities_.end())
-    add(Kind::pair_capacity, sender.site, receiver.site, same_host ? 1 : 0, capacity->second,
-        {Kind::pair_capacity, sender.site, receiver.site});
-  const auto add_end = [&](Kind kind, int end, BitsPerSecond bandwidth) {
+    add(LinkKind::pair_capacity, sender.site, receiver.site, same_host ? 1 : 0, capacity->second,
+        {LinkKind::pair_capacity, sender.site, receiver.site});
+  const auto add_end = [&](LinkKind kind, int end, BitsPerSecond bandwidth) {
     add(kind, end, no_index, 0, bandwidth, {kind, end, no_index});
   };
   if (!same_host) {
-    add_end(Kind::device_uplink, from, sender.uplink);
-    add_end(Kind::device_downlink, to, receiver.downlink);
-    add_end(Kind::host_uplink, sender.host, sender.host_uplink);
-    add_end(Kind::host_downlink, receiver.host, receiver.host_downlink);
+    add_end(LinkKind::device_uplink, from, sender.uplink);
+    add_end(LinkKind::device_downlink, to, receiver.downlink);
+    add_end(LinkKind::host_uplink, sender.host, sender.host_uplink);
+    add_end(LinkKind::host_downlink, receiver.host, receiver.host_downlink);
   }
   if (sender.site != receiver.site) {
-    add_end(Kind::site_uplink, sender.site, topology_.sites[at(sender.site)].uplink);
-    add_end(Kind::site_downlink, receiver.site, topology_.sites[at(receiver.site)].downlink);
+    add_end(LinkKind::site_uplink, sender.site, topology_.sites[at(sender.site)].uplink);
+    add_end(LinkKind::site_downlink, receiver.site, topology_.sites[at(receiver.site)].downlink);
   }
   return links;
 }

@@ -56,7 +56,8 @@ double LoadModel::gradient_compression_s(double bytes) const {
 }
 
 double LoadModel::parameter_bytes_of(int layer) const {
-  return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) * bytes_per_element(job_.training);
+  return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) *
+         bytes_per_element(job_.training);
 }
 
 /// Bytes of a parameter, all the time.

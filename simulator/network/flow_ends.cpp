@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "planner/core/infinity.hpp"
+
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double clock_at(double clock, double level, double updated, double now) {
   return now > updated ? clock + level * (now - updated) : clock;
@@ -79,8 +79,8 @@ void FlowEnds::hold(int number, int link_number, double now) {
 /// Called once per as many added flows as the link has, which keeps the clock's reading small enough that
 /// floating-point rounding does not swallow small differences.
 void FlowEnds::reset_clock(Link& link) {
-  link.flows.subtract_from_keys(link.clock,
-                   [&](const IndexedHeap::Entry& entry) { flows_[at(entry.id)].left = entry.key; });
+  link.flows.subtract_from_keys(
+      link.clock, [&](const IndexedHeap::Entry& entry) { flows_[at(entry.id)].left = entry.key; });
   link.clock = 0;
   link.holds_since_reset = 0;
 }

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/core/infinity.hpp"
+
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 /// Levels that differ by less than this count as equal. The tolerances are far above rounding errors and far
 /// below any difference that matters.
@@ -174,8 +175,7 @@ void FluidNetwork::touch(int number) {
   link.frozen = link.total_demand;
   if (link.independent || link.loose > 0) {
     link.frozen = 0;
-    for (const Slot& slot : slots_[index(number)])
-      link.frozen += slot.load * level(flows_[index(slot.flow)]);
+    for (const Slot& slot : slots_[index(number)]) link.frozen += slot.load * level(flows_[index(slot.flow)]);
   }
   link.rising_load = 0;
   link.rising = link.held_rising = 0;

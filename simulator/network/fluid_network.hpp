@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "simulator/network/flow_ends.hpp"
-#include "simulator/network/max_min.hpp"
 #include "simulator/network/link_use_pool.hpp"
+#include "simulator/network/max_min.hpp"
 
 namespace dtfm::sim {
 

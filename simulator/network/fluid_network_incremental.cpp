@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/core/infinity.hpp"
 #include "simulator/network/fluid_network.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 constexpr double relative_tolerance = 1e-12;  // allows for rounding errors
 /// Flows demand up to this factor times their level, where there is room. As n flows leave one by one,
@@ -35,7 +35,8 @@ void FluidNetwork::adjust_all(double now) {
   const std::size_t enough = rounds * changed_links_.size();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < changed_links_.size(); ++i)
-    if (const int link = changed_links_[i]; i >= enough || !adjust_level(link, now)) changed_links_[kept++] = link;
+    if (const int link = changed_links_[i]; i >= enough || !adjust_level(link, now))
+      changed_links_[kept++] = link;
   changed_links_.resize(kept);
 }
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Levels that differ by less than this count as equal, so that rounding errors cannot cause endless updates.
 /// The tolerance is far above rounding errors and far below any difference that matters.
 constexpr double relative_tolerance = 1e-12;

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// The remaining capacity of every shared link, the load of its rising flows at level 1, and their number.
 struct Filling {

@@ -1,17 +1,13 @@
 #include "simulator/observation/device_timeline.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {
-namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 DeviceTimeline::DeviceTimeline(const Scenario& scenario, int devices)
     : scenario_(scenario),
@@ -20,7 +16,8 @@ DeviceTimeline::DeviceTimeline(const Scenario& scenario, int devices)
       failures_(at(devices)),
       failures_taken_(at(devices)) {
   for (const DeviceEvent& event : scenario.events)
-    if (event.kind == DeviceEvent::Kind::leave) failures_[at(event.device)].push_back(round_to_tick(event.date));
+    if (event.kind == DeviceEvent::Kind::leave)
+      failures_[at(event.device)].push_back(round_to_tick(event.date));
 }
 
 const DeviceEvent* DeviceTimeline::take(double date) {

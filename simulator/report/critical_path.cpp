@@ -17,12 +17,16 @@ namespace {
 class ServiceOrder {
  public:
   template <class ResourceOf>
-  ServiceOrder(const std::vector<TaskRecord>& records, std::size_t resource_count, const ResourceOf& resource_of)
+  ServiceOrder(const std::vector<TaskRecord>& records, std::size_t resource_count,
+               const ResourceOf& resource_of)
       : records_(records), first_(resource_count + 1) {
-    const auto has_resource = [&](std::size_t i) { return resource_of(i) != no_index && has_started(records[i]); };
+    const auto has_resource = [&](std::size_t i) {
+      return resource_of(i) != no_index && has_started(records[i]);
+    };
     for (std::size_t i = 0; i < records.size(); ++i)
       if (has_resource(i)) ++first_[at(resource_of(i)) + 1];
-    for (std::size_t resource = 0; resource < resource_count; ++resource) first_[resource + 1] += first_[resource];
+    for (std::size_t resource = 0; resource < resource_count; ++resource)
+      first_[resource + 1] += first_[resource];
     tasks_.resize(first_.back());
     std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
     for (std::size_t i = 0; i < records.size(); ++i)
@@ -83,7 +87,8 @@ class CriticalPathWalk {
   }
 
   int before(int task) {
-    return records_[at(task)].start > records_[at(task)].ready ? previous_on_resource(task) : last_dependency(task);
+    return records_[at(task)].start > records_[at(task)].ready ? previous_on_resource(task)
+                                                               : last_dependency(task);
   }
 
   int previous_on_resource(int task) {
@@ -151,8 +156,8 @@ std::vector<CriticalStep> critical_path(const RunInterval& run_interval, const T
   std::vector<CriticalStep> steps;
   for (std::size_t i = 0; i < path.size(); ++i) {
     const TaskRecord& record = run_interval.replay.tasks[at(path[i])];
-    const double end =
-        i + 1 < path.size() ? run_interval.replay.tasks[at(path[i + 1])].start : end_time(record, run_interval);
+    const double end = i + 1 < path.size() ? run_interval.replay.tasks[at(path[i + 1])].start
+                                           : end_time(record, run_interval);
     if (end <= record.start) continue;
     const std::string text = format_step(run_interval.graph.labels[at(path[i])], topology);
     if (steps.empty() || steps.back().text != text) steps.push_back({text, 0, record.start, end});
@@ -172,8 +177,9 @@ std::vector<CriticalStepTotal> sum_by_text(const std::vector<CriticalStep>& step
   }
   std::vector<CriticalStepTotal> sums;
   for (auto& [text, sum] : by_text) sums.push_back(std::move(sum));
-  std::stable_sort(sums.begin(), sums.end(),
-                   [](const CriticalStepTotal& a, const CriticalStepTotal& b) { return a.seconds > b.seconds; });
+  std::stable_sort(sums.begin(), sums.end(), [](const CriticalStepTotal& a, const CriticalStepTotal& b) {
+    return a.seconds > b.seconds;
+  });
   return sums;
 }
 

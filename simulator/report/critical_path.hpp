@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "planner/core/topology.hpp"
-#include "simulator/report/sim_report.hpp"
 #include "simulator/observation/observer.hpp"
+#include "simulator/report/sim_report.hpp"
 
 namespace dtfm::sim {
 

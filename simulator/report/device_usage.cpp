@@ -68,7 +68,7 @@ std::vector<Interval> clip_to_window(const std::vector<Interval>& down, Interval
 /// Splits `window` into times, each computed from its own intervals. Overlapping activities would therefore
 /// add up to more than the window instead of going unnoticed.
 DeviceTimes split_window(Interval window, const std::vector<Interval>& computing,
-                      const std::vector<Interval>& network, const std::vector<Interval>& down) {
+                         const std::vector<Interval>& network, const std::vector<Interval>& down) {
   DeviceTimes times;
   times.compute_s = total(computing);
   times.waiting_network_s = union_length(network);
@@ -97,7 +97,8 @@ DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, const s
     idle_since = end;
   }
   add(network, clip(tasks.messages, {idle_since, run_interval.end}));
-  DeviceTimes times = split_window({run_interval.start, run_interval.end}, computing, subtract(network, down), down);
+  DeviceTimes times =
+      split_window({run_interval.start, run_interval.end}, computing, subtract(network, down), down);
   times.sending_s = union_length(std::move(tasks.sending));
   times.receiving_s = union_length(std::move(tasks.receiving));
   return times;

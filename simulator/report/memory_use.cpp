@@ -39,8 +39,9 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
       computations.push_back(
           {device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, run_interval)});
   }
-  std::stable_sort(computations.begin(), computations.end(),
-                   [](const Computation& a, const Computation& b) { return a.micro_batch_key() < b.micro_batch_key(); });
+  std::stable_sort(computations.begin(), computations.end(), [](const Computation& a, const Computation& b) {
+    return a.micro_batch_key() < b.micro_batch_key();
+  });
   return computations;
 }
 
@@ -50,7 +51,8 @@ Interval activation_lifetime(const std::vector<Computation>& computations, std::
   Interval held = computations[first].time;
   bool has_backward = false;
   for (std::size_t i = first;
-       i < computations.size() && computations[i].micro_batch_key() == computations[first].micro_batch_key(); ++i) {
+       i < computations.size() && computations[i].micro_batch_key() == computations[first].micro_batch_key();
+       ++i) {
     held.begin = std::min(held.begin, computations[i].time.begin);
     held.end = std::max(held.end, computations[i].time.end);
     has_backward |= !computations[i].is_forward;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
-#include "simulator/observation/interval_times.hpp"
 #include "simulator/observation/device_timeline.hpp"
+#include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
 

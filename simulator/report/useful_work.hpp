@@ -2,8 +2,8 @@
 #pragma once
 
 #include "planner/core/problem.hpp"
-#include "simulator/report/sim_report.hpp"
 #include "simulator/observation/observer.hpp"
+#include "simulator/report/sim_report.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {

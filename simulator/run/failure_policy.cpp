@@ -62,7 +62,8 @@ Decision use_spares(const ClusterState& state) {
     taken.erase(device);
     taken.insert(*spare);
   }
-  return pause_broken_pipelines({plan, state.available, state.spares, state.initial_plan, state.iteration_aborted});
+  return pause_broken_pipelines(
+      {plan, state.available, state.spares, state.initial_plan, state.iteration_aborted});
 }
 
 /// Starts from the initial plan, so that a device that has rejoined gets its own slot back.
@@ -88,29 +89,29 @@ Decision use_redundant_successors(const ClusterState& state) {
 
 constexpr std::array policies{
     FailurePolicy{"restart-without-pipeline",
-                    "pipelines that lost a device pause until it rejoins; the others take over their "
-                    "micro-batches",
-                    pause_broken_pipelines},
+                  "pipelines that lost a device pause until it rejoins; the others take over their "
+                  "micro-batches",
+                  pause_broken_pipelines},
     FailurePolicy{"wait", "all pipelines wait until the device rejoins", wait_for_all},
     FailurePolicy{"spare",
-                    "an unused device replaces the one that left; without one, as "
-                    "restart-without-pipeline",
-                    use_spares},
+                  "an unused device replaces the one that left; without one, as "
+                  "restart-without-pipeline",
+                  use_spares},
     FailurePolicy{"restart",
-                    "all devices load the last checkpoint; pipelines that lost a device pause until it rejoins",
-                    restart_all_from_checkpoint},
+                  "all devices load the last checkpoint; pipelines that lost a device pause until it rejoins",
+                  restart_all_from_checkpoint},
     FailurePolicy{"drop-pipeline",
-                    "unaffected pipelines resume the iteration and take over the micro-batches of the "
-                    "others, which pause until they are complete",
-                    pause_broken_pipelines, true},
+                  "unaffected pipelines resume the iteration and take over the micro-batches of the "
+                  "others, which pause until they are complete",
+                  pause_broken_pipelines, true},
     FailurePolicy{"redundant",
-                    "the device of the next stage, which has a copy of the weights, also computes the stage; "
-                    "if it has left too, as restart-without-pipeline",
-                    use_redundant_successors, false, true},
+                  "the device of the next stage, which has a copy of the weights, also computes the stage; "
+                  "if it has left too, as restart-without-pipeline",
+                  use_redundant_successors, false, true},
     FailurePolicy{"replan",
-                    "the planner makes a new plan for the available devices; without one, as "
-                    "restart-without-pipeline",
-                    pause_broken_pipelines, false, false, true}};
+                  "the planner makes a new plan for the available devices; without one, as "
+                  "restart-without-pipeline",
+                  pause_broken_pipelines, false, false, true}};
 
 /// The number of micro-batches that are distributed as a unit.
 int redistribution_unit(const Plan& plan, const std::vector<bool>& running, int total) {
@@ -146,7 +147,7 @@ std::vector<int> split_proportionally(long long count, std::vector<long long> we
 }  // namespace
 
 std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<bool>& running,
-                               const std::vector<double>& speeds, double share) {
+                                         const std::vector<double>& speeds, double share) {
   std::vector<double> all_speeds, least(running.size(), std::numeric_limits<double>::infinity());
   for (std::size_t i = 0; i < running.size(); ++i)
     for (const Stage& stage : plan.pipelines[i].stages)

@@ -16,7 +16,7 @@ namespace dtfm::sim {
 struct ClusterState {
   const Plan& plan;                    // the plan with the devices that are assigned now
   const std::vector<bool>& available;  // [device]
-  std::span<const int> spares;  // in order of preference; may be unavailable or already assigned
+  std::span<const int> spares;         // in order of preference; may be unavailable or already assigned
   const Plan* initial_plan = nullptr;  // the plan as it was given; null: `plan`
   bool iteration_aborted = false;      // a failure has aborted the current iteration or recovery
 };
@@ -47,7 +47,7 @@ struct FailurePolicy {
 /// `share` × the median speed of all running devices (the upper median for an even number). `speeds` is
 /// indexed by device of the topology. Returns `running` unchanged if no pipeline would be left.
 std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<bool>& running,
-                               const std::vector<double>& speeds, double share);
+                                         const std::vector<double>& speeds, double share);
 
 /// The table of all policies. The first is the default.
 std::span<const FailurePolicy> failure_policies();

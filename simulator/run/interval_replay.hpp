@@ -23,8 +23,8 @@ class IntervalReplay {
   /// Replays `graph` from `now` until it is finished, or aborts it at `until`, which may be infinite.
   /// Profiles are created for a window of time that grows until the interval fits into it. Throws Error if
   /// the end exceeds the range of simulated time.
-  ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes, double now, double until,
-              bool keep_unfinished = false);
+  ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes, double now,
+                                   double until, bool keep_unfinished = false);
 
  private:
   std::function<bool()> stop_;

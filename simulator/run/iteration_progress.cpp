@@ -47,7 +47,8 @@ IterationProgress::Key IterationProgress::key_of(const TaskLabel& label) {
 void IterationProgress::add(const LabelledGraph& graph, const Replay& replay, bool include_gradient_sync) {
   for (std::size_t i = 0; i < graph.labels.size(); ++i) {
     const TaskLabel& label = graph.labels[i];
-    if (replay.tasks[i].state != TaskState::done || (label.pipeline == no_index && !include_gradient_sync)) continue;
+    if (replay.tasks[i].state != TaskState::done || (label.pipeline == no_index && !include_gradient_sync))
+      continue;
     states_[key_of(label)].is_done = true;
     if (is_layer(label)) done_layer_s_[key_of(without_layer(label))] += graph.graph.tasks[i].amount;
   }
@@ -56,7 +57,8 @@ void IterationProgress::add(const LabelledGraph& graph, const Replay& replay, bo
     if (label.pipeline == no_index && !include_gradient_sync) continue;
     states_[key_of(label)].unfinished = unfinished;
     if (is_layer(label))
-      done_layer_s_[key_of(without_layer(label))] += graph.graph.tasks[at(unfinished.task)].amount - unfinished.amount;
+      done_layer_s_[key_of(without_layer(label))] +=
+          graph.graph.tasks[at(unfinished.task)].amount - unfinished.amount;
   }
 }
 
@@ -74,7 +76,7 @@ double IterationProgress::done_layer_seconds(const TaskLabel& label) const {
 }
 
 LabelledGraph IterationProgress::remaining_graph(const LabelledGraph& next, const Plan& computed,
-                                         const std::vector<bool>& wanted) const {
+                                                 const std::vector<bool>& wanted) const {
   const std::vector<Task>& tasks = next.graph.tasks;
   LabelledGraph result;
   result.links = next.links;

@@ -26,7 +26,7 @@ class IterationProgress {
   /// the order of `next`, which may be new; so is every dependency of a task that belongs to no pipeline.
   /// Messages that have arrived are no longer waited for.
   LabelledGraph remaining_graph(const LabelledGraph& next, const Plan& computed,
-                        const std::vector<bool>& wanted) const;
+                                const std::vector<bool>& wanted) const;
 
  private:
   using Key = std::tuple<Activity, int, int, int, int, int, int, int, int>;

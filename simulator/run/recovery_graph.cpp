@@ -135,8 +135,9 @@ std::vector<StageShard> stage_shards(const Plan& computed, const std::vector<boo
   return shards;
 }
 
-std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan, const std::vector<bool>& running,
-                             const std::vector<bool>& available) {
+std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan,
+                                         const std::vector<bool>& running,
+                                         const std::vector<bool>& available) {
   std::vector<StageShard> copies;
   for (StageShard& shard : stage_shards(computed, running)) {
     const std::vector<Stage>& stages = initial_plan.pipelines[at(shard.pipeline)].stages;
@@ -150,8 +151,8 @@ std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initi
   return copies;
 }
 
-std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan, const std::vector<StageShard>& wanted,
-                              const std::vector<StageShard>& held) {
+std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan,
+                                const std::vector<StageShard>& wanted, const std::vector<StageShard>& held) {
   FetchPlanner fetches(problem, plan, held);
   for (const StageShard& shard : wanted) fetches.add(shard);
   return fetches.take();

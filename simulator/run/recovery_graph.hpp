@@ -39,16 +39,17 @@ std::vector<StageShard> stage_shards(const Plan& computed, const std::vector<boo
 /// devices that have the next stage in `initial_plan` (the last stage: on those of the first). Covers
 /// `running` pipelines and `available` devices, except devices that compute the stage themselves in
 /// `computed`, the current plan.
-std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan, const std::vector<bool>& running,
-                             const std::vector<bool>& available);
+std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan,
+                                         const std::vector<bool>& running,
+                                         const std::vector<bool>& available);
 
 /// The fetches that devices need to get their `wanted` shards. Every layer comes from a device that has the
 /// same part of it in a `held` shard, in any pipeline; without such a device, from the checkpoint. Among
 /// several sources the one with the earliest arrival is chosen, if every device sent its fetches one after
 /// the other and only latency and bandwidth of the pair counted; ties go to the lowest device number. `plan`
 /// must have the tensor degrees of the wanted shards.
-std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan, const std::vector<StageShard>& wanted,
-                              const std::vector<StageShard>& held);
+std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan,
+                                const std::vector<StageShard>& wanted, const std::vector<StageShard>& held);
 
 /// Task graph that executes all fetches concurrently over the network. A device reads its fetches from a
 /// checkpoint that has no device, or that lies on the device itself, one after the other. A fetch without a

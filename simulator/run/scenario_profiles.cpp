@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -10,12 +9,11 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/run/trace_cursor.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 bool applies_to(const LinkTrace& trace, int from, int to) {
   return (trace.from[at(from)] && trace.to[at(to)]) ||
@@ -34,13 +32,14 @@ bool applies_to_sites(const LinkTrace& trace, const Topology& topology, int from
   for (int from = 0; from < topology.size(); ++from) {
     if (topology.devices[at(from)].site != from_site) continue;
     for (int to = 0; to < topology.size(); ++to)
-      if (from != to && topology.devices[at(to)].site == to_site && !applies_to(trace, from, to)) return false;
+      if (from != to && topology.devices[at(to)].site == to_site && !applies_to(trace, from, to))
+        return false;
   }
   return true;
 }
 
 bool affects_link(const LinkTrace& link_trace, const Trace& trace, const LinkRole& role,
-              const Topology& topology) {
+                  const Topology& topology) {
   if (role.kind == LinkRole::Kind::flow) return applies_to(link_trace, role.from, role.to);
   if (link_trace.quantity == LinkTrace::Quantity::latency) return false;
   if (role.kind == LinkRole::Kind::sender)
@@ -59,8 +58,8 @@ double product(const std::vector<TraceCursor>& cursors) {
   for (const TraceCursor& cursor : cursors) {
     value *= cursor.value().value_or(1);
     if (value != 0 && (value < least || value > most))
-      throw Error("", fmt::format("the traces of one link multiply to {:g}, outside the range {:g} to {:g}", value,
-                                  least, most));
+      throw Error("", fmt::format("the traces of one link multiply to {:g}, outside the range {:g} to {:g}",
+                                  value, least, most));
   }
   return value;
 }

@@ -1,7 +1,6 @@
 #include "simulator/run/training_run.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -10,19 +9,19 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/rng.hpp"
+#include "planner/core/schedule/schedule.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/model/zero.hpp"
 #include "simulator/observation/interval_times.hpp"
 #include "simulator/run/jitter.hpp"
-#include "planner/core/schedule/schedule.hpp"
 #include "simulator/sync/sync.hpp"
 
 namespace dtfm::sim {
 namespace {
 
 constexpr std::size_t max_iterations = 1'000'000;  // with a horizon; bounds the size of the report
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<int> spare_devices(const Scenario& scenario, const Topology& topology) {
   if (scenario.spares) return *scenario.spares;
@@ -61,22 +60,21 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       std::any_of(scenario.events.begin(), scenario.events.end(),
                   [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
   if (zero_stage(plan.gradient_sync) && leaves)
-    throw Error(
-        "", fmt::format("device failures are not supported with {}: no other device has the shards of a "
-                        "device that leaves",
-                        plan.gradient_sync));
+    throw Error("",
+                fmt::format("device failures are not supported with {}: no other device has the shards of a "
+                            "device that leaves",
+                            plan.gradient_sync));
   if (paths && (leaves || scenario.exclude_slower_than > 0))
     throw Error("",
                 "devices that leave or are excluded are not supported with paths of micro-batches, which are "
                 "planned over all devices");
   if (policy_.asks_planner && plan.schedule == blocking_schedule)
-    throw Error("", fmt::format("policy {} makes new plans, which do not support schedule {}",
-                                policy_.name, plan.schedule));
+    throw Error("", fmt::format("policy {} makes new plans, which do not support schedule {}", policy_.name,
+                                plan.schedule));
   if (policy_.resumes_iteration && sync_every_ > 1)
-    throw Error("",
-                fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
-                            "synchronize only in every {}th",
-                            policy_.name, sync_every_));
+    throw Error("", fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
+                                "synchronize only in every {}th",
+                                policy_.name, sync_every_));
   for (const int device : pipeline_major(plan)) was_assigned_[at(device)] = true;
   make_graph();
 }
@@ -150,7 +148,10 @@ void TrainingRun::take(const DeviceEvent& event) {
   needs_decision_ = has_event_ = true;
   std::erase_if(held_shards_, [&](const StageShard& place) { return place.device == event.device; });
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
-  note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is unavailable"));
+  note(event.date, fmt::format("{} {}", id,
+                               !leaves          ? "joins"
+                               : event.date > 0 ? "leaves"
+                                                : "is unavailable"));
   if (leaves) has_failed_[at(event.device)] = true;
   if (!leaves || !is_needed_[at(event.device)]) return;
   iteration_aborted_ = true;
@@ -179,7 +180,8 @@ void TrainingRun::replan() {
   if (!next || *next == plan_) return;
   const std::vector<int> devices = pipeline_major(*next);
   if (next->schedule != plan_.schedule || total_micro_batches(*next) != total_micro_batches(plan_) ||
-      !std::all_of(devices.begin(), devices.end(), [&](int it) { return device_timeline_.available()[at(it)]; }))
+      !std::all_of(devices.begin(), devices.end(),
+                   [&](int it) { return device_timeline_.available()[at(it)]; }))
     throw Error("", "the new plan changes schedule or number of micro-batches, or uses unavailable devices");
   for (const int device : devices) was_assigned_[at(device)] = true;
   initial_plan_ = plan_ = *next;
@@ -192,10 +194,11 @@ void TrainingRun::replan() {
 void TrainingRun::decide() {
   needs_decision_ = false;
   replan();
-  Decision decision = policy_.decide({plan_, device_timeline_.available(), spares_, &initial_plan_, iteration_aborted_});
+  Decision decision =
+      policy_.decide({plan_, device_timeline_.available(), spares_, &initial_plan_, iteration_aborted_});
   iteration_aborted_ = false;
-  decision.running =
-      exclude_slow_pipelines(decision.plan, decision.running, device_timeline_.speeds(), scenario_.exclude_slower_than);
+  decision.running = exclude_slow_pipelines(decision.plan, decision.running, device_timeline_.speeds(),
+                                            scenario_.exclude_slower_than);
   const bool is_new = decision.running != running_;
   note_replacements(decision.plan);
   const bool has_moved = pipeline_major(decision.plan) != pipeline_major(plan_);
@@ -306,8 +309,8 @@ void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const Label
   const bool is_deadlocked = stays_deadlocked(replayed);
   advance(replayed.end);
   if (is_deadlocked)
-    stop_for(fmt::format("the iteration is deadlocked: no task ends after {:.6g} s",
-                         replayed.replay.makespan));
+    stop_for(
+        fmt::format("the iteration is deadlocked: no task ends after {:.6g} s", replayed.replay.makespan));
 }
 
 bool TrainingRun::was_aborted_by_failure(const ReplayedInterval& replayed) const {
@@ -329,7 +332,8 @@ void TrainingRun::draw_jitter(LabelledGraph& graph) {
 
 /// Replays `graph` until it is finished or aborted by the next failure or the end of the run.
 ReplayedInterval TrainingRun::replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes) {
-  return interval_replay_.replay_interval(graph, changes, now_, std::min(next_failure(), end_of_run()), policy_.resumes_iteration);
+  return interval_replay_.replay_interval(graph, changes, now_, std::min(next_failure(), end_of_run()),
+                                          policy_.resumes_iteration);
 }
 
 /// Whether the replay is deadlocked and no failure will abort it.
@@ -337,7 +341,8 @@ bool TrainingRun::stays_deadlocked(const ReplayedInterval& replayed) const {
   return replayed.replay.ended == ReplayEnd::deadlocked && next_failure() > replayed.end;
 }
 
-RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed, const LabelledGraph& graph) const {
+RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
+                                       const LabelledGraph& graph) const {
   return {kind, static_cast<int>(report_.iterations.size()), now_, replayed.end, graph, replayed.replay};
 }
 
@@ -355,8 +360,8 @@ void TrainingRun::complete_iteration(double end) {
   if (end == iteration_start_ && length_.seconds) return stop_for("an iteration takes no time");
   advance(end);
   if (length_.seconds && report_.iterations.size() == max_iterations)
-    report_.stopped = fmt::format("at {:.6g} s: reached the maximum of {} iterations", now_,
-                                  report_.iterations.size());
+    report_.stopped =
+        fmt::format("at {:.6g} s: reached the maximum of {} iterations", now_, report_.iterations.size());
 }
 
 }  // namespace dtfm::sim

@@ -8,13 +8,13 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "simulator/report/sim_report.hpp"
-#include "simulator/run/failure_policy.hpp"
 #include "simulator/observation/device_timeline.hpp"
 #include "simulator/observation/observer.hpp"
+#include "simulator/report/sim_report.hpp"
+#include "simulator/run/failure_policy.hpp"
+#include "simulator/run/interval_replay.hpp"
 #include "simulator/run/recovery_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
-#include "simulator/run/interval_replay.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {
@@ -109,7 +109,8 @@ class TrainingRun {
   ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes);
   bool stays_deadlocked(const ReplayedInterval& replayed) const;
   /// An interval of the current iteration that starts now. `replayed` and `graph` must outlive it.
-  RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed, const LabelledGraph& graph) const;
+  RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
+                            const LabelledGraph& graph) const;
   void notify_observers(const RunInterval& run_interval);
   void complete_iteration(double end);
 

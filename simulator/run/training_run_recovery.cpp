@@ -16,7 +16,8 @@ std::vector<StageShard> TrainingRun::wanted_shards() const {
   const Plan computed = expand_virtual_stages(problem_.job, plan_);
   std::vector<StageShard> shards = stage_shards(computed, running_);
   if (!policy_.keeps_copies) return shards;
-  const std::vector<StageShard> copies = redundant_shards(computed, initial_plan_, running_, device_timeline_.available());
+  const std::vector<StageShard> copies =
+      redundant_shards(computed, initial_plan_, running_, device_timeline_.available());
   shards.insert(shards.end(), copies.begin(), copies.end());
   return shards;
 }
@@ -53,7 +54,8 @@ bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches)
     if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
-  const ReplayedInterval replayed = replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  const ReplayedInterval replayed =
+      replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
   if (replayed.ended == ReplayEnd::stopped) {
     interrupt();
     return false;
@@ -100,7 +102,8 @@ void TrainingRun::roll_back() {
 }
 
 bool TrainingRun::is_checkpoint_due() const {
-  return has_periodic_checkpoint() && !is_over() && !iteration_aborted_ && now_ - checkpointed_at_ >= scenario_.checkpoint->period_s;
+  return has_periodic_checkpoint() && !is_over() && !iteration_aborted_ &&
+         now_ - checkpointed_at_ >= scenario_.checkpoint->period_s;
 }
 
 /// Writing is synchronous: no device computes meanwhile.
@@ -109,7 +112,8 @@ void TrainingRun::write_checkpoint() {
   const Plan computed = expand_virtual_stages(problem_.job, plan_);
   LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
                                          static_cast<int>(first), *scenario_.checkpoint);
-  const ReplayedInterval replayed = replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  const ReplayedInterval replayed =
+      replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
   if (replayed.ended == ReplayEnd::stopped) return interrupt();
   notify_observers(make_interval(RunInterval::Kind::checkpoint, replayed, graph));
   const bool is_done = replayed.ended == ReplayEnd::finished;

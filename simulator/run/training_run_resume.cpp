@@ -27,7 +27,8 @@ std::vector<bool> tasks_of_pipelines(const LabelledGraph& graph, const std::vect
 /// Tasks without a host, such as the end of the iteration, are always wanted.
 std::vector<bool> tasks_on_available(const LabelledGraph& graph, const std::vector<bool>& available) {
   std::vector<bool> wanted;
-  for (const Task& task : graph.graph.tasks) wanted.push_back(task.host == no_index || available[at(task.host)]);
+  for (const Task& task : graph.graph.tasks)
+    wanted.push_back(task.host == no_index || available[at(task.host)]);
   return wanted;
 }
 
@@ -56,14 +57,17 @@ void TrainingRun::resume_iteration(const ReplayedInterval& first) {
     resumed.progress.add(resumed.remaining, replayed.replay, only_update_left);
     advance(replayed.end);
     if (only_update_left) {  // the devices that have left are not needed any more
-      resumed.remaining = resumed.progress.remaining_graph(resumed.remaining, resumed.computed, tasks_on_available(resumed.remaining, device_timeline_.available()));
+      resumed.remaining = resumed.progress.remaining_graph(
+          resumed.remaining, resumed.computed,
+          tasks_on_available(resumed.remaining, device_timeline_.available()));
       for (std::size_t i = 0; i < is_needed_.size(); ++i)
         is_needed_[i] = is_needed_[i] && device_timeline_.available()[i];
     } else {
       keep_only_pipelines(unaffected);
       if (!run_until_detected(resumed) || !redistribute(resumed)) return;
     }
-    replayed = replay_interval(resumed.remaining, ScenarioProfiles(scenario_, problem_.topology, resumed.remaining));
+    replayed =
+        replay_interval(resumed.remaining, ScenarioProfiles(scenario_, problem_.topology, resumed.remaining));
   }
   finish_iteration(replayed, resumed.remaining);
 }
@@ -107,10 +111,11 @@ void TrainingRun::keep_only_pipelines(const std::vector<bool>& pipelines) {
 /// that: no pipeline is left, or the run is over.
 bool TrainingRun::run_until_detected(ResumedIteration& resumed) {
   while (detected_at_ > now_ && !is_over()) {
-    LabelledGraph own = resumed.progress.remaining_graph(resumed.full_graph, resumed.computed, tasks_of_pipelines(resumed.full_graph, running_));
+    LabelledGraph own = resumed.progress.remaining_graph(resumed.full_graph, resumed.computed,
+                                                         tasks_of_pipelines(resumed.full_graph, running_));
     const double until = std::min({detected_at_, next_failure(), end_of_run()});
-    const ReplayedInterval replayed =
-        interval_replay_.replay_interval(own, ScenarioProfiles(scenario_, problem_.topology, own), now_, until, true);
+    const ReplayedInterval replayed = interval_replay_.replay_interval(
+        own, ScenarioProfiles(scenario_, problem_.topology, own), now_, until, true);
     if (replayed.ended == ReplayEnd::stopped) {
       interrupt();
       return false;
@@ -143,8 +148,8 @@ bool TrainingRun::redistribute(ResumedIteration& resumed) {
     return false;
   }
   draw_jitter(resumed.full_graph);
-  resumed.remaining =
-      resumed.progress.remaining_graph(resumed.full_graph, resumed.computed, std::vector<bool>(resumed.full_graph.labels.size(), true));
+  resumed.remaining = resumed.progress.remaining_graph(
+      resumed.full_graph, resumed.computed, std::vector<bool>(resumed.full_graph.labels.size(), true));
   return true;
 }
 

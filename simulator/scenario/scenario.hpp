@@ -63,7 +63,7 @@ struct Scenario {
   std::vector<DeviceEvent> events;
   ComputeJitter compute_jitter;
   std::string on_failure = "restart-without-pipeline";  // name of a policy (simulator/run/failure_policy.hpp)
-  double detection_s = 0;                  // time from a failure to its detection
+  double detection_s = 0;                               // time from a failure to its detection
   std::optional<std::vector<int>> spares;  // devices that may replace others; empty: all unused ones
   /// Pipelines with a device slower than this share of the median speed are excluded; 0: none.
   double exclude_slower_than = 0;

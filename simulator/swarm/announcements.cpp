@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
-namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 void Announcements::begin(int stage, int peer, double now) {
   Stage& it = stages_[static_cast<std::size_t>(stage)];

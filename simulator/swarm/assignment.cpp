@@ -1,16 +1,14 @@
 #include "simulator/swarm/assignment.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<double> speeds(std::span<const PeerKind> kinds, const std::vector<std::vector<int>>& counts) {
   std::vector<double> result(counts.size());

@@ -27,7 +27,8 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
     throw Error("", "the share of faulty peers must be from 0 to 1");
   if (job.training.global_batch < 1 || job.training.micro_batch < 1)
     throw Error("", "a swarm requires a global batch and a micro-batch of at least one sample");
-  if (!(scenario.horizon_s.value_or(options.seconds) > 0)) throw Error("", "the simulated time of a swarm must be longer than 0 s");
+  if (!(scenario.horizon_s.value_or(options.seconds) > 0))
+    throw Error("", "the simulated time of a swarm must be longer than 0 s");
   if (job.parallelism.tensor != 1)
     throw Error("", "swarms do not support tensor parallelism: their peers are single devices");
   if (!scenario.link_traces.empty()) throw Error("", "swarms do not support traces of links");

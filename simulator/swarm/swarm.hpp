@@ -60,10 +60,10 @@ struct SwarmEvent {
 };
 
 struct SwarmOptions {
-  double seconds = 3600;       // simulated time; a horizon of the scenario replaces it
-  std::optional<int> steps;    // the run ends when every stage has made this many steps
-  std::uint64_t seed = 0;      // added to the scenario's seed
-  std::function<bool()> stop;  // called regularly, if given; true ends the run
+  double seconds = 3600;                           // simulated time; a horizon of the scenario replaces it
+  std::optional<int> steps;                        // the run ends when every stage has made this many steps
+  std::uint64_t seed = 0;                          // added to the scenario's seed
+  std::function<bool()> stop;                      // called regularly, if given; true ends the run
   std::function<void(const SwarmEvent&)> observe;  // may be empty
 };
 

@@ -37,8 +37,8 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
       // A backward pass receives its input again and the gradient of its output, and sends that of its input.
       times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out, load.update_s});
       if (kind_.size() > 1) continue;
-      stage_costs_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes,
-                           model.gradient_compression_s(load.gradient_bytes)});
+      stage_costs_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency,
+                              load.weight_bytes, model.gradient_compression_s(load.gradient_bytes)});
       const auto add_boundary = [&](const StageLoad& before) {
         boundary_bytes_.push_back(model.compressed_activations(before.output_bytes));
       };

@@ -1,19 +1,15 @@
 // Which devices are available and which stages they serve: failures, joins, moves and rebalancing.
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
 namespace dtfm::sim {
-namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 /// Devices that are available at the start serve immediately, with weights initialized from the seed. Peers
 /// of one kind are assigned to the stages in turn, so that every stage has peers of every site.
@@ -62,7 +58,7 @@ void SwarmRun::leave(int device) {
   if (!peer.available) return;
   ++report_.failures;
   note(peer.stage == no_peer ? fmt::format("{} leaves", name(device))
-                            : fmt::format("{} leaves stage {}", name(device), peer.stage));
+                             : fmt::format("{} leaves stage {}", name(device), peer.stage));
   peer.left_at = peer.down_since = now_;
   const double known = now_ + scenario_.detection_s;
   for (int number = 0; at(number) < slots_.size(); ++number) {

@@ -1,16 +1,15 @@
 #include "simulator/swarm/swarm_network.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Seconds; a route without latency counts like 200 m of fibre (see graph/graph_network.cpp).
 constexpr double min_round_trip = 1e-6;
 
@@ -96,7 +95,8 @@ int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, in
   } else {
     ++shared_;
     if (path.overhead > 0)
-      queue_.push(round_to_tick(now + path.overhead), 0, {QueueEvent::Kind::transfer_starts, number, generation});
+      queue_.push(round_to_tick(now + path.overhead), 0,
+                  {QueueEvent::Kind::transfer_starts, number, generation});
     else
       begin_transfer(number);
   }
@@ -119,7 +119,8 @@ void SwarmNetwork::end_next(double now) {
   Message& it = messages_[at(number)];
   fluid_.remove(flow);
   it.flow = none;
-  queue_.push(round_to_tick(now + paths_[at(it.path)].latency), 0, {QueueEvent::Kind::arrival, number, it.generation});
+  queue_.push(round_to_tick(now + paths_[at(it.path)].latency), 0,
+              {QueueEvent::Kind::arrival, number, it.generation});
 }
 
 SwarmNetwork::Message SwarmNetwork::arrive(int number, double now) {

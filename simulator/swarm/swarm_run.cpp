@@ -100,7 +100,8 @@ void SwarmRun::handle(const QueueEvent& event) {
     case QueueEvent::Kind::averaged:
       return on_averaged(event.id);
     case QueueEvent::Kind::fetched:
-      if (peers_[at(event.id)].fetching && peers_[at(event.id)].generation == event.generation) end_fetch(event.id);
+      if (peers_[at(event.id)].fetching && peers_[at(event.id)].generation == event.generation)
+        end_fetch(event.id);
       return;
     case QueueEvent::Kind::device_event:
       return apply_device_events();

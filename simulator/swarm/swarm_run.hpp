@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/run/jitter.hpp"
 #include "simulator/observation/device_timeline.hpp"
+#include "simulator/run/jitter.hpp"
 #include "simulator/swarm/announcements.hpp"
 #include "simulator/swarm/assignment.hpp"
 #include "simulator/swarm/butterfly.hpp"
@@ -115,7 +115,9 @@ class SwarmRun {
     return holder.peer != no_peer && peers_[at(holder.peer)].available &&
            peers_[at(holder.peer)].life == holder.life;
   }
-  StageVisit& stage_visit(int slot, int stage) { return stage_visits_[at(slot) * at(costs_.stages()) + at(stage)]; }
+  StageVisit& stage_visit(int slot, int stage) {
+    return stage_visits_[at(slot) * at(costs_.stages()) + at(stage)];
+  }
   const StageVisit& stage_visit(int slot, int stage) const {
     return stage_visits_[at(slot) * at(costs_.stages()) + at(stage)];
   }

@@ -69,7 +69,8 @@ void SwarmRun::plan_all_reduce(int number, const std::vector<int>& members) {
       if (from != to)
         longest = std::max(longest, network_.latency_s(from, to) + network_.overhead_s(from, to));
   const double pairs_s = slowest_pair_s(problem_, members, costs_.gradient_bytes(number), all_reduce.shards);
-  stage.all_reduce_s = std::max(all_reduce.seconds, pairs_s) + 2 * longest + 2 * costs_.gradient_compression_s(number);
+  stage.all_reduce_s =
+      std::max(all_reduce.seconds, pairs_s) + 2 * longest + 2 * costs_.gradient_compression_s(number);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::size_t site = at(problem_.topology.devices[at(members[i])].site);
     stage.site_shards[site] += all_reduce.shards[i];
@@ -98,7 +99,8 @@ void SwarmRun::for_each_site_pair(int number, const Use& use) const {
 
 void SwarmRun::on_averaged(int number) {
   Stage& stage = stages_[at(number)];
-  for_each_site_pair(number, [&](int from, int to, double bytes) { network_.end_traffic(from, to, bytes, now_); });
+  for_each_site_pair(number,
+                     [&](int from, int to, double bytes) { network_.end_traffic(from, to, bytes, now_); });
   stage.averaging = false;
   long long samples = 0;
   for (HeldGradients& it : stage.averaging_by) {

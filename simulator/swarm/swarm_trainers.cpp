@@ -1,8 +1,8 @@
 // Trainers: each sends its micro-batches through all stages, request by request.
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
@@ -10,7 +10,6 @@ namespace dtfm::sim {
 namespace {
 
 constexpr double forward_timeout_s = 30, backward_timeout_s = 75, refresh_period_s = 30;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -31,7 +30,8 @@ void SwarmRun::start_trainers() {
     trainer.rng = Rng::for_task(seed_, static_cast<std::uint64_t>(i));
     trainer.wirings.assign(at(costs_.stages()), Wiring(devices));
     trainer.seen_versions.assign(at(costs_.stages()), -1);
-    queue_.push(round_to_tick(trainer.rng.uniform() * refresh_period_s), 0, {QueueEvent::Kind::refresh, i, 0});
+    queue_.push(round_to_tick(trainer.rng.uniform() * refresh_period_s), 0,
+                {QueueEvent::Kind::refresh, i, 0});
     for (int stage = 0; stage < costs_.stages(); ++stage) refresh(trainer, stage, false);
   }
   micro_batch_slots_ = trainers * in_flight;
@@ -178,7 +178,8 @@ void SwarmRun::send_inputs(int number, const Sources& sources) {
   for (std::size_t i = 0; i < at(sources.count); ++i) {
     const auto [peer, bytes] = sources.from[i];
     const int from = peer == no_peer ? trainers_[at(slot.trainer)].device : peer;
-    slot.messages[i] = network_.send(now_, from, slot.peer, bytes, number, peer == no_peer ? request_input : peer_input);
+    slot.messages[i] =
+        network_.send(now_, from, slot.peer, bytes, number, peer == no_peer ? request_input : peer_input);
   }
 }
 
@@ -213,9 +214,8 @@ void SwarmRun::on_computed_request(int number) {
   const bool is_last = slot.backward ? stage == 0 : stage == costs_.stages() - 1;
   if (setup_.transport == SwarmTransport::peer_to_peer && !is_last) return finish_visit(number);
   slot.phase = Phase::sending_reply;
-  slot.messages[0] =
-      network_.send(now_, slot.peer, trainers_[at(slot.trainer)].device,
-                    costs_.boundary_bytes(slot.backward ? stage : stage + 1), number, reply);
+  slot.messages[0] = network_.send(now_, slot.peer, trainers_[at(slot.trainer)].device,
+                                   costs_.boundary_bytes(slot.backward ? stage : stage + 1), number, reply);
 }
 
 void SwarmRun::finish_visit(int number) {

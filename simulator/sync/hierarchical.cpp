@@ -35,7 +35,8 @@ std::vector<int> hierarchical(GraphBuilder& builder, const GradientSync& gradien
     for (std::size_t k = 0; k < shards; ++k) {
       std::vector<int> received = {gradient_sync.start};
       for (const int device : site)
-        if (device != site[k]) received.push_back(messages.send(device, site[k], shard, gradient_sync.start, 0));
+        if (device != site[k])
+          received.push_back(messages.send(device, site[k], shard, gradient_sync.start, 0));
       owners[k].push_back(site[k]);
       sums[k].push_back(messages.join(received, site[k], 0));
     }

@@ -2,8 +2,8 @@
 
 namespace dtfm::sim {
 
-std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& devices, std::vector<int> ready,
-                                          double bytes, int phase) {
+std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& devices,
+                                                       std::vector<int> ready, double bytes, int phase) {
   const std::size_t n = devices.size();
   const std::vector<int> own = ready;
   for (std::size_t step = 0; step + 1 < n; ++step)
@@ -20,7 +20,8 @@ std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& d
 
 std::vector<int> ring(GraphBuilder& builder, const GradientSync& gradient_sync) {
   const std::vector<int> ready(gradient_sync.devices.size(), gradient_sync.start);
-  return GradientSyncMessages(builder, gradient_sync).ring_all_reduce(gradient_sync.devices, ready, gradient_sync.bytes, 0);
+  return GradientSyncMessages(builder, gradient_sync)
+      .ring_all_reduce(gradient_sync.devices, ready, gradient_sync.bytes, 0);
 }
 
 }  // namespace dtfm::sim

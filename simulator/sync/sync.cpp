@@ -13,10 +13,10 @@ struct SyncAlgorithm {
 };
 
 constexpr SyncAlgorithm sync_algorithms[] = {{"sharded-ps", sharded_ps},
-                          {"central-ps", central_ps},
-                          {"ring", ring},
-                          {"tree", tree},
-                          {"hierarchical", hierarchical}};
+                                             {"central-ps", central_ps},
+                                             {"ring", ring},
+                                             {"tree", tree},
+                                             {"hierarchical", hierarchical}};
 
 TaskLabel label_of(Activity activity, const GradientSync& gradient_sync, int phase) {
   TaskLabel label;
@@ -41,7 +41,8 @@ int GradientSyncMessages::join(const std::vector<int>& tasks, int device, int ph
   return builder_.wait(0, tasks, label);
 }
 
-std::vector<int> add_gradient_sync(GraphBuilder& builder, std::string_view name, const GradientSync& gradient_sync) {
+std::vector<int> add_gradient_sync(GraphBuilder& builder, std::string_view name,
+                                   const GradientSync& gradient_sync) {
   DTFM_ASSERT(gradient_sync.devices.size() > 1);
   for (const SyncAlgorithm& algorithm : sync_algorithms)
     if (algorithm.name == name) return algorithm.add(builder, gradient_sync);

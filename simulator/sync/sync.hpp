@@ -39,7 +39,8 @@ std::vector<int> hierarchical(GraphBuilder& builder, const GradientSync& gradien
 inline constexpr std::string_view no_sync = "none";
 
 /// By the name a job has for it. Throws Error for one that there is not.
-std::vector<int> add_gradient_sync(GraphBuilder& builder, std::string_view algorithm, const GradientSync& gradient_sync);
+std::vector<int> add_gradient_sync(GraphBuilder& builder, std::string_view algorithm,
+                                   const GradientSync& gradient_sync);
 
 /// The messages of exchanges, for the files of this folder.
 class GradientSyncMessages {
@@ -55,7 +56,8 @@ class GradientSyncMessages {
   int join(const std::vector<int>& tasks, int device, int phase);
   /// A ring of `devices`, which have what task `ready` of each says; the last of 2 (n − 1) phases of each.
   /// Who does not have its own part yet cannot add it to what it has to pass on.
-  std::vector<int> ring_all_reduce(const std::vector<int>& devices, std::vector<int> ready, double bytes, int phase);
+  std::vector<int> ring_all_reduce(const std::vector<int>& devices, std::vector<int> ready, double bytes,
+                                   int phase);
 
  private:
   GraphBuilder& builder_;

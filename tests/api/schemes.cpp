@@ -154,7 +154,8 @@ TEST_CASE("local SGD synchronizes in the last of every n iterations") {
   CHECK(diloco_layouts(problem, {}).front().sync_every == 500);
 
   const Problem mutable_matrix{problem.topology, two->job, problem.constants, {}};
-  const double with = undisturbed_seconds(mutable_matrix, two->plan), mean = undisturbed_seconds(mutable_matrix, two->plan, 4);
+  const double with = undisturbed_seconds(mutable_matrix, two->plan),
+               mean = undisturbed_seconds(mutable_matrix, two->plan, 4);
   const double without = (4 * mean - with) / 3;
   CHECK(without < with);
   ChosenLayout chosen;
@@ -217,7 +218,8 @@ TEST_CASE("the stages of a swarm fit every device") {
   problem.topology.gpus.push_back(problem.topology.gpus[0]);
   problem.topology.gpus[0].memory = Bytes(0.6e9);
   for (int device = 1; device < 4; ++device) problem.topology.devices[at(device)].gpu = 1;
-  CHECK(choose_layout(problem, scheme("swarm"), {0}, 1).no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
+  CHECK(choose_layout(problem, scheme("swarm"), {0}, 1)
+            .no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
 }
 
 // Four devices and a batch of 16: micro-batches of at most 4, each with 100 bytes of activations per layer.

@@ -18,8 +18,8 @@ int main(int count, char** arguments) {
   const double hours = count > 1 ? std::atof(arguments[1]) : 32;
   SwarmSetup setup;
   setup.stages = count > 2 ? std::atoi(arguments[2]) : 4;
-  setup.transport =
-      count > 3 && std::string(arguments[3]) == "relay" ? SwarmTransport::relay : SwarmTransport::peer_to_peer;
+  setup.transport = count > 3 && std::string(arguments[3]) == "relay" ? SwarmTransport::relay
+                                                                      : SwarmTransport::peer_to_peer;
   setup.rebalance_s = 300;
   setup.delayed_update = true;
   const bool apart = count > 4 && std::string(arguments[4]) == "apart";

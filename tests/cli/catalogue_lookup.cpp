@@ -44,9 +44,10 @@ TEST_CASE("every GPU of the catalogue has a unique driver name") {
 }
 
 TEST_CASE("a GPU that resembles one of the catalogue is reported as different") {
-  CHECK(rejection_message("NVIDIA H100 PCIe", 79.65) ==
-        "--gpu: is missing: `NVIDIA H100 PCIe` is not in the catalogue, whose H100 is a different one, `NVIDIA "
-        "H100 80GB HBM3`; give the name to use in profiles");
+  CHECK(
+      rejection_message("NVIDIA H100 PCIe", 79.65) ==
+      "--gpu: is missing: `NVIDIA H100 PCIe` is not in the catalogue, whose H100 is a different one, `NVIDIA "
+      "H100 80GB HBM3`; give the name to use in profiles");
   struct Other {
     const char* device;
     double gib;
@@ -71,6 +72,7 @@ TEST_CASE("a GPU that resembles one of the catalogue is reported as different") 
 
 TEST_CASE("a slice of a GPU is not treated as the GPU") {
   CHECK(rejection_message("NVIDIA H100 80GB HBM3", 9.75) ==
-        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, but the catalogue's H100 has 80 GB; give "
+        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, but the catalogue's H100 has 80 GB; "
+        "give "
         "the name to use in profiles");
 }

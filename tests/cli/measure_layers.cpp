@@ -6,8 +6,8 @@
 #include "kernels/platform/emulation.hpp"
 #include "kernels/profile.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 
@@ -126,7 +126,8 @@ TEST_CASE("rows that do not fit in memory are skipped on request") {
   kernels::emulation::set_memory_limit(1'000'000);
   CHECK_THROWS_AS(kernels::measured_profile(request), kernels::OutOfMemory);
   kernels::emulation::set_memory_limit(static_cast<std::size_t>(-1));
-  CHECK(rejection_message == "layer block at micro-batch 64 and tensor degree 1 cannot be measured: out of memory");
+  CHECK(rejection_message ==
+        "layer block at micro-batch 64 and tensor degree 1 cannot be measured: out of memory");
   const LayerProfile profile = parse_profile(text, "written.json");
   CHECK_THAT(profile.derivation,
              contains("not enough memory for block at micro-batch 64 and tensor degree 1"));

@@ -30,12 +30,12 @@ int main(int, char** argv) {
   app.footer(footer);
   dtfm::cli::add_option(app, "--mode", "fast|exact", hostile, ignore);
   dtfm::cli::set_completion_values(*dtfm::cli::add_option(app, "-n,--name", "NAME", hostile, ignore),
-                     {"resnet-50", "gpt3-6.7b"});
+                                   {"resnet-50", "gpt3-6.7b"});
   CLI::App* import_command = app.add_subcommand("import", hostile);
   std::string format;
   std::vector<std::string> files;
   dtfm::cli::set_completion_values(*import_command->add_option("FORMAT", format, hostile)->type_name(""),
-                     {"ping", "iperf"});
+                                   {"ping", "iperf"});
   import_command->add_option("FILE", files, "what was measured")->type_name("");
   dtfm::cli::add_option(*import_command, "--into", "DIR", "where to", ignore);
   CLI::App* show = app.add_subcommand("show", "Prints something.");

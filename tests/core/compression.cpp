@@ -157,8 +157,8 @@ TEST_CASE("a given throughput replaces the cost of a preset") {
 }
 
 TEST_CASE("the cost of a preset is unknown if a memory bandwidth is unknown") {
-  CHECK(contains("(slow)").match(
-      error_message([] { activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
+  CHECK(contains("(slow)").match(error_message(
+      [] { activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
   CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
 }
 
@@ -179,8 +179,9 @@ TEST_CASE("adaptive compression applies only to links and access links slower th
   CHECK_FALSE(is_compressed(topology, adaptive, 0, 1));
 }
 
-TEST_CASE("gradient synchronization is compressed if any two of its devices have a slow link in either "
-          "direction") {
+TEST_CASE(
+    "gradient synchronization is compressed if any two of its devices have a slow link in either "
+    "direction") {
   Topology topology = flat_topology({3, 1}, link_of(0, 1e8), link_of(0, 1e7));
   Compression adaptive;
   adaptive.bandwidth_threshold = BitsPerSecond(5e8);

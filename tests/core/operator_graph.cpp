@@ -183,8 +183,9 @@ void check_tasklets(const OperatorGraph& graph, int most_live) {
 
 }  // namespace
 
-TEST_CASE("in random graphs sums are preserved and the order is topological and a cut carries all live "
-          "tensors") {
+TEST_CASE(
+    "in random graphs sums are preserved and the order is topological and a cut carries all live "
+    "tensors") {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(1, seed);

@@ -138,8 +138,9 @@ TEST_CASE("a fingerprint changes with everything that matters for a plan and dif
   }
 }
 
-TEST_CASE("a fingerprint distinguishes receivers that share a sender's rate from receivers with a rate of "
-          "their own") {
+TEST_CASE(
+    "a fingerprint distinguishes receivers that share a sender's rate from receivers with a rate of "
+    "their own") {
   const auto entries = [](int to_second) {
     return fingerprint_after([=](Topology& t) {
       RuleLinks& by_device = rules(t);

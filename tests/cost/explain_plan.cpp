@@ -150,7 +150,8 @@ TEST_CASE("latency is the bottleneck if a schedule waits for every micro-batch")
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 40));
   CHECK(bottleneck.dominant.kind == Bottleneck::Kind::hops);
   CHECK(bottleneck.resource.latency_s == Approx(bottleneck.dominant.seconds));
-  CHECK(bottleneck.critical_path.compute_s + bottleneck.critical_path.sending_s == Approx(bottleneck.parts.sum()));
+  CHECK(bottleneck.critical_path.compute_s + bottleneck.critical_path.sending_s ==
+        Approx(bottleneck.parts.sum()));
 }
 
 // Stages of two layers and of one, 4 micro-batches; 16 bytes per parameter, 100 bytes of activations per
@@ -223,7 +224,8 @@ TEST_CASE("merging micro-batches of odd pipelines loses no sequence") {
   const PlannedProblem doubled = apply_change(planned, what, network);
   CHECK(doubled.plan.pipelines[0].micro_batches + doubled.plan.pipelines[1].micro_batches == 4);
   planned.plan.pipelines[1].micro_batches = 4;
-  CHECK(error_message([&] { apply_change(planned, what, network); }).find("9 micro-batches") != std::string::npos);
+  CHECK(error_message([&] { apply_change(planned, what, network); }).find("9 micro-batches") !=
+        std::string::npos);
 }
 
 // Pipelines of one stage; the last device has half the speed. Twelve micro-batches of 3 s.
@@ -246,11 +248,9 @@ TEST_CASE("micro-batches are redistributed when a pipeline is removed or added")
 TEST_CASE("an impossible change has a reason") {
   const Job job = chain_job(2, 0, 1);
   const auto all = what_ifs_of({problem_of(flat_topology({3}, fast, fast), job), plan_of(job, 2, 1, 3), 0});
-  CHECK(found(all, Change::pipeline_removed).impossible ==
-        "the plan has only one pipeline");
+  CHECK(found(all, Change::pipeline_removed).impossible == "the plan has only one pipeline");
   CHECK(found(all, Change::pipeline_added).impossible == "too few unused devices for another pipeline");
-  CHECK(found(all, Change::micro_batch_doubled).impossible ==
-        "3 micro-batches cannot be merged in pairs");
+  CHECK(found(all, Change::micro_batch_doubled).impossible == "3 micro-batches cannot be merged in pairs");
   CHECK(all.back().impossible != "");
 }
 
@@ -266,7 +266,9 @@ TEST_CASE("changes that exceed memory are listed after those that fit") {
   CHECK(removed.deficit_bytes == Approx(200));
   for (const WhatIf& what : all)
     if (what.impossible.empty() && what.change != Change::pipeline_removed) CHECK(what.deficit_bytes == 0);
-  const auto rank = [](const WhatIf& it) { return !it.impossible.empty() ? 2 : it.deficit_bytes > 0 ? 1 : 0; };
+  const auto rank = [](const WhatIf& it) {
+    return !it.impossible.empty() ? 2 : it.deficit_bytes > 0 ? 1 : 0;
+  };
   CHECK(std::is_sorted(all.begin(), all.end(),
                        [&](const WhatIf& a, const WhatIf& b) { return rank(a) < rank(b); }));
 }
@@ -285,7 +287,8 @@ TEST_CASE("the simulator agrees with every what-if") {
     CAPTURE(static_cast<int>(what.change), what.first, what.second, what.impossible);
     REQUIRE(what.impossible.empty());
     const PlannedProblem other = apply_change(planned, what, network_of(planned.problem));
-    CHECK(replay_makespan(iteration_graph(other.problem, other.plan)) == Approx(what.iteration_s).epsilon(1e-6));
+    CHECK(replay_makespan(iteration_graph(other.problem, other.plan)) ==
+          Approx(what.iteration_s).epsilon(1e-6));
     ++compared;
   }
   CHECK(compared == 3 + 7);  // links: inside either site and between them
@@ -343,8 +346,8 @@ TEST_CASE("no compression makes a latency-bound plan compute-bound") {
   Job job = chain_job(2, 0, 5e6);
   job.parallelism.schedule = "1f1b";
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, B)), job);
-  CHECK(!explain_plan({problem, plan_of(job, 2, 1, 40), 0}, network_of(problem), 1)
-             .compute_bound_compression);
+  CHECK(
+      !explain_plan({problem, plan_of(job, 2, 1, 40), 0}, network_of(problem), 1).compute_bound_compression);
 }
 
 namespace {
@@ -410,6 +413,7 @@ TEST_CASE("the profile of a wider model is scaled from the measured one") {
   CHECK(IterationModel(wide).stages.unknown(0).empty());  // the profile is that of the wider model
   CHECK(std::get<Transformer>(wide.job.model).hidden == 1536);
   CHECK(std::get<Transformer>(wide.job.model).heads == 24);
-  CHECK(error_message([] { widen_model(problem_of(flat_topology({1}, fast, fast), chain_job(1, 0, 1)), 2); }) ==
-        "only transformers have a hidden size that can be widened");
+  CHECK(error_message([] {
+          widen_model(problem_of(flat_topology({1}, fast, fast), chain_job(1, 0, 1)), 2);
+        }) == "only transformers have a hidden size that can be widened");
 }

@@ -115,8 +115,7 @@ TEST_CASE("hierarchical uses shards inside the sites and rings across") {
 
 TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   const Calibration constants{1, 0.25, 0.5, 0};
-  CHECK(last_end(access_link_star(4), "ring", constants) ==
-        Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
+  CHECK(last_end(access_link_star(4), "ring", constants) == Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
 // Both directions of a ring of n: 2 (n − 1) messages of S / n from every device.
@@ -183,7 +182,8 @@ TEST_CASE("one of equivalent messages represents all") {
       CAPTURE(sync);
       const std::vector<double> completion_times = exchange.completion_times(gradient_sync(sync), devices, S);
       const std::vector<double> expected = one_by_one.completion_times(gradient_sync(sync), devices, S);
-      for (std::size_t i = 0; i < completion_times.size(); ++i) CHECK(completion_times[i] == Approx(expected[i]).epsilon(1e-12));
+      for (std::size_t i = 0; i < completion_times.size(); ++i)
+        CHECK(completion_times[i] == Approx(expected[i]).epsilon(1e-12));
       CHECK(exchange.used().size() == one_by_one.used().size());
       for (const int id : one_by_one.used())
         CHECK(exchange.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));

@@ -10,8 +10,8 @@
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
-#include "tests/support/iteration_seconds.hpp"
 #include "tests/support/heterogeneous_layers.hpp"
+#include "tests/support/iteration_seconds.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -188,25 +188,30 @@ TEST_CASE("the estimate equals the simulator for uniform pipelines without share
       Rng rng = Rng::for_task(5, seed);
       const std::string sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
-      const Problem problem{random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Problem problem{
+          random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
       Plan plan = random_plan(rng, problem.job, 1, true);
       for (Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = random_int(rng, 1, 12);
-      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
+      CHECK(estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
     }
 }
 
 // If pipelines are split differently, or a device has several chunks, synchronizations follow each other over
 // the same channels.
-TEST_CASE("without shared links the estimate is close to the simulator for all splits and schedules and "
-          "syncs") {
+TEST_CASE(
+    "without shared links the estimate is close to the simulator for all splits and schedules and "
+    "syncs") {
   for (const std::string& schedule : schedules)
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       Rng rng = Rng::for_task(2, seed);
       const std::string sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
-      const Problem problem{random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Problem problem{
+          random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
       const Plan plan = random_plan(rng, problem.job, 1);
-      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
+      CHECK(estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
     }
 }
 
@@ -228,7 +233,8 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
     if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);
     if (rng.below(3) == 0) job.parallelism.flush = static_cast<int>(plan.pipelines[0].stages.size());
     CAPTURE(job.parallelism.schedule, job.parallelism.gradient_sync, job.parallelism.overlap, tensor);
-    CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
+    CHECK(estimated_iteration_s(problem, plan) ==
+          Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
   }
 }
 
@@ -264,7 +270,8 @@ TEST_CASE("the estimate is close to the simulator if chunks queue for one slow l
   for (const std::string& sync : syncs)
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       Rng rng = Rng::for_task(8, seed);
-      Problem problem{random_topology(rng), heterogeneous_layers(rng, "interleaved", sync), {1, 0.01, 0.9, 0.5}};
+      Problem problem{
+          random_topology(rng), heterogeneous_layers(rng, "interleaved", sync), {1, 0.01, 0.9, 0.5}};
       Plan plan{1, "interleaved", sync, {}};
       for (int i = 0; i < 3; ++i) {
         Pipeline pipeline{6, {}};
@@ -279,7 +286,8 @@ TEST_CASE("the estimate is close to the simulator if chunks queue for one slow l
       bandwidth(3, 0) /= 20;
       links.bandwidth = bandwidth;
       CAPTURE(sync, seed);
-      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.05));
+      CHECK(estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(0.05));
     }
 }
 
@@ -325,7 +333,8 @@ TEST_CASE("the estimate is near the simulator if links are shared") {
           shared_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
       problem.job.parallelism.overlap = seed % 2 == 1;
       const Plan plan = random_plan(rng, problem.job, 1, true);
-      const double error = std::abs(estimated_iteration_s(problem, plan) / simulated_iteration_s(problem, plan) - 1);
+      const double error =
+          std::abs(estimated_iteration_s(problem, plan) / simulated_iteration_s(problem, plan) - 1);
       sum += error;
       worst = std::max(worst, error);
       ++count;

@@ -74,11 +74,13 @@ Best min_estimate(const IterationModel& model, const std::vector<StageChain>& ch
 bool is_compressed(const IterationModel& model, const StageChain& chain, std::size_t from, std::size_t to) {
   const Problem& problem = model.problem;
   const auto& bandwidth_threshold = problem.job.compression.bandwidth_threshold;
-  return !bandwidth_threshold || problem.topology.uncontended_bandwidth(chain.devices[from][0], chain.devices[to][0]) < *bandwidth_threshold;
+  return !bandwidth_threshold || problem.topology.uncontended_bandwidth(
+                                     chain.devices[from][0], chain.devices[to][0]) < *bandwidth_threshold;
 }
 
 /// Returns the seconds per micro-batch in which stage `s` compresses and decompresses, forward and backward.
-double compression_s(const IterationModel& model, const StageChain& chain, const Split& split, std::size_t s) {
+double compression_s(const IterationModel& model, const StageChain& chain, const Split& split,
+                     std::size_t s) {
   double sum = 0;
   const auto add = [&](std::size_t other, int layer) {
     sum += model.stages.compression_s(layer) *

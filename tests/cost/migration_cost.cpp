@@ -87,14 +87,14 @@ TEST_CASE("a device fetches missing layers from one that has them") {
   // Layer 1 goes from device 0 to device 1: 120 bytes at 100 bytes/s plus 0.01 s latency.
   const Problem problem = small_problem({2}, 4);
   const Migration one = migration(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}}),
-                            plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
+                                  plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
   CHECK(one.parts == std::vector<MigratedPart>{{1, 0, {1, 2}, 120}});
   CHECK(one.bytes == 120);
   CHECK(one.seconds == Approx(1.21));
 
   // If the devices swap stages, each fetches two layers, both at once.
   const Migration both = migration(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}}),
-                             plan_with({{{{0, 2}, {1}}, {{2, 4}, {0}}}}));
+                                   plan_with({{{{0, 2}, {1}}, {{2, 4}, {0}}}}));
   CHECK(both.parts == std::vector<MigratedPart>{{1, 0, {0, 2}, 240}, {0, 1, {2, 4}, 240}});
   CHECK(both.seconds == Approx(2.41));
 }
@@ -138,7 +138,8 @@ TEST_CASE("without a network the same bytes migrate from any holder") {
     CHECK(without.bytes == Approx(with.bytes));
     CHECK(without.checkpoint_bytes == Approx(with.checkpoint_bytes));
     CHECK(without.seconds == 0);
-    for (const MigratedPart& part : without.parts) CHECK((part.from == unspecified_source || part.from == no_device));
+    for (const MigratedPart& part : without.parts)
+      CHECK((part.from == unspecified_source || part.from == no_device));
   }
 }
 
@@ -163,7 +164,7 @@ TEST_CASE("layers that no device holds come from a checkpoint and are counted se
   // The only holder of layers 2 and 3 has failed; device 1 replaces it and must fetch layer 1 from device 0.
   const Problem problem = small_problem({2}, 4);
   const Migration it = migration(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {no_device}}}}),
-                           plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
+                                 plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
   CHECK(it.parts == std::vector<MigratedPart>{{1, 0, {1, 2}, 120}, {1, no_device, {2, 4}, 240}});
   CHECK(it.bytes == 120);
   CHECK(it.checkpoint_bytes == 240);
@@ -255,7 +256,7 @@ TEST_CASE("migration time equals the simulator without contention and is a lower
     problem.constants.network_efficiency = 0.8;
     problem.constants.message_overhead_s = 0.002;
     const Migration it = migration(problem, random_plan(rng, 12, layers, 2 + static_cast<int>(rng.below(3))),
-                             random_plan(rng, 12, layers, 1 + static_cast<int>(rng.below(4))));
+                                   random_plan(rng, 12, layers, 1 + static_cast<int>(rng.below(4))));
     const double simulated = simulated_s(problem, it);
     REQUIRE(simulated > 0);
     if (!shared) {

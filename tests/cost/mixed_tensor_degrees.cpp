@@ -12,8 +12,8 @@
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/small_problems.hpp"
 #include "tests/support/heterogeneous_layers.hpp"
+#include "tests/support/small_problems.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
@@ -99,8 +99,9 @@ Errors errors_of(const std::string& schedule, bool shared, bool overlap, std::ui
   Errors errors;
   std::vector<std::pair<double, double>> pairs;
   Rng of_problem = Rng::for_task(stream, 1000);
-  Problem problem{
-      heterogeneous_hosts(of_problem, shared), heterogeneous_layers(of_problem, schedule, "ring"), {1, 0.01, 0.9, 0.5}};
+  Problem problem{heterogeneous_hosts(of_problem, shared),
+                  heterogeneous_layers(of_problem, schedule, "ring"),
+                  {1, 0.01, 0.9, 0.5}};
   problem.job.parallelism.overlap = overlap;
   problem.job.compression = compression;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -239,7 +240,8 @@ TEST_CASE("the best split gives more layers to the larger stage") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(4, seed);
-    const Problem problem{heterogeneous_hosts(rng, false), heterogeneous_layers(rng, "gpipe", "ring"), {1, 0.01, 0.9, 0}};
+    const Problem problem{
+        heterogeneous_hosts(rng, false), heterogeneous_layers(rng, "gpipe", "ring"), {1, 0.01, 0.9, 0}};
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const std::vector<int> wide = {8, 9, 10, 11}, single = {20};

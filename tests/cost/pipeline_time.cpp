@@ -190,7 +190,8 @@ TEST_CASE("1f1b: two micro-batches share a cycle through two stages") {
 // message demands all for 0.5 s; it therefore takes 0.5 ÷ (1 − 1/4). On a link of which it demands half,
 // contention has no effect.
 TEST_CASE("1f1b: contention stretches a message by the share of the link that others take") {
-  const auto work = [](double occupancy_s, double background_s, double link_demand_s, double concurrent_messages = 20) {
+  const auto work = [](double occupancy_s, double background_s, double link_demand_s,
+                       double concurrent_messages = 20) {
     PipelineWork it = even_work(2, 20, occupancy_s);
     it.backward_s[0] = 4;
     for (auto* hops : {&it.forward_hops, &it.backward_hops}) {
@@ -242,7 +243,8 @@ TEST_CASE("a pipeline without micro-batches takes no time") {
 TEST_CASE("work that a schedule cannot run is rejected") {
   CHECK(error_message([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
-  CHECK(error_message([] { parse_pipeline_schedule("zero-bubble"); }) == "there is no schedule `zero-bubble`");
+  CHECK(error_message([] { parse_pipeline_schedule("zero-bubble"); }) ==
+        "there is no schedule `zero-bubble`");
 }
 
 TEST_CASE("the number of micro-batches in flight depends on schedule and stage") {

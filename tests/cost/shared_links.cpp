@@ -99,10 +99,12 @@ TEST_CASE("only micro-batches in flight contend") {
     Plan plan = plan_of(problem.job, chunks ? 1 : 6, 1, 1);
     CAPTURE(schedule);
     if (!chunks) {
-      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
+      CHECK(estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
       problem.job.parallelism.flush = 1;
       plan.pipelines.front().micro_batches = 7;
-      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
+      CHECK(estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
       problem.job.parallelism.flush.reset();
     }
     for (const int micro_batches : {6, 12, 24}) {

@@ -62,7 +62,8 @@ TEST_CASE("pipelines of different depth are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 4});
   for (const std::string& name : common_layout) {
     CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 3 and 2 stages"));
-    CHECK_THAT(rejection_message(name, bundle), contains("needs the same data-parallel degree in every stage"));
+    CHECK_THAT(rejection_message(name, bundle),
+               contains("needs the same data-parallel degree in every stage"));
   }
   CHECK(rejection_message("flashflex", bundle) == "no error");
 }
@@ -167,8 +168,9 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
                make_export_files(worked_example, {"megatron", "flashflex"});
              }),
              contains("both trainers"));
-  CHECK_THAT(error_message([] { make_export_files(worked_example, {"torchtitan"}, {}, RankOrder::pipeline_major); }),
-             contains("torchtitan: ranks must be stage-major"));
+  CHECK_THAT(
+      error_message([] { make_export_files(worked_example, {"torchtitan"}, {}, RankOrder::pipeline_major); }),
+      contains("torchtitan: ranks must be stage-major"));
   CHECK_THAT(error_message([] { find_exporter("megatorn"); }), contains("did you mean `megatron`?"));
   CHECK_THAT(error_message([] { find_exporter("nanotron"); }),
              contains("nanotron splits layers by its own cost model"));
@@ -176,7 +178,8 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
              contains("only 4 stages (head, body1, body2, tail) exist"));
   CHECK_THAT(error_message([] { find_exporter("opendiloco"); }), contains("not representable"));
   CHECK_THAT(error_message([] { find_exporter("k8s"); }), contains("is called kubernetes here"));
-  CHECK_THAT(error_message([] { make_export_files(worked_example, {"netem"}); }), contains("give its topology with --topology"));
+  CHECK_THAT(error_message([] { make_export_files(worked_example, {"netem"}); }),
+             contains("give its topology with --topology"));
 }
 
 TEST_CASE("a trainer's different schedule and missing flushes are noted") {
@@ -187,8 +190,7 @@ TEST_CASE("a trainer's different schedule and missing flushes are noted") {
   for (const char* name : {"megatron", "deepspeed-py", "flashflex"}) {
     const auto notes = find_exporter(name).notes(bundle);
     REQUIRE(notes.size() > 1);
-    CHECK(notes[0] ==
-          "it runs schedule 1f1b, but the plan assumes gpipe: plan with schedule 1f1b");
+    CHECK(notes[0] == "it runs schedule 1f1b, but the plan assumes gpipe: plan with schedule 1f1b");
     CHECK_THAT(notes[1], contains("does not flush pipelines every 3 micro-batches"));
   }
   bundle.job.parallelism = {};
@@ -222,8 +224,10 @@ TEST_CASE("host names that are unsafe in scripts are rejected") {
   for (const char* name : {"gb:", "gb:x", "gb:-1", "gb:99999999999", "gb:0:0"})
     CHECK_THAT(error_message([&] { make_export_files(with_host(name), {"torchrun"}); }),
                contains("expected a GPU number"));
-  CHECK_THAT(error_message([&] { make_export_files(with_host("gc:01"), {"torchrun"}); }), contains("are the same GPU"));
-  CHECK_THAT(error_message([&] { make_export_files(with_host("g/c:9"), {"torchrun"}); }), contains("no error"));
+  CHECK_THAT(error_message([&] { make_export_files(with_host("gc:01"), {"torchrun"}); }),
+             contains("are the same GPU"));
+  CHECK_THAT(error_message([&] { make_export_files(with_host("g/c:9"), {"torchrun"}); }),
+             contains("no error"));
 
   ExportChoices choices;
   const auto hosts = [&](const std::string& text) {

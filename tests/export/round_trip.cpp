@@ -124,7 +124,8 @@ TEST_CASE("each rank order follows the rule of the trainers") {
           for (int t = 0; t < T; ++t) {
             const int rank = order == RankOrder::stage_major ? t + T * (d + D * p) : t + T * (p + P * d);
             const Stage& stage = bundle.plan.pipelines[at(d)].stages[at(p)];
-            CHECK(bundle.assignments[at(rank)] == RankAssignment{stage.devices[at(t)], d, p, t, {stage.layers}});
+            CHECK(bundle.assignments[at(rank)] ==
+                  RankAssignment{stage.devices[at(t)], d, p, t, {stage.layers}});
           }
     }
   }

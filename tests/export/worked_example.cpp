@@ -18,7 +18,8 @@ bool has(const std::string& text, std::string_view part) {
 std::vector<std::string> devices(const std::string& table) {
   std::vector<std::string> devices;
   for (const RankRow& row : parse_rank_table(table, "table"))
-    devices.push_back(fmt::format("{}:{} ({},{})", row.host, row.gpu, row.assignment.pipeline, row.assignment.stage));
+    devices.push_back(
+        fmt::format("{}:{} ({},{})", row.host, row.gpu, row.assignment.pipeline, row.assignment.stage));
   return devices;
 }
 

@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const dtfm::NamedFile plan{"plan.json", dtfm::validate_text(text.substr(0, end), "plan.json")};
     if (end < text.size())
-      choices.hosts = dtfm::NamedFile{"hosts", dtfm::validate_text(text.substr(end + dashes.size()), "hosts")};
+      choices.hosts =
+          dtfm::NamedFile{"hosts", dtfm::validate_text(text.substr(end + dashes.size()), "hosts")};
     for (const dtfm::Exporter& target : dtfm::exporters()) {
       choices.order = target.is_trainer ? target.orders.front() : dtfm::RankOrder::stage_major;
       hand_over(plan, choices, target);

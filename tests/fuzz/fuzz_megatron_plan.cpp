@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string text = dtfm::validate_text({reinterpret_cast<const char*>(data), size}, "both");
     const std::size_t end = std::min(text.find(line), text.size());
     const std::string ranks = text.substr(std::min(end + line.size(), text.size()));
-    const auto source = dtfm::make_plan_source({"flags", text.substr(0, end)}, dtfm::NamedFile{"ranks", ranks});
+    const auto source =
+        dtfm::make_plan_source({"flags", text.substr(0, end)}, dtfm::NamedFile{"ranks", ranks});
     dtfm::check_reads_back(topology, job, dtfm::read_any_plan(source, topology, job).plan);
   } catch (const dtfm::Error&) {
   }

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dtfm::LayerProfile profile;

@@ -96,7 +96,8 @@ TEST_CASE("the built-in constants can be read") {
 }
 
 TEST_CASE("wrong constants are reported with position and reason") {
-  CHECK(error_in(with("0.9", "1.3")) == "c.yaml:4:21: `network_efficiency`: is a fraction and must be at most 1");
+  CHECK(error_in(with("0.9", "1.3")) ==
+        "c.yaml:4:21: `network_efficiency`: is a fraction and must be at most 1");
   CHECK(error_in(with("0.9", "0")) == "c.yaml:4:21: `network_efficiency`: must be above zero; found `0`");
   CHECK_THAT(error_in(with("2 ms", "2")), contains("c.yaml:3:19: `message_overhead`: expected a time"));
   CHECK(error_in(with("iteration_overhead: 0.5 s\n", "")) == "c.yaml:1:1: missing key `iteration_overhead`");

@@ -132,8 +132,9 @@ TEST_CASE("a table may have columns in any order and tensor-parallel stages and 
   CHECK(plan.tensor == 2);
   CHECK(plan.schedule == "1f1b");
   // 16 micro-batches over three pipelines are 5, 5 and 6. A stage without layers ends before it begins.
-  CHECK(format_plan(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
-        "5: ga:0[0,7); 5: ga:1[0,7); 6: gb[0,7) gc:0[7,7); ");
+  CHECK(
+      format_plan(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
+      "5: ga:0[0,7); 5: ga:1[0,7); 6: gb[0,7) gc:0[7,7); ");
 }
 
 TEST_CASE("all errors in a table are reported at once") {
@@ -196,7 +197,6 @@ TEST_CASE("unusual but valid input is noted") {
               "you mean `--pipeline-model-parallel-size`?), `--lr`",
               "Megatron runs schedule 1f1b, but the plan uses gpipe as the job says"});
   const auto csv = make_plan_source({"plan.csv", table}, {});
-  CHECK(
-      read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==
-      Notes{"plan.csv does not specify a job; assuming the built-in seven (use --job FILE for another)"});
+  CHECK(read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==
+        Notes{"plan.csv does not specify a job; assuming the built-in seven (use --job FILE for another)"});
 }

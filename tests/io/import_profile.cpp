@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/temporary_folder.hpp"

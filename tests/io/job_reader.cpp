@@ -192,10 +192,9 @@ TEST_CASE("an invalid chain of layers is reported with position and reason") {
         "job.yaml:8:60: `output`: expected a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB) such "
         "as "
         "`16 GB`; found `8`");
-  CHECK(
-      wrong("0.24 TFLOP", "1e20 TFLOP") ==
-      "job.yaml:8:40: `forward_flops`: `1e20 TFLOP` is out of range: a FLOP count must be from 0.001 to "
-      "1e+24 FLOP");
+  CHECK(wrong("0.24 TFLOP", "1e20 TFLOP") ==
+        "job.yaml:8:40: `forward_flops`: `1e20 TFLOP` is out of range: a FLOP count must be from 0.001 to "
+        "1e+24 FLOP");
   CHECK(wrong("parameters: 5e3", "parameters: -1") ==
         "job.yaml:8:20: `parameters`: expected a number from 0 to 1e+18; found `-1`");
   CHECK(error_in("version: 1\nname: n\nmodel: {kind: layers, layers: []}\ntraining: {global_batch: 1}\n") ==

@@ -159,8 +159,8 @@ TEST_CASE("pairs without an entry are reported") {
   CHECK(error_text(entry("within: \"*\"", 1) + entry("from: a, to: b", 2)) ==
         "t.yaml:7:3: `links`: no entry matches b/0 → a/0:0 and 11 more pairs");
   CHECK(error_text(entry("within: \"*\"", 1) + entry("from: a, to: b", 2) + entry("from: b/0, to: a", 2) +
-                  entry("from: b/1, to: a", 2) + entry("from: lab, to: a/0", 2) +
-                  entry("from: lab, to: \"a/1:0\"", 2)) ==
+                   entry("from: b/1, to: a", 2) + entry("from: lab, to: a/0", 2) +
+                   entry("from: lab, to: \"a/1:0\"", 2)) ==
         "t.yaml:7:3: `links`: no entry matches lab → a/1:1");
   CHECK(error_text(entry("between: [a/0, a/0]", 1)) ==
         "t.yaml:7:3: `links`: no entry matches a/0:0 → a/1:0 and 39 more pairs");

@@ -163,10 +163,11 @@ TEST_CASE("virtual stages become the chunks of an interleaved schedule") {
         "flags:1:74: --num-layers-per-virtual-pipeline-stage 3: the 4 layers of a pipeline rank cannot be "
         "cut so\n"
         "flags: virtual stages per device: 1, but job small has schedule interleaved with 2");
-  CHECK(error_message([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
-        "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans split "
-        "the 4 of "
-        "a device evenly, which makes it 2");
+  CHECK(
+      error_message([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
+      "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans split "
+      "the 4 of "
+      "a device evenly, which makes it 2");
   CHECK(error_in("--num-virtual-stages-per-pipeline-rank 2") ==
         "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
 }
@@ -187,15 +188,17 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
       "flags:1:34: --num-layers requires a value\n"
       "flags:1:75: --num-layers is given twice, first at flags:1:60");
   CHECK(error_in("--pipeline-model-parallel-size 3") ==
-        "flags:1:32: the number of ranks in ranks is 8, which is not a multiple of tensor size 1 × pipeline size 3\n"
+        "flags:1:32: the number of ranks in ranks is 8, which is not a multiple of tensor size 1 × pipeline "
+        "size 3\n"
         "flags: 8 layers cannot be split evenly over 3 pipeline stages; give a layout "
         "(--pipeline-model-parallel-layout)");
-  CHECK(
-      error_in("--context-parallel-size 2").starts_with("flags:1:25: --context-parallel-size 2: plans support only"));
+  CHECK(error_in("--context-parallel-size 2")
+            .starts_with("flags:1:25: --context-parallel-size 2: plans support only"));
   CHECK(error_in("--pipeline-model-parallel-size 1", "a\nb\nc\nd\na\n") ==
         "flags: global batch 24 is not a multiple of micro-batch 1 × 5 pipelines");
   CHECK(error_in("--pipeline-model-parallel-layout E(t*8)L --decoder-last-pipeline-num-layers 3") ==
-        "flags:1:77: --pipeline-model-parallel-layout cannot be combined with --decoder-last-pipeline-num-layers");
+        "flags:1:77: --pipeline-model-parallel-layout cannot be combined with "
+        "--decoder-last-pipeline-num-layers");
   CHECK(error_in("--pipeline-model-parallel-layout 'Ettt|ttttL'") ==
         "flags:1:34: the layout has 7 layers (t), the job has 8\n"
         "flags: virtual stages per device: 2, but job small has schedule 1f1b with 1");
@@ -210,7 +213,8 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
 
 TEST_CASE("first and last stages cannot have more layers than the model") {
   const std::string two = "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers ";
-  CHECK(error_in(two + "9").find("flags:1:70: exceeds the 8 layers of the model or the 2 pipeline stages") == 0);
+  CHECK(error_in(two + "9").find("flags:1:70: exceeds the 8 layers of the model or the 2 pipeline stages") ==
+        0);
   CHECK(error_in(two + "5 --decoder-last-pipeline-num-layers 2") ==
         "flags:1:70: 1 layers cannot be split evenly over 0 stages between; give a layout "
         "(--pipeline-model-parallel-layout)");
@@ -227,19 +231,23 @@ TEST_CASE("a layout is parsed as by Megatron") {
   CHECK(layout("E|((t|)*2t|)*2L") == Counts{0, 1, 1, 1, 1, 1, 1, 0});
   CHECK(layout("EL") == Counts{0});
   CHECK(error_in_layout("") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
-  CHECK(error_in_layout("tE|tL") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
-  CHECK(error_in_layout("EEtL") == "flags:1:1: expected one E, the embedding, at the beginning of the layout");
+  CHECK(error_in_layout("tE|tL") ==
+        "flags:1:1: expected one E, the embedding, at the beginning of the layout");
+  CHECK(error_in_layout("EEtL") ==
+        "flags:1:1: expected one E, the embedding, at the beginning of the layout");
   CHECK(error_in_layout("Et|Lt") == "flags:1:1: expected one L, the loss, at the end of the layout");
   CHECK(error_in_layout("Et|mL") ==
         "flags:1:1: the layout has `m`, but plans do not support multi-token prediction");
-  CHECK(error_in_layout("Et x").find("flags:1:1: unexpected ` ` at character 3 of the layout: expected E, t, L, |") ==
-        0);
-  CHECK(error_in_layout("Et)L") == "flags:1:1: unexpected `)` at character 3 of the layout: no group is open here");
+  CHECK(error_in_layout("Et x").find(
+            "flags:1:1: unexpected ` ` at character 3 of the layout: expected E, t, L, |") == 0);
+  CHECK(error_in_layout("Et)L") ==
+        "flags:1:1: unexpected `)` at character 3 of the layout: no group is open here");
   CHECK(error_in_layout("E(tL") == "flags:1:1: the layout has an unclosed `(`");
   CHECK(error_in_layout("E()*9L") ==
         "flags:1:1: unexpected `)` at character 3 of the layout: the group before it is empty");
   CHECK(error_in_layout("Et*0L") ==
-        "flags:1:1: unexpected `*` at character 3 of the layout: expected a number from 1 to 1,000,000 after it");
+        "flags:1:1: unexpected `*` at character 3 of the layout: expected a number from 1 to 1,000,000 after "
+        "it");
   CHECK(error_in_layout("E((t*999)*999)*999L") ==
         "flags:1:1: the layout has more than 1000000 layers and stages");
   CHECK(error_in_layout(std::string(100000, '(')) ==

@@ -46,10 +46,12 @@ MeasurementSettings between_a_and_b() {
   return settings;
 }
 
-Topology topology_of(const NetworkMeasurements& measurements, const MeasurementSettings& settings, const InventorySettings& inventory = {}) {
+Topology topology_of(const NetworkMeasurements& measurements, const MeasurementSettings& settings,
+                     const InventorySettings& inventory = {}) {
   InventorySettings named = inventory;
   named.name = "test";
-  return parse_topology(format_topology(measurements, summarize_links(measurements, settings), named), "test.yaml", {});
+  return parse_topology(format_topology(measurements, summarize_links(measurements, settings), named),
+                        "test.yaml", {});
 }
 
 NetworkMeasurements from_iperf3(std::vector<MeasurementFile> files, const MeasurementSettings& settings) {
@@ -117,7 +119,8 @@ TEST_CASE("iperf3: the deviation is the server's and keys that iperf3 3.12 write
   const std::string server =
       R"(, "server_output_json": {"start": {"sock_bufsize": 0, "sock_bufsize": 0}, "intervals": [
  {"sum": {"seconds": 1, "bits_per_second": 99e6}}, {"sum": {"seconds": 1, "bits_per_second": 101e6}}]})";
-  const NetworkMeasurements measurements = from_iperf3({{"r.json", iperf3(100e6, 1, 0, server)}}, two_sites());
+  const NetworkMeasurements measurements =
+      from_iperf3({{"r.json", iperf3(100e6, 1, 0, server)}}, two_sites());
   CHECK(measurements.samples.at({0, 1}).front().spread->value() == Approx(1.41421e6));  // √(2 · 1²)
 }
 
@@ -227,13 +230,16 @@ TEST_CASE("GPUs and their number come from the measurements unless the user over
   CHECK(topology.gpus[static_cast<std::size_t>(topology.devices[2].gpu)].name == "T4");
   CHECK(topology.link(0, 1).bandwidth.value() == Approx(3e11));
   inventory.gpu_of = {{"c", "T4"}};
-  CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }), contains("--gpu: no site `c` was measured"));
+  CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }),
+             contains("--gpu: no site `c` was measured"));
   inventory.gpu_of = {};
   inventory.gpu = "A100-80G";
-  CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }), contains("did you mean `A100-80GB`?"));
+  CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }),
+             contains("did you mean `A100-80GB`?"));
   inventory.gpu = "T4";
   inventory.hosts = 2;
-  CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }), contains("--within-site: is missing"));
+  CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }),
+             contains("--within-site: is missing"));
 }
 
 TEST_CASE("unusable measurements are rejected with a reason") {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 
@@ -119,7 +119,8 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
       {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
       {1, 3, 1, 3, 2.625, {}, {{"micro_batch", 2}, {"schedule", "1f1b"}, {"gradients", 0.5}}}};
   const auto json_of = [&] {
-    return ordered_json::parse(plan_json(four_devices(), job, plan_from_placement(two_by_two(), job), record));
+    return ordered_json::parse(
+        plan_json(four_devices(), job, plan_from_placement(two_by_two(), job), record));
   };
   CHECK(
       json_of()["estimate"].dump() ==
@@ -342,7 +343,8 @@ TEST_CASE("micro-batches are given for every pipeline or for none") {
 
 TEST_CASE("comm-cost accepts balanced plans only") {
   const auto error = [](const std::string& pipelines) {
-    return error_message([&] { balanced_placement(parsed(plan_of(pipelines)), four_devices(), "plan.json"); });
+    return error_message(
+        [&] { balanced_placement(parsed(plan_of(pipelines)), four_devices(), "plan.json"); });
   };
   const std::string two_stages =
       pipeline_of(stage_of("[0, 2]", R"(["a/0"])") + "," + stage_of("[2, 5]", R"(["a/1"])"));

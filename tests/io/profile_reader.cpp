@@ -79,8 +79,9 @@ TEST_CASE("a job accepts the documented ways to name profiles") {
   CHECK(block_of_readme("yaml", 3).empty());
 }
 
-TEST_CASE("rows are sorted by kind in file order then tensor degree then micro-batch and missing fields have "
-          "defaults") {
+TEST_CASE(
+    "rows are sorted by kind in file order then tensor degree then micro-batch and missing fields have "
+    "defaults") {
   const LayerProfile profile =
       parse_profile(with_layers(R"({"kind": "head", "micro_batch": 4, "forward_s": 4, "backward_s": 0},
 {"kind": "block", "micro_batch": 1, "tensor": 2, "forward_s": 2, "backward_s": 0},

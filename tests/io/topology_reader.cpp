@@ -132,8 +132,9 @@ TEST_CASE("entries of devices are validated") {
         "t.yaml:4:5: more than 8192 devices in all");
   CHECK(devices_error("  - {site: a, hosts: 8192, gpus_per_host: 8192}\n") ==
         "t.yaml:3:5: more than 8192 devices in all");
-  CHECK(devices_error("  - {site: a, count: 2, hosts: 2}\n") ==
-        "t.yaml:3:5: `count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
+  CHECK(
+      devices_error("  - {site: a, count: 2, hosts: 2}\n") ==
+      "t.yaml:3:5: `count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
   CHECK(devices_error("  - {site: a, gpus_per_host: 2}\n") ==
         "t.yaml:3:5: `gpus_per_host` requires `hosts` or `name`");
   CHECK(devices_error("  - {site: a, name: m, count: 2}\n") ==
@@ -142,8 +143,7 @@ TEST_CASE("entries of devices are validated") {
   CHECK(devices_error("  - {sites: a}\n") == "t.yaml:3:6: unknown key `sites`; did you mean `site`?");
   CHECK(devices_error("  - {site: a, gpu: V100-16G}\n") ==
         "t.yaml:3:20: unknown GPU `V100-16G`; did you mean `V100-16GB`?");
-  CHECK(devices_error("  - {site: a, speed: 0}\n") ==
-        "t.yaml:3:22: `speed`: must be above zero; found `0`");
+  CHECK(devices_error("  - {site: a, speed: 0}\n") == "t.yaml:3:22: `speed`: must be above zero; found `0`");
   CHECK(devices_error("  - {site: a, speed: .nan}\n") ==
         "t.yaml:3:22: `speed`: expected a decimal number; found `.nan`");
   CHECK(devices_error("  - {site: a, price: 2}\n") ==

@@ -98,7 +98,8 @@ TEST_CASE("only plain decimal numbers are accepted") {
 }
 
 TEST_CASE("values outside the physical range are rejected whatever their unit") {
-  CHECK(error_text(parse_seconds, "1e12 s") == "`1e12 s` is out of range: a time must be from 1e-12 to 1e+09 s");
+  CHECK(error_text(parse_seconds, "1e12 s") ==
+        "`1e12 s` is out of range: a time must be from 1e-12 to 1e+09 s");
   CHECK(error_text(parse_rate, "1e-300 Gbps") ==
         "`1e-300 Gbps` is out of range: a data rate must be from 0.001 to 1e+18 bps");
   CHECK(error_text(parse_bytes, "-1e10 GB").starts_with("`-1e10 GB` is out of range: a size"));
@@ -109,7 +110,8 @@ TEST_CASE("values outside the physical range are rejected whatever their unit") 
   CHECK(error_text(parse_data_price, "0.09 USD") ==
         "`USD` is not a unit of data price; known: `USD/GB`, `USD/TB`, `USD/GiB`, `USD/TiB`");
   const auto in_milliseconds = [](std::string_view text) { return parse_in_unit(text, time_unit("ms")); };
-  CHECK(error_text(in_milliseconds, "1e13") == "`1e13` is out of range: a time must be from 1e-12 to 1e+09 s");
+  CHECK(error_text(in_milliseconds, "1e13") ==
+        "`1e13` is out of range: a time must be from 1e-12 to 1e+09 s");
   CHECK(parse_seconds("0 s").value() == 0);
   CHECK(parse_seconds("1e9 s").value() == 1e9);
   CHECK(parse_rate("1 bps").value() == 1);

@@ -30,7 +30,7 @@ std::string error_text(const std::string& text) {
 template <class Read>
 std::string value_error(const std::string& value, const Read& read) {
   return error_text("v: " + value,
-                   [&](const YamlDocument& document) { read(document.root().map({"v"}).required("v")); });
+                    [&](const YamlDocument& document) { read(document.root().map({"v"}).required("v")); });
 }
 
 std::string repeated(const std::string& part, std::size_t bytes, std::string text = "") {
@@ -65,8 +65,7 @@ TEST_CASE("values are read with their types") {
 
 TEST_CASE("a value of the wrong kind or size is rejected with its position") {
   const auto integer = [](const YamlValue& v) { v.integer(1, 8192); };
-  CHECK(value_error("0", integer) ==
-        "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found `0`");
+  CHECK(value_error("0", integer) == "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found `0`");
   CHECK(value_error("8193", integer) ==
         "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found `8193`");
   CHECK(value_error("\"3\"", integer) ==
@@ -78,8 +77,7 @@ TEST_CASE("a value of the wrong kind or size is rejected with its position") {
         "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found a list");
   CHECK(value_error("{a: 1}", integer) ==
         "x.yaml:1:4: `v`: expected a whole number from 1 to 8192; found a map");
-  CHECK(
-      value_error("", integer).ends_with(": `v`: expected a whole number from 1 to 8192; found nothing"));
+  CHECK(value_error("", integer).ends_with(": `v`: expected a whole number from 1 to 8192; found nothing"));
 
   const auto number = [](const YamlValue& v) { v.number(0, 1); };
   CHECK(value_error("2", number) == "x.yaml:1:4: `v`: expected a number from 0 to 1; found `2`");
@@ -161,13 +159,14 @@ TEST_CASE("unsafe YAML features are rejected") {
        {"\xC0\xAF", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\x80", "\xF4\x90\x80\x80"})
     CHECK(error_text(bad).starts_with("x.yaml:1:1: not UTF-8 text"));
   CHECK(error_text("\xEF\xBB\xBF"
-                  "a: é 東 😀") == "no error");
+                   "a: é 東 😀") == "no error");
   CHECK(error_text(std::string(yaml_size_limit + 1, ' ')) == "x.yaml: is larger than 16777216 bytes");
 }
 
 TEST_CASE("ten megabytes of garbage are rejected or read in time proportional to their size") {
   for (const char* part : {"[", "[\n", "a: ", "&a ", "- {a: 1, b: 2}\n"})
-    CHECK(error_text(repeated(part, 10'000'000)) == "x.yaml: has more than 2000000 YAML punctuation characters");
+    CHECK(error_text(repeated(part, 10'000'000)) ==
+          "x.yaml: has more than 2000000 YAML punctuation characters");
   CHECK(error_text(repeated("- - - - ", 10'000'000)) == "x.yaml:1:65: nested more than 32 levels deep");
   CHECK(error_text(repeated("a: b\n", 10'000'000)).ends_with("more than 1000000 values"));
   for (const char* part : {"[", "{a: ", "[a,", "&a ", "? ", "'a',", "a: b,\n"})

@@ -137,7 +137,8 @@ void check_mistakes(Checks& checks) {
   checks.that("16 bytes at an odd address",
               error_message([&] { launch(odd_address, {1}, 1, 0, halves.data()); }) != "");
   checks.that("too many threads", error_message([] { launch(waits_for_exited_thread, {1}, 1056, 0); }) != "");
-  checks.that("too much shared memory", error_message([] { launch(waits_for_exited_thread, {1}, 32, 1 << 20); }) != "");
+  checks.that("too much shared memory",
+              error_message([] { launch(waits_for_exited_thread, {1}, 32, 1 << 20); }) != "");
   launch(shared_value, {1}, 1, 64, one.data());
   checks.that("shared memory holds NaN at first", std::isnan(*one.data()));
   emulation::set_schedule(emulation::Schedule::late_copies);

@@ -114,11 +114,11 @@ void check_state_text(Checks& checks) {
   hot.power_watts = 699.7;
   warm.throttle_reasons = 0x4;
   hot.throttle_reasons = 0x44;
-  checks.that(
-      "ranges, and all that held clocks back",
-      text_of(std::vector{warm, hot}) ==
-          "1695 to 1755 MHz of 1980, 61 °C, 700 W at most, limited by the power cap and temperature (hardware)",
-      text_of(std::vector{warm, hot}));
+  checks.that("ranges, and all that held clocks back",
+              text_of(std::vector{warm, hot}) ==
+                  "1695 to 1755 MHz of 1980, 61 °C, 700 W at most, limited by the power cap and temperature "
+                  "(hardware)",
+              text_of(std::vector{warm, hot}));
 }
 
 /// Checks that the device's state is read once, after the last run has been queued.

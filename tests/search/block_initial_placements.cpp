@@ -46,8 +46,9 @@ TEST_CASE("pipelines stay in their clusters as long as possible") {
   const CommCostModel model = clustered_model(4, 2, class_of, 1, 10);
   const auto starts = block_initial_placements(model, make_classes(class_of), 4, 1, never);
   REQUIRE_FALSE(starts.empty());
-  const auto best = std::min_element(starts.begin(), starts.end(),
-                                     [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; });
+  const auto best = std::min_element(
+      starts.begin(), starts.end(),
+      [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; });
   CHECK(best->cost == 13);
 }
 
@@ -61,7 +62,8 @@ TEST_CASE("with two clusters the best blocks are the optimum of an exhaustive se
     const CommCostModel model = clustered_model(2, 5, class_of, 0.5, 3);
     const double optimum = search_comm_cost(model, "exhaustive", SearchOptions()).cost.total();
     double least = 1e300;
-    for (const DeployedPlacement& start : block_initial_placements(model, make_classes(class_of), 4, 1, never))
+    for (const DeployedPlacement& start :
+         block_initial_placements(model, make_classes(class_of), 4, 1, never))
       least = std::min(least, start.cost);
     CHECK(least == Approx(optimum).epsilon(1e-12));
   }

@@ -43,7 +43,8 @@ TEST_CASE("a plan that exceeds memory in any case flushes after every micro-batc
   const PlanCandidate found = balance_plan(job, plan, score);
   REQUIRE(found.deficit_bytes > 0);
   CHECK(found.flush == 1);
-  for (const int flush : {0, 2, 4}) CHECK(found.deficit_bytes < evaluate_plan(job, plan, flush, score).deficit_bytes);
+  for (const int flush : {0, 2, 4})
+    CHECK(found.deficit_bytes < evaluate_plan(job, plan, flush, score).deficit_bytes);
 }
 
 TEST_CASE("splitting again makes no plan of three stages worse and keeps its evaluation budget") {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "planner/search/iteration_time/iteration_search.hpp"
-#include "planner/search/iteration_time/pareto_search.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
+#include "planner/search/iteration_time/pareto_search.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 

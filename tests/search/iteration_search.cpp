@@ -9,9 +9,9 @@
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
-#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;

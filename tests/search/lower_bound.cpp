@@ -52,8 +52,8 @@ TEST_CASE("no bound exceeds the optimum and a proof reaches it") {
       const double optimum = exhaustive_optimum(model);
       for (const double upper_bound : {optimum, optimum * (1 + 1e-9), identity_cost(model)}) {
         CAPTURE(upper_bound, optimum);
-        for (const auto& bound :
-             {quick_lower_bound(model, upper_bound, never), quick_lower_bound(model, upper_bound, stop_immediately)}) {
+        for (const auto& bound : {quick_lower_bound(model, upper_bound, never),
+                                  quick_lower_bound(model, upper_bound, stop_immediately)}) {
           CHECK(bound.value <= std::min(upper_bound, optimum * (1 + rounding)));
           CHECK(bound.value >= 0);
           CHECK_FALSE(bound.method.empty());
@@ -85,6 +85,5 @@ TEST_CASE("the quick bound has the value derived by hand") {
   CHECK(stopped.value <= 8);
   const LowerBound bound = quick_lower_bound(model, 8, never);
   CHECK(bound.value == 8);
-  CHECK(bound.method ==
-        "exhaustive search over group compositions of 2 classes of interchangeable devices");
+  CHECK(bound.method == "exhaustive search over group compositions of 2 classes of interchangeable devices");
 }

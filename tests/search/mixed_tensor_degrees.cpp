@@ -8,10 +8,10 @@
 #include "planner/core/shards.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
-#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/small_problems.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"
+#include "tests/support/plan_enumeration.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -27,8 +27,8 @@ IterationSearchOptions search_options(long long evaluations) {
 
 /// Returns the minimum over all plans of one shape whose stages are these tensor-parallel groups and whose
 /// pipelines have the same layers.
-double min_of_shape(const IterationModel& model, const std::vector<std::vector<int>>& tensor_groups, int stages,
-                      int replicas) {
+double min_of_shape(const IterationModel& model, const std::vector<std::vector<int>>& tensor_groups,
+                    int stages, int replicas) {
   const Job& job = model.problem.job;
   double least = 1e300;
   std::vector<std::size_t> order(tensor_groups.size());
@@ -96,7 +96,8 @@ TEST_CASE("every host has the largest possible tensor-parallel groups in the ord
   using Units = std::vector<std::vector<int>>;
   CHECK(stage_tensor_groups(problem.topology, order, std::vector{1, 2, 4}) ==
         Units{{9}, {7, 8}, {6}, {4, 5}, {0, 1, 2, 3}});
-  CHECK(stage_tensor_groups(problem.topology, order, std::vector{2}) == Units{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
+  CHECK(stage_tensor_groups(problem.topology, order, std::vector{2}) ==
+        Units{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
 }
 
 TEST_CASE("the search finds the optimum over all degrees of all stages") {
@@ -123,7 +124,8 @@ TEST_CASE("degrees per stage are never worse than the best single one and can be
     for (const int tensor : {1, 2, 4}) {
       problem.job.parallelism.tensor = tensor;
       if (tensor > hosts.front()) continue;
-      least = std::min(least, search_iteration(problem, search_options(20'000)).finalists.front().iteration_s);
+      least =
+          std::min(least, search_iteration(problem, search_options(20'000)).finalists.front().iteration_s);
     }
     CHECK(open <= least * 1.0001);
     if (open < least * 0.99) ++better;

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "planner/search/iteration_time/pareto_front.hpp"
-#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/random_problem.hpp"
 #include "tests/support/small_problems.hpp"
 
@@ -44,9 +44,10 @@ std::vector<PlanObjectives> exhaustive_pareto_front(const Problem& problem) {
     const double seconds = timer.iteration_s();
     const auto usd = usd_of(problem.topology, plan, seconds, timer.egress_usd());
     const PlanObjectives measure{seconds, usd.value_or(std::numeric_limits<double>::infinity()),
-                              static_cast<int>(pipeline_major(plan).size())};
-    if (std::any_of(front.begin(), front.end(),
-                    [&](const PlanObjectives& it) { return dominates(it, measure) || is_close(it, measure); }))
+                                 static_cast<int>(pipeline_major(plan).size())};
+    if (std::any_of(front.begin(), front.end(), [&](const PlanObjectives& it) {
+          return dominates(it, measure) || is_close(it, measure);
+        }))
       return;
     std::erase_if(front, [&](const PlanObjectives& it) { return dominates(measure, it); });
     front.push_back(measure);
@@ -143,10 +144,12 @@ TEST_CASE("without prices the front has time and devices and an unpriced device 
   Problem problem = problem_with_prices(rng, {2, 2}, 4, 8);
   problem.topology.devices[0].price.reset();
   problem.topology.devices[0].speed = 8;
-  const auto fastest = pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)).front();
+  const auto fastest =
+      pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)).front();
   CHECK_FALSE(std::isfinite(fastest.usd));
   for (Device& device : problem.topology.devices) device.price.reset();
-  for (const PlanObjectives& it : pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)))
+  for (const PlanObjectives& it :
+       pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)))
     CHECK_FALSE(std::isfinite(it.usd));
 }
 

@@ -9,8 +9,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/search/path_routing/reservations.hpp"
 #include "planner/search/path_routing/path_dispatch.hpp"
+#include "planner/search/path_routing/reservations.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive_makespan.hpp"
 #include "tests/support/small_problems.hpp"
@@ -54,11 +54,14 @@ struct Instance {
       for (int to = 0; to < test_network.devices; ++to) {
         test_network.seconds_per_byte.push_back(uniform ? 0 : quarters(4) - 0.25);
         test_network.latency_s.push_back(quarters(8) - 0.25);
-        test_network.links.push_back({from * test_network.devices + to, test_network.devices * test_network.devices + from});
+        test_network.links.push_back(
+            {from * test_network.devices + to, test_network.devices * test_network.devices + from});
       }
     problem.micro_batches = micro_batches;
     problem.skipped = skipped;
-    problem.message = [this](int from, int to, double bytes) { return test_network.message(from, to, bytes); };
+    problem.message = [this](int from, int to, double bytes) {
+      return test_network.message(from, to, bytes);
+    };
   }
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -231,7 +234,8 @@ double replayed(const Instance& instance, const Routing& routing) {
   rules.links.clear();
   for (const double latency : instance.test_network.latency_s) rules.links.push_back(link_of(latency, 1e18));
   rules.table = Eigen::MatrixXi(instance.test_network.devices, instance.test_network.devices);
-  rules.same_host = Eigen::MatrixXi::Constant(instance.test_network.devices, instance.test_network.devices, -1);
+  rules.same_host =
+      Eigen::MatrixXi::Constant(instance.test_network.devices, instance.test_network.devices, -1);
   for (int from = 0; from < instance.test_network.devices; ++from) {
     rules.link_class[at(from)] = from;
     for (int to = 0; to < instance.test_network.devices; ++to)
@@ -263,8 +267,9 @@ double replayed(const Instance& instance, const Routing& routing) {
 double forward_delay_s(const Instance& instance, const std::vector<Visit>& candidate) {
   double seconds = 0;
   for (std::size_t i = 1; i < candidate.size(); ++i)
-    seconds +=
-        instance.test_network.message(instance.number_of(candidate[i - 1]), instance.number_of(candidate[i]), 1).latency_s;
+    seconds += instance.test_network
+                   .message(instance.number_of(candidate[i - 1]), instance.number_of(candidate[i]), 1)
+                   .latency_s;
   return seconds;
 }
 
@@ -350,7 +355,8 @@ TEST_CASE("the first micro-batch takes the shortest of all paths") {
     const Instance instance(5, left_out, 12, 3, rng, true);
     double shortest = 1e9;
     for (int stage = 1; stage <= (left_out == 0 ? 1 : 3); ++stage)
-      for (const auto& candidate : all_paths(instance.problem, stages_without(5, left_out == 0 ? no_index : stage)))
+      for (const auto& candidate :
+           all_paths(instance.problem, stages_without(5, left_out == 0 ? no_index : stage)))
         shortest = std::min(shortest, forward_delay_s(instance, candidate));
     const std::vector<Visit> path = route(instance.problem).schedule.paths.front();
     CHECK(forward_delay_s(instance, path) == Approx(shortest));

@@ -6,8 +6,8 @@
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/small_problems.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::search;
@@ -41,7 +41,8 @@ TEST_CASE("pipelines flush as rarely as the layers found by annealing permit") {
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
   const auto split_at = [&](int layer, int flush) {
-    return evaluate_plan(job, one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}}), flush, score);
+    return evaluate_plan(job, one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}}), flush,
+                         score);
   };
   const PlanCandidate start = split_at(3, 3), best = split_at(2, 4);
   REQUIRE(start.deficit_bytes == 0);
@@ -69,7 +70,8 @@ TEST_CASE("an unpriced device is not added to a stage if the objective is cost")
   const auto jobs = decisions.mixed_degrees(*decisions.first());
   REQUIRE(jobs.size() == 1);
   const PlanScore score(Objective::cost_per_token, problem.topology);
-  const PlanCandidate start = evaluate_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), 0, score);
+  const PlanCandidate start =
+      evaluate_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), 0, score);
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     const AnnealedPlan found = annealed(start, score, 200, seed);
@@ -90,7 +92,8 @@ TEST_CASE("annealing evaluates its initial solution and its changes within the b
   CHECK(all.evaluations > 100);
   CHECK(all.evaluations < 1001);  // some swaps are of a stage with itself
   Rng same = Rng::for_task(0, 0);
-  const AnnealedPlan part = anneal_plan(start, score, {1000, initial_temperature, final_temperature, 100}, same, {});
+  const AnnealedPlan part =
+      anneal_plan(start, score, {1000, initial_temperature, final_temperature, 100}, same, {});
   CHECK_FALSE(part.is_complete);
   CHECK(part.evaluations == 100);
 }

@@ -73,8 +73,9 @@ TEST_CASE("a proof closes the gap of the worldwide case") {
 #endif
 }
 
-TEST_CASE("the published strategy finds the best known placement of the worldwide case within 500 "
-          "evaluations") {
+TEST_CASE(
+    "the published strategy finds the best known placement of the worldwide case within 500 "
+    "evaluations") {
   const CommCostModel model = shipped_model("worldwide");
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     INFO("seed " << seed);

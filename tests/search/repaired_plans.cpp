@@ -58,7 +58,8 @@ TEST_CASE("a site behind a link that has become slow is dropped") {
   const Plan plan = plan_of(problem.job, 2, 3, 4);
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.1, 0.25));
-  for (int site = 0; site < 2; ++site) rules.table.mutable_matrix()(site, 2) = rules.table.mutable_matrix()(2, site) = 2;
+  for (int site = 0; site < 2; ++site)
+    rules.table.mutable_matrix()(site, 2) = rules.table.mutable_matrix()(2, site) = 2;
   const auto [job, migration] = make_decided(problem, {1}, one_by_one(6), plan);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e4);
   const auto repaired = repaired_plans(plan, job, {}, score);

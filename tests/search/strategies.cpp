@@ -145,7 +145,8 @@ TEST_CASE("exhaustive rejects more partitions than it can evaluate") {
 
 TEST_CASE("exhaustive proves nothing if the order of the stages is heuristic") {
   // 20 groups of one device are one partition; its 20! / 2 orders are not all evaluated.
-  const SearchResult result = search_comm_cost(model_of(3, Network::smooth, {20, 1}), "exhaustive", search_options(0, 10));
+  const SearchResult result =
+      search_comm_cost(model_of(3, Network::smooth, {20, 1}), "exhaustive", search_options(0, 10));
   CHECK(result.lower_bound.method != "every partition was evaluated");
   CHECK(result.lower_bound.value < result.cost.total());
 }
@@ -249,7 +250,8 @@ TEST_CASE("the convergence curve ends at the cost of the result despite rounding
       *matrix = by_site(site, symmetric_table(16, [&](int, int) { return 1 + rng.uniform(); }));
     for (const char* name : {"evolutionary", "genetic", "random"}) {
       CAPTURE(name);
-      const SearchResult result = search_comm_cost(model, name, search_options(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
+      const SearchResult result =
+          search_comm_cost(model, name, search_options(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
       check_result(model, result);
     }
   }

@@ -5,9 +5,9 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
-#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/small_problems.hpp"
 
 namespace dtfm {

@@ -190,7 +190,8 @@ TEST_CASE("the budget includes repairs and minimizing migration") {
   const Problem problem = small_problem({9}, 4, 8);
   for (const long long most : {1, 20, 60, 500}) {
     CAPTURE(most);
-    const IterationSearchResult found = warm_search(problem, plan_missing_two_devices(problem.job), 1e6, search_options(most));
+    const IterationSearchResult found =
+        warm_search(problem, plan_missing_two_devices(problem.job), 1e6, search_options(most));
     // Beyond the budget, a plan is always filled and fitted, and each finalist is evaluated once at the end.
     CHECK(found.evaluations <= most + 4 + static_cast<long long>(found.finalists.size()));
   }

@@ -358,7 +358,8 @@ int main(int argc, char** argv) {
     sg::Engine::set_config("maxmin/precision:1e-9");
   }
   const std::string file = argv[1];
-  const dtfm::TaskGraph graph = dtfm::parse_task_graph(dtfm::read_file(file, dtfm::max_graph_file_bytes), file);
+  const dtfm::TaskGraph graph =
+      dtfm::parse_task_graph(dtfm::read_file(file, dtfm::max_graph_file_bytes), file);
   Driver driver(graph);
   const std::clock_t begin = std::clock();
   driver.run();

@@ -1,8 +1,8 @@
 #include "simulator/calibration/calibrate.hpp"
 
+#include "tests/support/calibration_runs.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
-#include "tests/support/calibration_runs.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;

@@ -50,7 +50,7 @@ class InvariantChecker : public RunObserver {
       violation_if(task.start < run_interval.start, "a task starts before its stretch");
       violation_if(task.finish > run_interval.end, "a task ends after its stretch");
       violation_if(run_interval.kind == RunInterval::Kind::iteration && task.state != TaskState::done,
-               "a task of a completed iteration is not done");
+                   "a task of a completed iteration is not done");
     }
   }
 
@@ -65,7 +65,8 @@ class InvariantChecker : public RunObserver {
       constexpr double grid = 1e-9;  // resolution of simulated time
       if (run_interval.end <= event.date + grid || run_interval.start >= back - grid) continue;
       for (const TaskLabel& label : run_interval.graph.labels)
-        violation_if(label.device == event.device || label.peer == event.device, "a device that is gone works");
+        violation_if(label.device == event.device || label.peer == event.device,
+                     "a device that is gone works");
     }
   }
 
@@ -77,7 +78,8 @@ class InvariantChecker : public RunObserver {
     for (const TaskLabel& label : run_interval.graph.labels)
       if (label.activity == Activity::backward)
         stages_of[{label.pipeline, label.micro_batch}].insert(label.stage);
-    violation_if(static_cast<int>(stages_of.size()) != micro_batches_, "a micro-batch is missing or done twice");
+    violation_if(static_cast<int>(stages_of.size()) != micro_batches_,
+                 "a micro-batch is missing or done twice");
     for (const auto& [batch, stages] : stages_of) {
       int expected = 0;
       for (const int stage : stages) violation_if(stage != expected++, "a stage is missing or done twice");

@@ -201,7 +201,8 @@ TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
   CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped,
              contains("no available device has the weights of layers 1 to 1"));
   it.scenario.checkpoint = checkpoint_every(0);
-  CHECK(iteration_times(simulate(it.problem, it.plan, it.scenario, options)) == IterationTimes{0, 12, 21, 39});
+  CHECK(iteration_times(simulate(it.problem, it.plan, it.scenario, options)) ==
+        IterationTimes{0, 12, 21, 39});
   CHECK(asked == 2);
   // The other way round: layer 0 is fetched from device 0 in 12 s, while device 2 loads layer 1 in 6 s.
   next.pipelines[0].stages = {{{0, 1}, {2}}, {{1, 2}, {0}}};
@@ -214,7 +215,8 @@ TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
              contains("unavailable devices"));
   // No plan: the default behaviour.
   options.replan = [](const Plan&, const std::vector<bool>&) { return std::nullopt; };
-  CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped, contains("no device joins any more"));
+  CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped,
+             contains("no device joins any more"));
 }
 
 TEST_CASE("a pipeline with a slow device is excluded until it has recovered") {

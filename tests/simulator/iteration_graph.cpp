@@ -10,8 +10,8 @@
 #include "planner/core/rng.hpp"
 #include "planner/core/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_message.hpp"
 #include "tests/support/compute_seconds.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;

@@ -186,8 +186,8 @@ TEST_CASE("shards that overlap in part are rejected") {
   CHECK(rejection_message({{2, 3}, {1}}) ==
         "stage 0 of pipeline 0 has 2 devices and stage 1 of pipeline 0 has 3: of the numbers of devices of "
         "two stages, one must be a multiple of the other");
-  CHECK(rejection_message({{1, 3}, {2}}).find("stage 0 of pipeline 1 has 2 devices and stage 1 of pipeline 0 has 3") ==
-        0);
+  CHECK(rejection_message({{1, 3}, {2}})
+            .find("stage 0 of pipeline 1 has 2 devices and stage 1 of pipeline 0 has 3") == 0);
 }
 
 // 12 bytes of weights and optimizer state per parameter: 48e6 bytes for 4 layers.

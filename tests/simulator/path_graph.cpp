@@ -4,12 +4,12 @@
 #include <set>
 #include <string>
 
-#include "simulator/model/stage_load.hpp"
 #include "planner/core/schedule/schedule.hpp"
+#include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_message.hpp"
 #include "tests/support/compute_seconds.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -157,10 +157,9 @@ TEST_CASE("devices of a path cannot fail and paths must be complete") {
   options.paths = &it.paths;
   Scenario scenario;
   scenario.events = {{1.0, 2, DeviceEvent::Kind::leave}};
-  CHECK(
-      error_message([&] {
-        simulate(it.problem, it.plan, scenario, options);
-      }).starts_with("devices that leave or are excluded are not supported with paths of micro-batches"));
+  CHECK(error_message([&] {
+          simulate(it.problem, it.plan, scenario, options);
+        }).starts_with("devices that leave or are excluded are not supported with paths of micro-batches"));
   scenario.events.clear();
   scenario.exclude_slower_than = 0.5;
   CHECK_THROWS_AS(simulate(it.problem, it.plan, scenario, options), Error);

@@ -1,9 +1,9 @@
 // Statistics of a run, for an iteration derived by hand.
 #include "simulator/report/run_statistics.hpp"
 
+#include "planner/core/intervals.hpp"
 #include "simulator/report/critical_path.hpp"
 #include "simulator/report/distribution.hpp"
-#include "planner/core/intervals.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 
@@ -17,7 +17,8 @@ StageMemory memory_of(int, int stage) {
   return stage == 0 ? StageMemory{1000, 100, 7} : StageMemory{500, 10, 1};
 }
 
-SimReport report_of(const TwoStages& run, const RunInterval& run_interval, std::vector<Interval> second_down = {}) {
+SimReport report_of(const TwoStages& run, const RunInterval& run_interval,
+                    std::vector<Interval> second_down = {}) {
   RunStatistics statistics(run.topology, memory_of, {{}, std::move(second_down)});
   statistics.on_interval(run_interval);
   SimReport report;
@@ -159,10 +160,10 @@ TEST_CASE("the critical path passes through queues and messages") {
 
 TEST_CASE("steps of the critical path are summed by their text with the longest first") {
   const std::vector<CriticalStepTotal> sums = sum_by_text({{"send", 1, 1, 2},
-                                                {"update", 1, 2, 4},
-                                                {"compute", 2, 4, 5},
-                                                {"send", 3, 5, 7.5},
-                                                {"barrier", 1, 8, 10}});
+                                                           {"update", 1, 2, 4},
+                                                           {"compute", 2, 4, 5},
+                                                           {"send", 3, 5, 7.5},
+                                                           {"barrier", 1, 8, 10}});
   struct Expected {
     std::string text;
     long long tasks;

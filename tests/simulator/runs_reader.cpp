@@ -5,8 +5,8 @@
 #include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
-#include "tests/support/temporary_folder.hpp"
 #include "tests/support/small_problems.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -100,8 +100,7 @@ TEST_CASE("invalid tables are reported with position and reason") {
            {"plan,secnds\n", "runs.csv:1:6: unknown column `secnds`; did you mean `seconds`?"},
            {"plan,seconds,plan\n", "runs.csv:1:14: duplicate column `plan`"},
            {"plan,job\n", "runs.csv:1:1: missing column `seconds`"},
-           {"pipeline,seconds\n",
-            "runs.csv:1:1: missing columns: expected `plan`, or `pipeline` and `data`"},
+           {"pipeline,seconds\n", "runs.csv:1:1: missing columns: expected `plan`, or `pipeline` and `data`"},
            {"pipeline,data,seconds\n2,1\n", "runs.csv:2:1: expected 3 cells; found 2"},
            {"pipeline,data,seconds\n2,,1\n", "runs.csv:2:1: expected a `data`; found none"},
            {"pipeline,data,seconds\n2,1,-\n", "runs.csv:2:1: expected a `seconds`; found none"},

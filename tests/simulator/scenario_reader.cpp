@@ -171,7 +171,8 @@ TEST_CASE("invalid scenarios are reported with their position") {
   CHECK(
       error_text("events: [{at: 2 s, device: a/0, leave: true},\n  {at: 1 s, device: a/0, leave: true}]\n") ==
       "s.yaml:2:10: `a/0` leaves at 2 s, but it has already left");
-  CHECK_THAT(error_text("events: [{at: -1 s, device: a/0, leave: true}]\n"), contains("must not be negative"));
+  CHECK_THAT(error_text("events: [{at: -1 s, device: a/0, leave: true}]\n"),
+             contains("must not be negative"));
   CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, leave: false}]\n"),
              contains("`leave`: expected true"));
   CHECK_THAT(error_text("events: [{at: 1 s, device: a/0}]\n"), contains("expected one of `leave: true`"));
@@ -206,12 +207,13 @@ TEST_CASE("files of a scenario are in its folder and a device has at most one re
   CHECK_THAT(error_text(entry("none.csv"), folder.path()), contains("s.yaml:2:23: `file`:"));
   CHECK(format_events(read(entry("fleet.csv"), folder.path()).events).empty());
   CHECK_THAT(error_text("availability: [{file: fleet.csv, format: count}, {file: fleet.csv, format: count, "
-                       "devices: [b/0:1]}]\n",
-                       folder.path()),
+                        "devices: [b/0:1]}]\n",
+                        folder.path()),
              contains("s.yaml:2:50: `b/0:1` is covered by two availability traces"));
-  CHECK_THAT(error_text(fmt::format("{}events: [{{at: 1 s, device: a/0, leave: true}}]\n", entry("fleet.csv")),
-                       folder.path()),
-             contains("s.yaml:3:28: `a/0` cannot have `leave` or `join` events"));
+  CHECK_THAT(
+      error_text(fmt::format("{}events: [{{at: 1 s, device: a/0, leave: true}}]\n", entry("fleet.csv")),
+                 folder.path()),
+      contains("s.yaml:3:28: `a/0` cannot have `leave` or `join` events"));
 }
 
 TEST_CASE("traces have columns and units and references and repeated times use the last line") {

@@ -33,6 +33,7 @@ TEST_CASE("critical values invert tail probabilities even for fractional degrees
   for (const double degrees : {1.2, 2.5, 7.3, 41.9, 999.5})
     for (const double tail_probability : {0.9, 0.5, 0.05, 1e-4, 1e-9}) {
       CAPTURE(degrees, tail_probability);
-      CHECK(student_two_sided_p(student_critical_value(tail_probability, degrees), degrees) == Approx(tail_probability).epsilon(1e-6));
+      CHECK(student_two_sided_p(student_critical_value(tail_probability, degrees), degrees) ==
+            Approx(tail_probability).epsilon(1e-6));
     }
 }

@@ -13,7 +13,7 @@ namespace {
 
 struct Cost {
   double events, shared, update_count;  // per visit
-  std::size_t early, late;       // peak heap bytes in the first and second half of the run
+  std::size_t early, late;              // peak heap bytes in the first and second half of the run
   double visits;
 };
 

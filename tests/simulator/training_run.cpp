@@ -24,7 +24,9 @@ class IntervalRecorder : public RunObserver {
     double start, end;
     friend bool operator==(const Entry&, const Entry&) = default;
   };
-  void on_interval(const RunInterval& run_interval) override { entries.push_back({run_interval.kind, run_interval.start, run_interval.end}); }
+  void on_interval(const RunInterval& run_interval) override {
+    entries.push_back({run_interval.kind, run_interval.start, run_interval.end});
+  }
   std::vector<Entry> entries;
 };
 
@@ -169,9 +171,9 @@ TEST_CASE("after a failure the others do the device's micro-batches until it rej
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
   const SimReport report = run.run();
   CHECK(iteration_times(report) == IterationTimes{0, 6, 9, 21, 33, 39});
-  CHECK(kinds(run.interval_recorder) == std::vector{RunInterval::Kind::iteration, RunInterval::Kind::lost_iteration,
-                                        RunInterval::Kind::iteration, RunInterval::Kind::recovery,
-                                        RunInterval::Kind::iteration});
+  CHECK(kinds(run.interval_recorder) ==
+        std::vector{RunInterval::Kind::iteration, RunInterval::Kind::lost_iteration,
+                    RunInterval::Kind::iteration, RunInterval::Kind::recovery, RunInterval::Kind::iteration});
   CHECK(report.lost_work_s == Approx(4));  // two devices, from 6 to 8
   CHECK(report.stopped.empty());
   REQUIRE(report.devices.size() == 2);
@@ -328,10 +330,12 @@ TEST_CASE("layers are fetched from any device that has them") {
   // Device 0 computes 2 · 12 = 24 s. It fails at 30 and rejoins at 31. The two others send at once, 12 s and
   // 36 s, over separate links.
   scenario.events = {{30, 0, Kind::leave}, {31, 0, Kind::join}};
-  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 24, 31 + 36, 31 + 36 + 24});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) ==
+        IterationTimes{0, 24, 31 + 36, 31 + 36 + 24});
   // Devices 1 and 2 have both failed and rejoined: one sender, two links.
   scenario.events = {{30, 1, Kind::leave}, {30, 2, Kind::leave}, {31, 1, Kind::join}, {31, 2, Kind::join}};
-  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 24, 31 + 36, 31 + 36 + 24});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) ==
+        IterationTimes{0, 24, 31 + 36, 31 + 36 + 24});
 }
 
 TEST_CASE("a horizon ends the run") {

@@ -73,7 +73,7 @@ inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degr
     Pipeline pipeline{multiple * static_cast<int>((replica == 0 ? 1 : 0) + rng.below(12)), {}};
     all += pipeline.micro_batches;
     const auto split = has_common_cuts && replica > 0 ? std::vector<std::pair<int, int>>{}
-                                             : random_split(rng, layers, stages, chunks);
+                                                      : random_split(rng, layers, stages, chunks);
     for (int stage = 0; stage < stages; ++stage) {
       Stage it{split.empty() ? plan.pipelines.front().stages[at(stage)].layers : split[at(stage)], {}};
       const int degree = any_degree && rng.below(2) == 0 ? 1 : tensor;

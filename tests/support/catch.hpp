@@ -10,8 +10,12 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 using Catch::Approx;
-inline auto contains(const std::string& part) { return Catch::Matchers::ContainsSubstring(part); }
+inline auto contains(const std::string& part) {
+  return Catch::Matchers::ContainsSubstring(part);
+}
 #else
 #include <catch2/catch.hpp>
-inline auto contains(const std::string& part) { return Catch::Matchers::Contains(part); }
+inline auto contains(const std::string& part) {
+  return Catch::Matchers::Contains(part);
+}
 #endif

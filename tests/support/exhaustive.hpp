@@ -48,7 +48,8 @@ inline double exhaustive_matching(const CommCostModel& model, const std::vector<
 /// Returns DATAP + PIPELINEP of a partition whose stages are in the order of `groups`.
 inline double exhaustive_cost_in_order(const CommCostModel& model, const Groups& groups) {
   double data_parallel = 0, pipeline_parallel = 0;
-  for (const auto& group : groups) data_parallel = std::max(data_parallel, exhaustive_sync_cost(model, group));
+  for (const auto& group : groups)
+    data_parallel = std::max(data_parallel, exhaustive_sync_cost(model, group));
   for (std::size_t i = 1; i < groups.size(); ++i)
     pipeline_parallel += exhaustive_matching(model, groups[i - 1], groups[i]);
   return data_parallel + pipeline_parallel;

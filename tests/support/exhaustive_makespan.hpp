@@ -31,7 +31,11 @@ class ExhaustiveMakespan {
 
  private:
   ExhaustiveMakespan(const std::vector<Chain>& chains, int devices, double best)
-      : chains_(chains), best_(best), next_(chains.size()), chain_ready_(chains.size()), device_free_(at(devices)) {
+      : chains_(chains),
+        best_(best),
+        next_(chains.size()),
+        chain_ready_(chains.size()),
+        device_free_(at(devices)) {
     for (const Chain& chain : chains) {
       remaining_s_.emplace_back(chain.size() + 1);
       for (std::size_t i = chain.size(); i-- > 0;)
@@ -71,9 +75,9 @@ class ExhaustiveMakespan {
 
   const std::vector<Chain>& chains_;
   double best_;
-  std::vector<std::size_t> next_;          // per chain
-  std::vector<double> chain_ready_, device_free_;       // per chain; per device
-  std::vector<std::vector<double>> remaining_s_;  // per chain, from each step to the end
+  std::vector<std::size_t> next_;                  // per chain
+  std::vector<double> chain_ready_, device_free_;  // per chain; per device
+  std::vector<std::vector<double>> remaining_s_;   // per chain, from each step to the end
 };
 
 }  // namespace dtfm

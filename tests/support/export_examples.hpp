@@ -30,7 +30,7 @@ inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
 
 /// Returns the exported files of these targets.
 inline ExportFiles make_export_files(const std::string& plan, std::vector<std::string> names,
-                               ExportChoices choices = {}, std::optional<RankOrder> order = {}) {
+                                     ExportChoices choices = {}, std::optional<RankOrder> order = {}) {
   std::vector<const Exporter*> targets;
   for (const std::string& name : names) targets.push_back(&find_exporter(name));
   choices.order = choose_rank_order(targets, order);
@@ -39,7 +39,7 @@ inline ExportFiles make_export_files(const std::string& plan, std::vector<std::s
 
 /// Which properties of the pipelines of a random plan are fixed.
 struct PlanConstraints {
-  bool is_uniform = true;           // same depth, layers, micro-batches and tensor degree
+  bool is_uniform = true;         // same depth, layers, micro-batches and tensor degree
   bool has_equal_stages = false;  // same number of layers in each stage
   int max_tensor = 1;
 };

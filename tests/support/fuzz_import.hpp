@@ -10,8 +10,8 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/importers/import_profile.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/text_file.hpp"
 
 namespace dtfm {

@@ -7,8 +7,8 @@
 #include <Eigen/Core>
 
 #include "planner/core/error.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm {
 using namespace io;

@@ -35,7 +35,7 @@ inline bool is_at_rate_cap(std::span<const LinkCapacity> links, const FlowDemand
 }
 
 inline void check_max_min_fair(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows,
-                       std::span<const double> rates) {
+                               std::span<const double> rates) {
   const std::vector<double> used = used_capacity(links, flows, rates);
   std::vector<double> highest(links.size());
   for (std::size_t i = 0; i < flows.size(); ++i)

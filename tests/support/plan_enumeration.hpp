@@ -15,7 +15,8 @@ namespace dtfm {
 using namespace cost;
 
 /// Calls `use` with every way to write `total` as a sum of `parts` positive integers.
-inline void for_each_composition(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {
+inline void for_each_composition(int total, int parts, std::vector<int>& sum,
+                                 const std::function<void()>& use) {
   if (parts == 1) {
     sum.push_back(total);
     use();

@@ -8,8 +8,8 @@
 #include "planner/core/index.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
-#include "tests/support/small_problems.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"
+#include "tests/support/small_problems.hpp"
 
 namespace dtfm {
 using namespace cost;
@@ -74,7 +74,8 @@ struct DecidedWithMigration {
 
 /// Returns a decided problem with these tensor-parallel groups, for a warm start from `before`.
 inline DecidedWithMigration make_decided(const Problem& problem, const std::vector<int>& tensors,
-                       const std::vector<std::vector<int>>& tensor_groups, const Plan& before) {
+                                         const std::vector<std::vector<int>>& tensor_groups,
+                                         const Plan& before) {
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   DecidedWithMigration result;
   result.job = std::make_shared<DecidedJob>(problem, problem.job, tensors, network);

@@ -4,8 +4,8 @@
 
 #include "planner/core/parallel.hpp"
 #include "simulator/calibration/prediction.hpp"
-#include "tests/support/catch.hpp"
 #include "tests/support/calibration_runs.hpp"
+#include "tests/support/catch.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;

@@ -159,11 +159,11 @@ std::vector<LayerSample> read_measured_layers(const std::string& configs, const 
 }
 
 bool is_used_in_fit(const LayerSample& sample) {
-  return sample.tensor == 1 && (sample.what == Quantity::update || sample.layer.name == "block");
+  return sample.tensor == 1 && (sample.what == LayerSample::Quantity::update || sample.layer.name == "block");
 }
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,
-                                       const std::function<bool(const LayerSample&)>& holds) {
+                                        const std::function<bool(const LayerSample&)>& holds) {
   std::vector<LayerSample> result;
   std::copy_if(samples.begin(), samples.end(), std::back_inserter(result), holds);
   return result;

@@ -54,7 +54,7 @@ struct ErrorSummary {
 ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& roofline);
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,
-                                       const std::function<bool(const LayerSample&)>& holds);
+                                        const std::function<bool(const LayerSample&)>& holds);
 
 /// Errors of the fitted samples of one profile, forward and backward: with the constants fitted to all
 /// samples, to all except this GPU's, and to all except this model's.

@@ -84,7 +84,8 @@ TEST_CASE("with all four constants free the fit finds the deeper of two minima")
 }
 
 TEST_CASE("a network excluded from the fit is simulated within 8 % on average") {
-  for (const HeldOutErrors& left_out : cross_validation_errors(runs(), directly_measured_constants(), threads)) {
+  for (const HeldOutErrors& left_out :
+       cross_validation_errors(runs(), directly_measured_constants(), threads)) {
     CAPTURE(left_out.network);
     CHECK(mean_absolute(left_out.errors) <= 0.08);
   }

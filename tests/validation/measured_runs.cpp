@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/text/csv_table.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/text_file.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/csv_table.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm {
@@ -80,8 +80,8 @@ std::vector<std::string> network_names(const std::vector<MeasuredRun>& runs) {
   return networks;
 }
 
-std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
-                                     int threads) {
+std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs,
+                                                   const KnownCalibration& known, int threads) {
   std::vector<HeldOutErrors> result;
   for (const std::string& network : network_names(runs)) {
     std::vector<MeasuredRun> kept, left_out;

@@ -30,8 +30,8 @@ struct HeldOutErrors {
   Calibration constants;
   std::vector<double> errors;
 };
-std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
-                                     int threads);
+std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs,
+                                                   const KnownCalibration& known, int threads);
 
 /// A calibration as by a user (dtfm-calibrate) with every second run, which does not see the others. Its
 /// prior is the time of a block in its profile, the overhead of single messages, and no other losses.

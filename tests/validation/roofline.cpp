@@ -85,9 +85,9 @@ TEST_CASE("all measured times of blocks are present") {
   if (!has_shared_profiles()) return;
   const auto blocks = [](const char* model, int tensor) {
     return filter_samples(measured(),
-                         [&](const LayerSample& it) {
-                           return it.model == model && it.layer.name == "block" && it.tensor == tensor;
-                         })
+                          [&](const LayerSample& it) {
+                            return it.model == model && it.layer.name == "block" && it.tensor == tensor;
+                          })
         .size();
   };
   // Forward and backward; micro-batches of 8 did not fit in a single V100.
@@ -99,7 +99,8 @@ TEST_CASE("all measured times of blocks are present") {
 
 TEST_CASE("the roofline constants in use are the fitted ones") {
   if (!has_shared_profiles()) return;
-  const Roofline in_use = built_in_roofline(), fitted = fit_roofline(filter_samples(measured(), is_used_in_fit));
+  const Roofline in_use = built_in_roofline(),
+                 fitted = fit_roofline(filter_samples(measured(), is_used_in_fit));
   CHECK(in_use.compute == Approx(fitted.compute).epsilon(0.005));
   CHECK(in_use.memory_forward == Approx(fitted.memory_forward).epsilon(0.005));
   CHECK(in_use.memory_backward == Approx(fitted.memory_backward).epsilon(0.005));
@@ -122,8 +123,9 @@ TEST_CASE("estimates are within 7 % of measured times on average and within 40 %
 // Checks what read_measured_layers says about updates: seconds × bandwidth ÷ bytes of state.
 TEST_CASE("updates take equally many passes over the optimizer state for both GPUs and models") {
   if (!has_shared_profiles()) return;
-  const auto updates = filter_samples(
-      measured(), [](const auto& it) { return is_used_in_fit(it) && it.what == LayerSample::Quantity::update; });
+  const auto updates = filter_samples(measured(), [](const auto& it) {
+    return is_used_in_fit(it) && it.what == LayerSample::Quantity::update;
+  });
   CHECK(updates.size() == 14);
   const ErrorSummary errors = summary(updates, built_in_roofline());
   CHECK(std::abs(errors.worst) <= 0.04);

@@ -4,11 +4,11 @@
 // systems of their time).
 #include <fmt/format.h>
 
+#include "planner/api/schemes/scheme.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
-#include "planner/api/schemes/scheme.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/best_plan.hpp"

@@ -93,11 +93,11 @@ TEST_CASE("every policy handles recorded spot instances consistently") {
     // Every device-second is useful or lost, except for the work that the horizon cut off, which is at most
     // one iteration. A replanned iteration takes as many device-seconds, except for the effect of splitting
     // layers differently.
-    const double kept = static_cast<double>(report.iterations.size()) * computed(calm);
-    const double rest = computed(report) - report.lost_work_s - kept;
+    const double kept = static_cast<double>(report.iterations.size()) * total_compute_s(calm);
+    const double rest = total_compute_s(report) - report.lost_work_s - kept;
     if (!policy.asks_planner) {
       CHECK(rest > -1e-6 * kept);
-      CHECK(rest <= computed(calm) * (1 + 1e-6));
+      CHECK(rest <= total_compute_s(calm) * (1 + 1e-6));
     }
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==

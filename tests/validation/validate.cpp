@@ -131,9 +131,9 @@ void validate_roofline(const std::string& configs, const std::string& data) {
     print("  without this model", errors.without_model);
   }
   print("updates",
-        summary(
-            filter_samples(fitted, [](const LayerSample& it) { return it.what == LayerSample::Quantity::update; }),
-            in_use));
+        summary(filter_samples(
+                    fitted, [](const LayerSample& it) { return it.what == LayerSample::Quantity::update; }),
+                in_use));
   fmt::print("not fitted:\n");
   print_others(samples, in_use);
 }

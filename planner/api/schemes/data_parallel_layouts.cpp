@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/schemes/layout.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/api/schemes/layout.hpp"
 
 namespace dtfm::api {
 namespace {

@@ -19,7 +19,7 @@ void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::s
 }
 
 Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                  std::string_view gradient_sync) {
+                 std::string_view gradient_sync) {
   Layout layout{problem.job, {}};
   layout.job.training.micro_batch = micro_batch;
   set_decisions(layout, 1, "1f1b", gradient_sync);

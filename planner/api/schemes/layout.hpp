@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "simulator/model/stage_load.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "simulator/model/stage_load.hpp"
 
 namespace dtfm::api {
 
@@ -16,7 +16,7 @@ void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::s
 /// One stage with all layers on each of `devices`, micro-batches split as evenly as possible; 1F1B, which
 /// here is one micro-batch after the other.
 Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                  std::string_view gradient_sync);
+                 std::string_view gradient_sync);
 
 /// Of the device's GPU, bytes; nothing: not known.
 std::optional<double> memory_of(const Topology& topology, int device);

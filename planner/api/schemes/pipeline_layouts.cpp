@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/schemes/layout.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "planner/core/schedule/schedule.hpp"
-#include "planner/api/schemes/layout.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -125,12 +125,12 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
 }
 
 /// Micro-batches that all stages can hold at a time: those whose memory is not known, any number.
-int max_in_flight(const Problem& problem, const Plan& plan) {
+int plan_in_flight_limit(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
   double most = micro_batch_count(problem.job.training);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const auto held = api::max_in_flight(problem.topology, stage.devices.front(), model.of(stage));
+      const auto held = max_in_flight(problem.topology, stage.devices.front(), model.of(stage));
       most = std::min(most, held.value_or(most));
     }
   return static_cast<int>(std::max(0.0, most));
@@ -140,7 +140,7 @@ int max_in_flight(const Problem& problem, const Plan& plan) {
 void flush_as_needed(const Problem& problem, Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
-  const int held = max_in_flight(own, layout.plan);
+  const int held = plan_in_flight_limit(own, layout.plan);
   if (held > 0 && held < layout.plan.pipelines.front().micro_batches) layout.job.parallelism.flush = held;
 }
 

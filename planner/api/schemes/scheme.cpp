@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/schemes/layout.hpp"
+#include "planner/api/schemes/skip_pipe.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/api/schemes/layout.hpp"
-#include "planner/api/schemes/skip_pipe.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -66,9 +66,9 @@ MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& repo
   const auto deficit = [](const sim::DeviceReport& it) {
     return it.memory_bytes > 0 ? it.peak_memory_bytes / it.memory_bytes : 0;
   };
-  const sim::DeviceReport& worst =
-      *std::max_element(report.devices.begin(), report.devices.end(),
-                        [&](const sim::DeviceReport& a, const sim::DeviceReport& b) { return deficit(a) < deficit(b); });
+  const sim::DeviceReport& worst = *std::max_element(
+      report.devices.begin(), report.devices.end(),
+      [&](const sim::DeviceReport& a, const sim::DeviceReport& b) { return deficit(a) < deficit(b); });
   return memory_deficit(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
 }
 
@@ -182,7 +182,8 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   }
   if (smallest) chosen.no_layout_reason = smallest->text;
   if (best == nullptr) {
-    chosen.is_input_error = std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_input_error; });
+    chosen.is_input_error =
+        std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_input_error; });
     if (chosen.no_layout_reason.empty()) chosen.no_layout_reason = sim::stopped_by_user;
     return chosen;
   }
@@ -192,8 +193,8 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   return chosen;
 }
 
-sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const sim::Scenario& scenario,
-                          const sim::SimOptions& options) {
+sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen,
+                               const sim::Scenario& scenario, const sim::SimOptions& options) {
   if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options).report;
   Problem own = problem;
   own.job = chosen.layout->job;

@@ -14,8 +14,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "simulator/scenario/scenario.hpp"
 #include "planner/search/path_routing/path_router.hpp"
+#include "simulator/scenario/scenario.hpp"
 #include "simulator/simulate.hpp"
 #include "simulator/swarm/swarm.hpp"
 
@@ -25,9 +25,10 @@ namespace dtfm::api {
 struct Layout {
   Job job;
   Plan plan;
-  int sync_every = 1;                   // iterations: replicas exchange in the last of so many
-  std::optional<int> skipped = {};      // stages that each micro-batch leaves out; nothing: pipelines
-  std::optional<search::Routing> routing = {};  // of micro-batches, where there is `skipped`; made when it is tried
+  int sync_every = 1;               // iterations: replicas exchange in the last of so many
+  std::optional<int> skipped = {};  // stages that each micro-batch leaves out; nothing: pipelines
+  std::optional<search::Routing> routing =
+      {};  // of micro-batches, where there is `skipped`; made when it is tried
 
   const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
@@ -37,7 +38,7 @@ struct SchemeOptions {
   std::optional<int> sync_every = {};  // of schemes that exchange seldom; nothing: as they do by themselves
   double skip = 0.25;                  // share of the stages, in [0, 1), of schemes that leave some out
   double verify = 0;                   // of swarms: SwarmSetup::verify
-  double faulty_share = 0;                    // of swarms: SwarmSetup::lying
+  double faulty_share = 0;             // of swarms: SwarmSetup::lying
 };
 
 /// A scheme has no layout for a job and its machines, which is no fault of theirs: numbers that do not divide
@@ -67,11 +68,11 @@ bool is_swarm(const Scheme& scheme);
 std::string assumptions(const Scheme& scheme, const SchemeOptions& options);
 
 struct ChosenLayout {
-  std::optional<Layout> layout;     // the fastest in which an undisturbed iteration fits the devices' memory
+  std::optional<Layout> layout;  // the fastest in which an undisturbed iteration fits the devices' memory
   std::optional<sim::SwarmSetup> swarm;  // in its place, of a swarm
   int tried = 0, fitting = 0;
-  std::string no_layout_reason;             // where there is none
-  bool is_input_error = false;            // there is none because none can be simulated: the input is at fault
+  std::string no_layout_reason;     // where there is none
+  bool is_input_error = false;      // there is none because none can be simulated: the input is at fault
   bool is_partly_verified = false;  // of a swarm that verifies: a stage has one peer, in every layout
 
   bool is_any() const { return layout || swarm; }
@@ -90,8 +91,8 @@ std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 /// What was chosen under a scenario. With `sync_every`, so many times the iterations of the options. Of a
 /// swarm, iterations are the steps that all stages have made, each from the end of the one before; its memory
 /// is not simulated. Throws Error as simulate and simulate_swarm do.
-sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const sim::Scenario& scenario,
-                          const sim::SimOptions& options);
+sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen,
+                               const sim::Scenario& scenario, const sim::SimOptions& options);
 
 // The rows of the table.
 
@@ -137,8 +138,8 @@ struct SwarmResult {
 
 /// As simulate_chosen. A run that does not come to its iterations, for it takes too long, says so. Who
 /// observes sees all that happens.
-SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& setup, const sim::Scenario& scenario,
-                              const sim::SimOptions& options,
+SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& setup,
+                              const sim::Scenario& scenario, const sim::SimOptions& options,
                               const std::function<void(const sim::SwarmEvent&)>& observe = {});
 
 }  // namespace dtfm::api

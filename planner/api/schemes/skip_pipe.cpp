@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/schemes/layout.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "simulator/lowering/lowered_network.hpp"
-#include "planner/api/schemes/layout.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -91,7 +91,8 @@ class RouteCache {
     if (from_here.empty()) from_here.resize(devices_.size());
     std::optional<RouteInfo>& route_info = from_here[at(to)];
     if (!route_info) route_info = make_route_info(devices_[at(from)], devices_[at(to)]);
-    return {route_info->overhead_s + bytes * route_info->ratio / route_info->rate, route_info->latency_s, route_info->links};
+    return {route_info->overhead_s + bytes * route_info->ratio / route_info->rate, route_info->latency_s,
+            route_info->links};
   }
 
  private:
@@ -121,20 +122,21 @@ class RouteCache {
 
   const Problem& problem_;
   std::vector<int> devices_;  // of each station
-  sim::TaskGraph graph_;           // its links alone
+  sim::TaskGraph graph_;      // its links alone
   sim::LoweredNetwork network_;
   std::vector<std::vector<std::optional<RouteInfo>>> route_infos_;  // by sender and receiver
 };
 
 /// One at least: whether a layout fits is not said here.
-int in_flight_limit(const Topology& topology, int device, const sim::StageLoad& load) {
+int routed_in_flight_limit(const Topology& topology, int device, const sim::StageLoad& load) {
   const auto held = max_in_flight(topology, device, load);
   return held ? static_cast<int>(std::clamp(*held, 1.0, 1e6)) : std::numeric_limits<int>::max();
 }
 
 /// What compressing and expanding takes a device of each of a micro-batch's directions, where all messages
 /// are compressed; else it is left to the simulator.
-double compression_s(const Problem& problem, const sim::LoadModel& model, const Stage& stage, const sim::StageLoad& load) {
+double compression_s(const Problem& problem, const sim::LoadModel& model, const Stage& stage,
+                     const sim::StageLoad& load) {
   if (problem.job.compression.bandwidth_threshold) return 0;
   const auto [begin, end] = stage.layers;
   const double in = begin > 0 ? model.of({{0, begin}, stage.devices}).output_bytes : 0;
@@ -159,7 +161,7 @@ std::vector<std::vector<search::StageResource>> stage_resources(const Problem& p
            load.forward_s + codec_s,
            load.backward_s + codec_s,
            load.output_bytes,
-           in_flight_limit(problem.topology, its[at(s)].devices.front(), load)});
+           routed_in_flight_limit(problem.topology, its[at(s)].devices.front(), load)});
     }
   }
   return stages;

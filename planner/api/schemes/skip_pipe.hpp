@@ -1,8 +1,8 @@
 // SkipPipe: micro-batches that leave out a share of the stages (Blagoev et al., arXiv 2502.19913).
 #pragma once
 
-#include "planner/search/path_routing/path_router.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "planner/search/path_routing/path_router.hpp"
 
 namespace dtfm::api {
 

@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/schemes/layout.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/useful_work.hpp"
-#include "planner/api/schemes/layout.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -72,7 +72,8 @@ sim::DeviceReport device_report(const Topology& topology, const sim::SwarmDevice
   return report;
 }
 
-sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario, const sim::SwarmReport& swarm) {
+sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
+                          const sim::SwarmReport& swarm) {
   sim::SimReport report;
   report.length_s = swarm.length_s;
   double begin = 0;
@@ -86,7 +87,8 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
   const double batch = problem.job.training.global_batch;
   // Until its first step a swarm fills: where steps end the run, they are measured from then on.
   const bool iterations_differ = sim::has_disruptions(scenario) && scenario.horizon_s;
-  report.tokens_per_s = sim::completed_per_s(report, batch * sequence_length(problem.job.model), iterations_differ);
+  report.tokens_per_s =
+      sim::completed_per_s(report, batch * sequence_length(problem.job.model), iterations_differ);
   double flops = 0;
   for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
   report.model_flops_per_s = sim::completed_per_s(report, batch * flops, iterations_differ);
@@ -97,7 +99,8 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
     report.useful->share_of_optimal = swarm.share_of_optimum;
     report.useful->samples_per_s = sim::completed_per_s(report, batch, iterations_differ);
   }
-  for (const sim::SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
+  for (const sim::SwarmDevice& it : swarm.devices)
+    report.devices.push_back(device_report(problem.topology, it));
   report.peak_flops_per_s = sim::peak_flops_per_s(problem, report);
   report.bubble = sim::bubble(report);
   report.links = swarm.links;
@@ -146,23 +149,23 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
 }
 
 /// What is known of a number of stages from a run of two steps.
-struct Trial {
-  double rate = 0;      // 0: it came to no step
+struct SwarmTrial {
+  double rate = 0;    // 0: it came to no step
   int min_peers = 0;  // of a stage, at the end
   std::string error;
 };
 
-Trial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
-            const std::function<bool()>& stop) {
+SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
+                 const std::function<bool()>& stop) {
   sim::SimOptions options;
   options.iterations = 2;
   options.seed = seed;
   options.stop = stop;
   try {
     const auto [swarm, report] = simulate_as_swarm(problem, setup, {}, options);
-    const auto least =
-        std::min_element(swarm.stages.begin(), swarm.stages.end(),
-                         [](const sim::SwarmStage& a, const sim::SwarmStage& b) { return a.peers < b.peers; });
+    const auto least = std::min_element(
+        swarm.stages.begin(), swarm.stages.end(),
+        [](const sim::SwarmStage& a, const sim::SwarmStage& b) { return a.peers < b.peers; });
     return {report.tokens_per_s, least->peers, ""};
   } catch (const Error& error) {
     return {0, 0, error.what()};
@@ -170,7 +173,7 @@ Trial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t 
 }
 
 /// A peer that has its stage for itself has nobody who could compute its calls again.
-bool is_verifiable(const Trial& trial) {
+bool is_verifiable(const SwarmTrial& trial) {
   return trial.rate > 0 && trial.min_peers > 1;
 }
 
@@ -183,10 +186,11 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
     return tried(problem, make_setup(fitting[at(i)], given), given.seed, stop);
   });
-  const auto best = std::max_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
-    if (given.verify > 0 && is_verifiable(a) != is_verifiable(b)) return is_verifiable(b);
-    return a.rate < b.rate;
-  });
+  const auto best =
+      std::max_element(trials.begin(), trials.end(), [&](const SwarmTrial& a, const SwarmTrial& b) {
+        if (given.verify > 0 && is_verifiable(a) != is_verifiable(b)) return is_verifiable(b);
+        return a.rate < b.rate;
+      });
   if (best == trials.end()) return chosen;
   if (best->rate > 0) {
     chosen.no_layout_reason.clear();
@@ -195,15 +199,15 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
     return chosen;
   }
   chosen.is_input_error =
-      std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return !it.error.empty(); });
+      std::all_of(trials.begin(), trials.end(), [](const SwarmTrial& it) { return !it.error.empty(); });
   chosen.no_layout_reason = !best->error.empty() ? best->error
-                    : stop && stop()     ? sim::stopped_by_user
-                                         : "requests time out: no step comes to an end";
+                            : stop && stop()     ? sim::stopped_by_user
+                                                 : "requests time out: no step comes to an end";
   return chosen;
 }
 
-SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& setup, const sim::Scenario& scenario,
-                              const sim::SimOptions& given,
+SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& setup,
+                              const sim::Scenario& scenario, const sim::SimOptions& given,
                               const std::function<void(const sim::SwarmEvent&)>& observe) {
   sim::SwarmOptions options;
   options.seconds = max_slowdown * estimate_compute_s(problem, given.iterations);

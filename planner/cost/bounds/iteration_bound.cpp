@@ -82,7 +82,8 @@ void IterationBounds::find_layers() {
     if (layer == 0) first_gradient_bytes_ = gradients;
     // With a bandwidth threshold, a hop over a fast link is not compressed.
     if (layer > 0 && !model_.problem.job.compression.bandwidth_threshold)
-      compression_s_ = layer == 1 ? costs.compression_s(layer) : std::min(compression_s_, costs.compression_s(layer));
+      compression_s_ =
+          layer == 1 ? costs.compression_s(layer) : std::min(compression_s_, costs.compression_s(layer));
   }
 }
 
@@ -148,7 +149,7 @@ void IterationBounds::find_rates() {
 /// i)-th best device. With several degrees, it has no more than the i-th best device, and all stages together
 /// have no more than the sum of the shares of all devices.
 std::vector<double> IterationBounds::max_of_stages(std::vector<double> of_devices,
-                                                    const std::vector<double>& of_shares) const {
+                                                   const std::vector<double>& of_shares) const {
   std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
   const std::size_t least = at(model_.by_degree.front().tensor());
   const bool is_one_degree = model_.by_degree.size() == 1;
@@ -238,7 +239,8 @@ double IterationBounds::hops_s(int stages) const {
 }
 
 double IterationBounds::micro_batch_path_s(int stages) const {
-  return (stages == 1 ? layer_times_.forward_backward.single_device_s : layer_times_.forward_backward.sum_s) + hops_s(stages);
+  return (stages == 1 ? layer_times_.forward_backward.single_device_s : layer_times_.forward_backward.sum_s) +
+         hops_s(stages);
 }
 
 /// Lower bound on the time of m micro-batches including pipeline fill. Before its first forward, stage s
@@ -288,11 +290,13 @@ double IterationBounds::total_fill_s(int stages, int pipelines) const {
 /// micro-batches in flight.
 IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_batches) const {
   const double rounds = model_.flush > 0 ? divide_rounding_up(micro_batches, model_.flush) : 1;
-  const double path_s = micro_batch_path_s(stages), after_first = micro_batches - rounds, hop = hop_busy_.max_edge(stages);
+  const double path_s = micro_batch_path_s(stages), after_first = micro_batches - rounds,
+               hop = hop_busy_.max_edge(stages);
   const double forward = stage_s(layer_times_.forward, balanced_.forward, stages),
                backward = stage_s(layer_times_.backward, balanced_.backward, stages);
   std::vector<Part> parts = {
-      {micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages), "compute of the slowest stage"},
+      {micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages),
+       "compute of the slowest stage"},
       {fill_time_s(stages, micro_batches), "perfectly balanced compute after the pipeline fill"},
       {rounds * path_s + after_first * hop, "latency of a micro-batch and the slowest hop"}};
   if (model_.schedule == PipelineSchedule::gpipe) {
@@ -302,7 +306,8 @@ IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_ba
     const double layer =
         std::max(layer_times_.forward.sorted_s.back(), layer_times_.backward.sorted_s.back());
     const double stage = model_.chunks > 1 ? layer : std::max(forward, backward);
-    parts.push_back({rounds * path_s + after_first * stage, "latency of a micro-batch and the slowest stage"});
+    parts.push_back(
+        {rounds * path_s + after_first * stage, "latency of a micro-batch and the slowest stage"});
   }
   if (model_.schedule == PipelineSchedule::one_f_one_b)
     parts.push_back({path_s * std::max(rounds, static_cast<double>(micro_batches) / stages),
@@ -323,7 +328,8 @@ IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const
   };
   take({total_fill_s(stages, computing), "perfectly balanced compute"});
   if (model_.schedule == PipelineSchedule::gpipe)
-    take({micro_batch_path_s(stages) + (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
+    take({micro_batch_path_s(stages) +
+              (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
           "latency of a micro-batch and perfectly balanced compute"});
   return most;
 }
@@ -333,14 +339,16 @@ IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const
 double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
   const int computing = std::max(1, std::min(replicas, micro_batches_));
   const int most = micro_batches(stages, computing);
-  const double before = balanced_.forward_backward_prefix[at(cut)], behind = balanced_.forward_backward - before;
+  const double before = balanced_.forward_backward_prefix[at(cut)],
+               behind = balanced_.forward_backward - before;
   const auto of_stages = [&](int pipelines) {
     const double first = before / rate_sums_[at(pipelines)];
     return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
   };
   if (model_.schedule != PipelineSchedule::gpipe)
     return std::max(micro_batches_ * of_stages(computing), most * of_stages(1));
-  const double rounds = model_.flush > 0 ? divide_rounding_up(most, model_.flush) : 1, path_s = micro_batch_path_s(stages);
+  const double rounds = model_.flush > 0 ? divide_rounding_up(most, model_.flush) : 1,
+               path_s = micro_batch_path_s(stages);
   return std::max(path_s + (micro_batches_ - computing) * of_stages(computing),
                   rounds * path_s + (most - rounds) * of_stages(1));
 }
@@ -348,12 +356,14 @@ double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const
 /// If all pipelines have the same first stage, its gradients are synchronized after all of them have
 /// computed. The fewer layers it has, the more remain for the other stages. Returns the minimum over all
 /// cuts.
-IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int replicas, double computed_s) const {
+IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int replicas,
+                                                                double computed_s) const {
   double least = std::numeric_limits<double>::infinity();
   for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
     least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
                                 compressed_sync_s(replicas, min_gradient_bytes({0, cut})));
-  return {least + layer_times_.first_update_s, "then gradient synchronization of the first stage over the best links"};
+  return {least + layer_times_.first_update_s,
+          "then gradient synchronization of the first stage over the best links"};
 }
 
 /// Every device computes, synchronizes its gradients where that cannot overlap with compute (with common cuts
@@ -363,7 +373,8 @@ IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int 
 IterationBounds::Part IterationBounds::work_part(int stages, int replicas, Cuts cuts) const {
   double work = micro_batches_ * balanced_.forward_backward + replicas * balanced_.update;
   const double rates = rate_sums_[at(stages * replicas)];
-  if (cuts == Cuts::any || replicas < 2) return {work / rates, "perfectly balanced compute and optimizer updates"};
+  if (cuts == Cuts::any || replicas < 2)
+    return {work / rates, "perfectly balanced compute and optimizer updates"};
   work += replicas * min_rate_ * sync_s_per_byte(replicas) * gradient_bytes_;
   return {work / rates, "perfectly balanced compute, gradient synchronization and optimizer updates"};
 }

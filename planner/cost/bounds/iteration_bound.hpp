@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "planner/cost/bounds/load_balance_bound.hpp"
-#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {
 
@@ -52,7 +52,7 @@ class IterationBounds {
   void find_rates();
   DeviceKindTimes times_of(const StageCosts& costs, int kind) const;
   std::vector<double> max_of_stages(std::vector<double> of_devices,
-                                     const std::vector<double>& of_shares) const;
+                                    const std::vector<double>& of_shares) const;
   void find_memory();
   int max_stages() const;
   int max_replicas(int stages) const;
@@ -90,7 +90,7 @@ class IterationBounds {
   double min_rate_ = 0;                    // smallest rate of a stage
   double gradient_bytes_ = 0, first_gradient_bytes_ = 0, largest_gradient_bytes_ = 0;
   double state_ = 0, per_micro_batch_ = 0, largest_layer_ = 0;  // bytes
-  std::vector<double> memory_sums_;  // bytes: most that n stages can have, by n
+  std::vector<double> memory_sums_;                             // bytes: most that n stages can have, by n
 };
 
 }  // namespace dtfm::cost

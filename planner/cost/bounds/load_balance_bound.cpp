@@ -57,7 +57,8 @@ WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& s
     const std::vector<double> layer_s = seconds(kind);
     for (std::size_t i = 0; i < layer_s.size(); ++i)
       work.sorted_s[i] = std::min(work.sorted_s[i], layer_s[i]);
-    work.single_device_s = std::min(work.single_device_s, std::accumulate(layer_s.begin(), layer_s.end(), 0.0));
+    work.single_device_s =
+        std::min(work.single_device_s, std::accumulate(layer_s.begin(), layer_s.end(), 0.0));
   }
   work.longest_piece_s = longest_pieces(work.sorted_s);  // needs the order of the chain, so before sorting
   std::sort(work.sorted_s.begin(), work.sorted_s.end());
@@ -116,7 +117,8 @@ std::vector<double> best_rates(const std::vector<DeviceKindTimes>& kinds,
 LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds) {
   DTFM_ASSERT(!kinds.empty());
   LayerTimesBound bound;
-  bound.forward_backward = work_bound(kinds, [](const DeviceKindTimes& it) { return sum_of(it.forward_s, it.backward_s); });
+  bound.forward_backward =
+      work_bound(kinds, [](const DeviceKindTimes& it) { return sum_of(it.forward_s, it.backward_s); });
   bound.forward = work_bound(kinds, [](const DeviceKindTimes& it) { return it.forward_s; });
   bound.backward = work_bound(kinds, [](const DeviceKindTimes& it) { return it.backward_s; });
   bound.first_update_s = std::numeric_limits<double>::infinity();

@@ -32,7 +32,7 @@ class SmallestMessages {
 template <class Cost>
 SpanningTreeBound spanning(const std::vector<int>& devices, const Cost& cost) {
   return SpanningTreeBound(static_cast<int>(devices.size()),
-                       [&](int a, int b) { return cost(devices[at(a)], devices[at(b)]); });
+                           [&](int a, int b) { return cost(devices[at(a)], devices[at(b)]); });
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {
 

@@ -11,7 +11,8 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr double rounding = 1e-9;  // relative: the simulator rounds times to a grid, and sums are rounded
+constexpr double rounding_margin =
+    1e-9;  // relative: the simulator rounds times to a grid, and sums are rounded
 
 double least_sum(std::vector<double> values, int count) {
   const auto end = values.begin() + std::min<std::ptrdiff_t>(count, std::ssize(values));
@@ -46,8 +47,7 @@ std::vector<int> usable(const StageCosts& costs, const std::vector<double>& weig
 // and Σ_D w(d) is at least the sum of as many of the smallest weights as the plan has devices. If stages may
 // have several tensor degrees, each layer counts at the degree where it costs least, and the overheads at the
 // smallest degree. Communication, bubbles and idle devices are not counted.
-double min_weighted_time(const IterationModel& model, const std::vector<double>& weight,
-                           int min_devices) {
+double min_weighted_time(const IterationModel& model, const std::vector<double>& weight, int min_devices) {
   const StageCosts& narrowest = model.by_degree.front();
   std::vector<double> weights, of_layer(at(narrowest.layers()), std::numeric_limits<double>::infinity());
   for (const StageCosts& costs : model.by_degree) {
@@ -69,7 +69,7 @@ double min_weighted_time(const IterationModel& model, const std::vector<double>&
   for (const double seconds : of_layer) per_micro_batch += seconds;
   const double overhead = model.problem.constants.iteration_overhead_s *
                           least_sum(weights, std::max(min_devices, narrowest.tensor()));
-  return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding);
+  return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding_margin);
 }
 
 double min_compute_s(const IterationModel& model, int device) {

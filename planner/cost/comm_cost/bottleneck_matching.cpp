@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 
 }  // namespace

@@ -133,7 +133,7 @@ Placement best_deployment(const CommCostModel& model, const Placement& placement
 }
 
 Placement improve_deployment(const CommCostModel& model, const Placement& placement,
-                              const std::function<bool()>& stop) {
+                             const std::function<bool()>& stop) {
   return deployment(model, placement, stop, improve_path);
 }
 

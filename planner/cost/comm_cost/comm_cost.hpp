@@ -60,7 +60,7 @@ Placement best_deployment(const CommCostModel& model, const Placement& placement
 /// Like `best_deployment`, but the order is only a local optimum, starting from the given one. This is much
 /// cheaper from 14 groups on.
 Placement improve_deployment(const CommCostModel& model, const Placement& placement,
-                              const std::function<bool()>& stop = {});
+                             const std::function<bool()>& stop = {});
 
 /// Symmetric groups × groups matrix of w(C, C'), the bottleneck perfect matchings between the groups of
 /// `placement`, in s. Once `stop` returns true, the remaining rows are left zero.

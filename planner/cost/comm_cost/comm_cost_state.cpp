@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "planner/core/error.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double fastest_hop(const CommCostModel& model) {
   double fastest = infinity;

@@ -1,16 +1,15 @@
 #include "planner/cost/comm_cost/shortest_path.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Relative to the length of the path. Smaller gains are rounding errors and could cause an endless loop.
 constexpr double least_gain = 1e-12;
 
@@ -142,7 +141,7 @@ double path_length(const Eigen::MatrixXd& weights, std::span<const int> order) {
 }
 
 std::vector<int> improve_path(const Eigen::MatrixXd& weights, std::vector<int> order,
-                                    const std::function<bool()>& stop) {
+                              const std::function<bool()>& stop) {
   const double least = least_gain * path_length(weights, order);
   PathMoves moves(weights, order, stop);
   while (moves.improve_once(least)) {
@@ -151,7 +150,7 @@ std::vector<int> improve_path(const Eigen::MatrixXd& weights, std::vector<int> o
 }
 
 std::vector<int> shortest_path(const Eigen::MatrixXd& weights, std::span<const int> start,
-                                    const std::function<bool()>& stop) {
+                               const std::function<bool()>& stop) {
   const int n = static_cast<int>(weights.rows());
   DTFM_ASSERT(weights.cols() == n);
   if (n <= max_exact_path_nodes) return held_karp(weights);

@@ -19,11 +19,11 @@ double path_length(const Eigen::MatrixXd& weights, std::span<const int> order);
 /// shortest path, by dynamic programming (Held and Karp, 1962); beyond, the best of `improve_path` from
 /// `start` and from greedy paths. Once `stop` returns true, returns the best path found so far.
 std::vector<int> shortest_path(const Eigen::MatrixXd& weights, std::span<const int> start = {},
-                                    const std::function<bool()>& stop = {});
+                               const std::function<bool()>& stop = {});
 
 /// Returns a local optimum under 2-opt (reversal of a segment) and Or-opt (moving a segment of up to three
 /// nodes), never longer than `order`. Once `stop` returns true, returns the path reached so far.
 std::vector<int> improve_path(const Eigen::MatrixXd& weights, std::vector<int> order,
-                                    const std::function<bool()>& stop = {});
+                              const std::function<bool()>& stop = {});
 
 }  // namespace dtfm::cost

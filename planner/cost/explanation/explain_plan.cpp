@@ -27,7 +27,8 @@ auto with_timer(const PlannedProblem& planned, const Network& network, const Tra
   return use(timer);
 }
 
-PlanThroughput throughput_of(const PlannedProblem& planned, IterationTimer& timer, const PlanBottleneck& bottleneck) {
+PlanThroughput throughput_of(const PlannedProblem& planned, IterationTimer& timer,
+                             const PlanBottleneck& bottleneck) {
   const double iteration_s = timer.iteration_s(), sequences = sequences_of(planned);
   return {iteration_s,
           sequences * sequence_length(planned.problem.job.model) / iteration_s,

@@ -39,7 +39,7 @@ inline constexpr int max_width = 64;
 
 /// Explains the plan, and evaluates changes as `what_ifs` does. `network` must belong to the topology of the
 /// problem.
-PlanExplanation explain_plan(const PlannedProblem& planned,
-                                 const std::shared_ptr<const NetworkCost>& network, int threads);
+PlanExplanation explain_plan(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
+                             int threads);
 
 }  // namespace dtfm::cost

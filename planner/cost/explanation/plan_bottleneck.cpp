@@ -25,8 +25,9 @@ void perturb_time(double& seconds) {
 }
 
 void perturb_time(HopTime& hop) {
-  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.synchronized_occupancy_s, &hop.background_s,
-                          &hop.link_demand_s, &hop.occupancy_while_sending_s, &hop.occupancy_while_receiving_s, &hop.overhead_s})
+  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.synchronized_occupancy_s,
+                          &hop.background_s, &hop.link_demand_s, &hop.occupancy_while_sending_s,
+                          &hop.occupancy_while_receiving_s, &hop.overhead_s})
     perturb_time(*seconds);
 }
 
@@ -90,7 +91,8 @@ std::optional<PeakMemoryDevice> peak_memory_device(IterationTimer& timer) {
   std::optional<PeakMemoryDevice> peak_memory;
   const auto memory_utilization = [](const DeviceMemory& it) { return it.needed / it.capacity; };
   for (const DeviceMemory& it : timer.memory())
-    if (!peak_memory || memory_utilization(it) > memory_utilization(peak_memory->memory)) peak_memory = PeakMemoryDevice{it, 0};
+    if (!peak_memory || memory_utilization(it) > memory_utilization(peak_memory->memory))
+      peak_memory = PeakMemoryDevice{it, 0};
   if (!peak_memory) return peak_memory;
   const auto& pipelines = timer.plan().pipelines;
   for (std::size_t pipeline = 0; pipeline < pipelines.size(); ++pipeline)
@@ -154,17 +156,20 @@ PlanBottleneck find_bottleneck(IterationTimer& timer) {
   if (estimate.iteration_s > 0) result.dominant.share = result.dominant.seconds / estimate.iteration_s;
   for (const PipelineResource& resource : pipeline_resources(timer, slowest)) {
     if (resource.is_hop != (of_pipeline == Kind::hops)) continue;
-    if (resource.seconds > result.resource.seconds || result.resource.pipeline < 0) result.resource = resource;
+    if (resource.seconds > result.resource.seconds || result.resource.pipeline < 0)
+      result.resource = resource;
   }
   return result;
 }
 
 bool is_compute_bound(IterationTimer& timer) {
   const IterationEstimate estimate = timer.estimate();
-  if (estimate.gradient_sync_end_s - estimate.pipelines_s >= max_compute_bound_sync_share * estimate.iteration_s)
+  if (estimate.gradient_sync_end_s - estimate.pipelines_s >=
+      max_compute_bound_sync_share * estimate.iteration_s)
     return false;
   for (int pipeline = 0; pipeline < static_cast<int>(timer.plan().pipelines.size()); ++pipeline)
-    if (const CriticalPathShares critical_path = critical_path_shares(timer, pipeline); critical_path.sending_s >= critical_path.compute_s)
+    if (const CriticalPathShares critical_path = critical_path_shares(timer, pipeline);
+        critical_path.sending_s >= critical_path.compute_s)
       if (timer.work(pipeline).micro_batches > 0) return false;
   return true;
 }

@@ -25,7 +25,8 @@ int batch_step(const PlannedProblem& planned) {
 }
 
 /// Splits `total` micro-batches over the pipelines by their paces, measured with an even split.
-void assign_micro_batches(PlannedProblem& planned, int total, const std::shared_ptr<const NetworkCost>& network) {
+void assign_micro_batches(PlannedProblem& planned, int total,
+                          const std::shared_ptr<const NetworkCost>& network) {
   auto& pipelines = planned.plan.pipelines;
   const int step = batch_step(planned), count = static_cast<int>(pipelines.size());
   if (total / step < count)
@@ -73,9 +74,9 @@ void add_pipeline(PlannedProblem& planned, int template_pipeline, const std::vec
 void double_micro_batch(PlannedProblem& planned) {
   const int step = batch_step(planned);
   if (total_micro_batches(planned.plan) % (2 * step) != 0)
-    throw Error(
-        "", fmt::format("{} micro-batches cannot be merged in pairs{}", total_micro_batches(planned.plan),
-                        step > 1 ? fmt::format(", in multiples of {}", step) : ""));
+    throw Error("",
+                fmt::format("{} micro-batches cannot be merged in pairs{}", total_micro_batches(planned.plan),
+                            step > 1 ? fmt::format(", in multiples of {}", step) : ""));
   bool odd_before = false;
   for (Pipeline& pipeline : planned.plan.pipelines) {
     const int shares = pipeline.micro_batches / step;
@@ -196,7 +197,9 @@ std::vector<int> devices_of(const Pipeline& pipeline) {
 }
 
 bool is_better(const WhatIf& a, const WhatIf& b) {
-  const auto rank = [](const WhatIf& it) { return !it.impossible.empty() ? 2 : it.deficit_bytes > 0 ? 1 : 0; };
+  const auto rank = [](const WhatIf& it) {
+    return !it.impossible.empty() ? 2 : it.deficit_bytes > 0 ? 1 : 0;
+  };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
   return a.gain > b.gain;
 }
@@ -230,7 +233,7 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
 }  // namespace
 
 PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
-                       const std::shared_ptr<const NetworkCost>& network) {
+                            const std::shared_ptr<const NetworkCost>& network) {
   PlannedProblem result = planned;
   Compression& compression = result.problem.job.compression;
   switch (what.change) {
@@ -280,7 +283,8 @@ std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_pt
     const bool keep_best_only =
         what.change == Change::pipeline_removed || what.change == Change::pipeline_added;
     const auto same = [&](const WhatIf& other) { return other.change == what.change; };
-    if (!keep_best_only || std::none_of(result.begin(), result.end(), same)) result.push_back(std::move(what));
+    if (!keep_best_only || std::none_of(result.begin(), result.end(), same))
+      result.push_back(std::move(what));
   }
   return result;
 }

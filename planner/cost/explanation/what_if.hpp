@@ -43,7 +43,7 @@ struct PlannedProblem {
 /// `what` (change, first, second, devices). `network` must belong to the unchanged topology. Throws Error if
 /// the change is impossible.
 PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
-                       const std::shared_ptr<const NetworkCost>& network);
+                            const std::shared_ptr<const NetworkCost>& network);
 
 /// Estimates every change: for links, the up to 32 that are busiest; for removing and for adding a pipeline,
 /// only the best. Changes that fit in memory come first, by gain; impossible ones last.

@@ -18,7 +18,8 @@ GradientSyncAlgorithm gradient_sync(std::string_view name) {
   throw Error("", fmt::format("there is no gradient_sync `{}`", name));
 }
 
-std::vector<double> GradientSyncTime::completion_times(GradientSyncAlgorithm sync, const std::vector<int>& devices, double bytes) {
+std::vector<double> GradientSyncTime::completion_times(GradientSyncAlgorithm sync,
+                                                       const std::vector<int>& devices, double bytes) {
   begin(devices);
   switch (sync) {
     case GradientSyncAlgorithm::sharded_ps:
@@ -51,7 +52,8 @@ void GradientSyncTime::begin(const std::vector<int>& devices) {
 }
 
 void GradientSyncTime::transfer(int from, int to, double begin_s, double seconds, double times) {
-  if (recorded_detail_ != TransferDetail::none) transfers_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
+  if (recorded_detail_ != TransferDetail::none)
+    transfers_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
 }
 
 void GradientSyncTime::count(const std::vector<Message>& messages, double bytes, double times) {
@@ -87,7 +89,8 @@ double GradientSyncTime::seconds(int from, int to, double bytes) const {
 double GradientSyncTime::occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const {
   double transfer_s = bytes * cost.seconds_per_byte;
   for (const int id : path) {
-    const double bytes_of_all = concurrent_messages_.empty() ? phase_[at(id)] : phase_[at(id)] * concurrent_messages_[at(id)];
+    const double bytes_of_all =
+        concurrent_messages_.empty() ? phase_[at(id)] : phase_[at(id)] * concurrent_messages_[at(id)];
     transfer_s = std::max(transfer_s, bytes_of_all * network_.shared_seconds_per_byte(id));
   }
   return cost.overhead_s + transfer_s;
@@ -213,7 +216,8 @@ std::vector<double> GradientSyncTime::central_ps(double bytes) {
 /// The ring of `members` (indices into the devices), each of which begins when it is ready: 2 (n − 1) rounds,
 /// in each of which everyone passes on what came in the last, an n-th of the bytes. A member has sent one
 /// message before it sends the next.
-void GradientSyncTime::ring_all_reduce(const std::vector<int>& members, std::vector<double>& ready, double bytes) {
+void GradientSyncTime::ring_all_reduce(const std::vector<int>& members, std::vector<double>& ready,
+                                       double bytes) {
   const std::size_t n = members.size();
   if (n < 2) return;
   const double part = bytes / static_cast<double>(n), rounds = 2.0 * static_cast<double>(n - 1);
@@ -271,7 +275,7 @@ std::vector<double> GradientSyncTime::tree(double bytes) {
 /// round: a capacity on the way carries them in the order in which they begin, and is never idle while there
 /// is one.
 double GradientSyncTime::gather_at(int to, std::vector<int> senders, const std::vector<double>& ready,
-                              const std::vector<double>& alone, double bytes) {
+                                   const std::vector<double>& alone, double bytes) {
   std::stable_sort(senders.begin(), senders.end(), [&](int a, int b) { return ready[at(a)] < ready[at(b)]; });
   std::vector<std::pair<int, double>> busy;  // capacities, until when
   double end = 0;

@@ -22,7 +22,8 @@ class GradientSyncTime {
       : topology_(topology), network_(network), load_(static_cast<std::size_t>(network.shared_count())) {}
 
   /// Seconds from its start until each of `devices` (at least two) has the sum of `bytes`.
-  std::vector<double> completion_times(GradientSyncAlgorithm sync, const std::vector<int>& devices, double bytes);
+  std::vector<double> completion_times(GradientSyncAlgorithm sync, const std::vector<int>& devices,
+                                       double bytes);
   /// From now on, so many exchanges like it pass each shared capacity at the same time; none said: this
   /// alone.
   void set_concurrent_syncs(std::vector<int> syncs) { concurrent_messages_ = std::move(syncs); }
@@ -73,7 +74,7 @@ class GradientSyncTime {
   std::vector<double> central_ps(double bytes);
   std::vector<double> tree(double bytes);
   double gather_at(int to, std::vector<int> senders, const std::vector<double>& ready,
-                  const std::vector<double>& alone, double bytes);
+                   const std::vector<double>& alone, double bytes);
   std::vector<double> hierarchical(double bytes);
   void ring_all_reduce(const std::vector<int>& members, std::vector<double>& ready, double bytes);
 

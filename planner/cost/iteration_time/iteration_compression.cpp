@@ -48,7 +48,8 @@ double IterationTimer::compressed_after_s(int pipeline, const GradientBucket& bu
   const int stage = bucket.stage[at(pipeline)];
   Codec& codec = codec_of(pipeline, stage);
   const double ready = ready_s(pipeline, stage, bucket.layers.first);
-  const double decompressed_s = decompress_before(pipeline, stage, ready), own_s = bucket.compress_s[at(pipeline)];
+  const double decompressed_s = decompress_before(pipeline, stage, ready),
+               own_s = bucket.compress_s[at(pipeline)];
   codec.deferred_s += decompressed_s + own_s;
   if (own_s == 0) return ready;
   codec.busy_s = std::max(codec.busy_s, ready + decompressed_s) + own_s;
@@ -85,7 +86,9 @@ double IterationTimer::compressed_in_backward_s(int pipeline, const GradientBuck
 
 /// Seconds by which the computations of a stage come later because its devices compress and expand.
 double IterationTimer::deferred_s(int pipeline, int stage) {
-  return model_.chunks > 1 && model_.stages.has_gradient_compression_time() ? codec_of(pipeline, stage).deferred_s : 0;
+  return model_.chunks > 1 && model_.stages.has_gradient_compression_time()
+             ? codec_of(pipeline, stage).deferred_s
+             : 0;
 }
 
 /// What has been exchanged before `now_s`: the seconds that this takes.

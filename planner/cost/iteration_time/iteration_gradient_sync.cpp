@@ -25,7 +25,8 @@ void IterationTimer::find_buckets() {
   for (int layer = 0; layer < model_.stages.layers();) {
     skip_ended(layer);
     int end = overlap ? layer + 1 : model_.stages.layers();
-    for (std::size_t i = 0; i < pipeline_states_.size(); ++i) end = std::min(end, pipeline_states_[i].layers[at(next[i])].second);
+    for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
+      end = std::min(end, pipeline_states_[i].layers[at(next[i])].second);
     if (!overlap && !buckets_.empty() && have_same_devices(buckets_.back().stage, next)) {
       buckets_.back().layers.second = end;
     } else {
@@ -52,8 +53,10 @@ void IterationTimer::find_buckets() {
 GradientSyncTime::TransferDetail IterationTimer::needed_transfers() const {
   if (model_.by_degree.size() > 1) return GradientSyncTime::TransferDetail::all;
   if (are_buckets_disjoint_) return GradientSyncTime::TransferDetail::none;
-  const bool are_alike = std::all_of(pipeline_states_.begin(), pipeline_states_.end(),
-                                     [&](const PipelineState& pipeline_state) { return pipeline_state.layers == pipeline_states_.front().layers; });
+  const bool are_alike =
+      std::all_of(pipeline_states_.begin(), pipeline_states_.end(), [&](const PipelineState& pipeline_state) {
+        return pipeline_state.layers == pipeline_states_.front().layers;
+      });
   return are_alike ? GradientSyncTime::TransferDetail::slowest : GradientSyncTime::TransferDetail::all;
 }
 
@@ -81,7 +84,8 @@ void IterationTimer::refresh_syncs() {
       (model_.problem.job.parallelism.overlap || model_.chunks > 1) && (is_shared() || has_compression_time);
   ++sync_round_;
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i) {
-    if (delays_pipelines) std::fill(pipeline_states_[i].sync_delays_s.begin(), pipeline_states_[i].sync_delays_s.end(), 0);
+    if (delays_pipelines)
+      std::fill(pipeline_states_[i].sync_delays_s.begin(), pipeline_states_[i].sync_delays_s.end(), 0);
     if (has_compression_time) reset_codecs(pipeline_states_[i], plan_.pipelines[i].stages.size());
   }
   for (std::size_t i = buckets_.size(); i-- > 0;) {
@@ -105,7 +109,8 @@ void IterationTimer::refresh_sync(GradientBucket& bucket) {
   bucket.compress_s.assign(pipeline_states_.size(), 0);
   bucket.decompressed_s.assign(pipeline_states_.size(), 0);
   count_parts(bucket);
-  if (bucket.max_parts_per_device > 1) part_busy_s_.assign(pipeline_states_.size() * pipeline_states_.size() * at(bucket.parts), 0);
+  if (bucket.max_parts_per_device > 1)
+    part_busy_s_.assign(pipeline_states_.size() * pipeline_states_.size() * at(bucket.parts), 0);
   bool with_first = true;  // all of its devices have the first layer too
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
     with_first = with_first &&
@@ -147,7 +152,8 @@ void IterationTimer::sync_part(GradientBucket& bucket, int part, bool with_first
   part_compressed_.push_back(compressed);
   part_bytes_.push_back(costs.gradient_bytes(bucket.layers, with_first, compressed));
   if (compressed) bucket.compression_s = costs.gradient_compression_s(part_bytes_.back());
-  const std::vector<double> completion_times = sync_time_.completion_times(model_.sync, devices, part_bytes_.back());
+  const std::vector<double> completion_times =
+      sync_time_.completion_times(model_.sync, devices, part_bytes_.back());
   for (const int id : sync_time_.used()) bucket.load.emplace_back(id, sync_time_.load()[at(id)]);
   for (const auto& first : sync_time_.first_messages()) bucket.first.push_back(first);
   bucket.egress_usd += sync_time_.usd();
@@ -183,7 +189,8 @@ double IterationTimer::part_delay_s(const GradientBucket& bucket, int part) {
 }
 
 /// Of those between two stages, the one that a part takes.
-int IterationTimer::channel_of(const GradientBucket& bucket, const GradientSyncTime::Transfer& transfer, int part) const {
+int IterationTimer::channel_of(const GradientBucket& bucket, const GradientSyncTime::Transfer& transfer,
+                               int part) const {
   return rank_of_part(part, bucket.parts,
                       parts_between(devices_of(transfer.from, bucket.stage[at(transfer.from)]),
                                     devices_of(transfer.to, bucket.stage[at(transfer.to)])));
@@ -197,7 +204,8 @@ void IterationTimer::share_links_of_parts(GradientBucket& bucket) {
   for (int part = 0; part < bucket.parts; ++part) {
     const std::vector<double> completion_times =
         sync_time_.completion_times(model_.sync, holders(bucket, part), part_bytes_[at(part)]);
-    for (std::size_t i = 0; i < completion_times.size(); ++i) bucket.ends_s[i] = std::max(bucket.ends_s[i], completion_times[i]);
+    for (std::size_t i = 0; i < completion_times.size(); ++i)
+      bucket.ends_s[i] = std::max(bucket.ends_s[i], completion_times[i]);
   }
   sync_time_.set_concurrent_syncs({});
 }
@@ -252,12 +260,14 @@ void IterationTimer::serialize_transfers(GradientBucket& bucket) {
     Channel& it = channel(bucket, transfer);
     const int stage = stage_of(bucket, transfer.base.to);
     const double begin = bucket.start_s + transfer.base.begin_s;
-    it = {stage, sync_round_, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + transfer.base.occupancy_s};
+    it = {stage, sync_round_,
+          (it.stage == stage ? std::max(begin, it.busy_s) : begin) + transfer.base.occupancy_s};
   }
   bucket.end_s += delay;
 }
 
-IterationTimer::Channel& IterationTimer::channel(const GradientBucket& bucket, const ChannelTransfer& transfer) {
+IterationTimer::Channel& IterationTimer::channel(const GradientBucket& bucket,
+                                                 const ChannelTransfer& transfer) {
   const int from = transfer.base.from, to = transfer.base.to;
   const std::size_t stages = plan_.pipelines[at(from)].stages.size(), channels = at(model_.stages.tensor());
   std::vector<Channel>& of_sender = channels_[at(from)];
@@ -278,16 +288,18 @@ void IterationTimer::delay_by_sync(std::size_t number) {
   for (int pipeline = 0; pipeline < static_cast<int>(pipeline_states_.size()); ++pipeline) {
     PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
     const std::size_t stage = at(bucket.stage[at(pipeline)]);
-    if (stage == 0 || pipeline_state.layers[stage].first != bucket.layers.first || pipeline_state.work.micro_batches == 0)
+    if (stage == 0 || pipeline_state.layers[stage].first != bucket.layers.first ||
+        pipeline_state.work.micro_batches == 0)
       continue;
-    const double slack =
-        pipeline_state.time.backward_s[stage - 1] - pipeline_state.work.backward_s[stage - 1] - pipeline_state.time.gradients_s[stage];
-    const double sent_s = pipeline_state.time.gradients_s[stage] - pipeline_state.work.backward_hops[stage - 1].latency_s;
-    const double sync_delays_s =
-        pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage] + remaining_send_s(pipeline_state, stage) - sent_s;
+    const double slack = pipeline_state.time.backward_s[stage - 1] -
+                         pipeline_state.work.backward_s[stage - 1] - pipeline_state.time.gradients_s[stage];
+    const double sent_s =
+        pipeline_state.time.gradients_s[stage] - pipeline_state.work.backward_hops[stage - 1].latency_s;
+    const double sync_delays_s = pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage] +
+                                 remaining_send_s(pipeline_state, stage) - sent_s;
     const double held_s = is_shared() ? sync_delay_s(pipeline, number) : 0;
-    pipeline_state.sync_delays_s[stage - 1] =
-        std::max(deferred_s(pipeline, static_cast<int>(stage) - 1), sync_delays_s + held_s - std::max(0.0, slack));
+    pipeline_state.sync_delays_s[stage - 1] = std::max(deferred_s(pipeline, static_cast<int>(stage) - 1),
+                                                       sync_delays_s + held_s - std::max(0.0, slack));
   }
 }
 
@@ -295,7 +307,8 @@ void IterationTimer::delay_by_sync(std::size_t number) {
 /// the fewer are left.
 double IterationTimer::remaining_send_s(const PipelineState& pipeline_state, std::size_t stage) {
   const HopTime& hop = pipeline_state.work.backward_hops[stage - 1];
-  const double left = pipeline_state.time.gradients_s[stage] - hop.latency_s - pipeline_state.time.backward_s[stage];
+  const double left =
+      pipeline_state.time.gradients_s[stage] - hop.latency_s - pipeline_state.time.backward_s[stage];
   return std::max(hop.occupancy_s, left - pipeline_state.sync_delays_s[stage]);
 }
 
@@ -311,17 +324,19 @@ double IterationTimer::sync_delay_s(int pipeline, std::size_t first) const {
   const double done_s = pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage];
   const double left_s = remaining_send_s(pipeline_state, stage);
   const int here = static_cast<int>(stage);
-  const double bytes_per_s =
-      largest_part(devices_of(pipeline, here), devices_of(pipeline, here - 1), pipeline_state.layers[stage].first) /
-      hop.occupancy_s;
+  const double bytes_per_s = largest_part(devices_of(pipeline, here), devices_of(pipeline, here - 1),
+                                          pipeline_state.layers[stage].first) /
+                             hop.occupancy_s;
   const double between_s = std::max(pipeline_state.work.backward_s[stage], hop.occupancy_s);
   // What was held up before does not come closer together than it can go on.
   const double most_earlier =
       model_.chunks > 1 && pipeline_state.sync_delays_s[stage] == 0 ? static_cast<double>(stages - 1) : 0;
   double most = 0;
-  for (std::size_t path = pipeline_state.first_path[stage - 1] + 1; path < pipeline_state.first_path[stage]; path += 2)
+  for (std::size_t path = pipeline_state.first_path[stage - 1] + 1; path < pipeline_state.first_path[stage];
+       path += 2)
     for (const int id : pipeline_state.paths[path]) {
-      double concurrent_messages = 0, in_all = 0, met_s = 0;  // messages; bytes; seconds' worth of messages that wait
+      double concurrent_messages = 0, in_all = 0,
+             met_s = 0;  // messages; bytes; seconds' worth of messages that wait
       for (std::size_t i = first; i < buckets_.size(); ++i) {
         const GradientBucket& bucket = buckets_[i];
         const std::size_t after = (at(bucket.stage[at(pipeline)]) - stage) % stages;
@@ -336,7 +351,8 @@ double IterationTimer::sync_delay_s(int pipeline, std::size_t first) const {
           if (used == id) in_all += load;
       }
       const double alone = model_.network.shared_seconds_per_byte(id);
-      const double slower = std::max(0.0, (concurrent_messages + 1) * alone * bytes_per_s - 1);  // than its own rate
+      const double slower =
+          std::max(0.0, (concurrent_messages + 1) * alone * bytes_per_s - 1);  // than its own rate
       most = std::max(most, std::min(slower * met_s, in_all * alone));
     }
   return most;

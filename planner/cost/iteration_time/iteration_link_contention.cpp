@@ -63,8 +63,8 @@ void IterationTimer::refresh_load(int pipeline) {
     pipeline_state.paths.push_back(from == to ? SharedPath() : model_.network.shared(from, to));
     pipeline_state.path_bytes.push_back(forward + backward);
     for (const int id : pipeline_state.paths.back()) {
-      auto it =
-          std::find_if(pipeline_state.load.begin(), pipeline_state.load.end(), [&](const Load& other) { return other.id == id; });
+      auto it = std::find_if(pipeline_state.load.begin(), pipeline_state.load.end(),
+                             [&](const Load& other) { return other.id == id; });
       if (it == pipeline_state.load.end()) it = pipeline_state.load.insert(it, {id});
       it->forward += forward;
       it->backward += backward;
@@ -75,7 +75,8 @@ void IterationTimer::refresh_load(int pipeline) {
           &next = devices_of(pipeline, static_cast<int>(i) + 1);
     const int parts = parts_between(here, next);
     const auto bytes = [&](int from, int to) {
-      return model_.boundary_bytes(from, to, parts, pipeline_state.layers[i].second) * pipeline_state.work.micro_batches;
+      return model_.boundary_bytes(from, to, parts, pipeline_state.layers[i].second) *
+             pipeline_state.work.micro_batches;
     };
     pipeline_state.first_path.push_back(pipeline_state.paths.size());
     for (int part = 0; part < parts; ++part) {
@@ -101,7 +102,7 @@ void IterationTimer::refresh_opposite_direction(int pipeline) {
   const auto slower = [&](int from, int to, int layer, int other_from, int other_to) {
     if (!exists(other_from, other_to)) return 0.0;
     return occupancy_beside_s(devices_of(pipeline, from), devices_of(pipeline, to), layer,
-                    (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
+                              (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
   };
   for (int i = 0; i + 1 < computed; ++i) {
     const int here = i % stages, next = (i + 1) % stages;
@@ -117,7 +118,7 @@ void IterationTimer::refresh_opposite_direction(int pipeline) {
 /// Of a message while one between two other stages of the pipeline moves: on what they share each has half,
 /// or what the other leaves; 0 where it is as fast as alone.
 double IterationTimer::occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
-                                int other_from, int other_to, int pipeline) const {
+                                          int other_from, int other_to, int pipeline) const {
   const NetworkCost& network = model_.network;
   const std::vector<int>&sender = devices_of(pipeline, other_from),
         &receiver = devices_of(pipeline, other_to);
@@ -158,7 +159,8 @@ void IterationTimer::share_links() {
     }
   }
   apply_synchronized_contention();
-  for (int pipeline = 0; pipeline < static_cast<int>(pipeline_states_.size()); ++pipeline) share_links_of(pipeline);
+  for (int pipeline = 0; pipeline < static_cast<int>(pipeline_states_.size()); ++pipeline)
+    share_links_of(pipeline);
 }
 
 /// Forward and backward are phases of their own under gpipe alone.
@@ -172,8 +174,8 @@ void IterationTimer::share_links_of(int pipeline) {
     for (const bool forward : {true, false}) {
       double shared = 0;
       int link = -1;
-      for (std::size_t path = pipeline_state.first_path[i] + (forward ? 0 : 1); path < pipeline_state.first_path[i + 1];
-           path += 2)
+      for (std::size_t path = pipeline_state.first_path[i] + (forward ? 0 : 1);
+           path < pipeline_state.first_path[i + 1]; path += 2)
         for (const int id : pipeline_state.paths[path]) {
           const double there = forward_load_[at(id)], back = backward_load_[at(id)];
           const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
@@ -207,7 +209,8 @@ void IterationTimer::apply_random_contention(PipelineState& pipeline_state) cons
         HopTime met;
         met.background_s = seconds * rest;
         met.link_demand_s = hop.overhead_s + seconds * (it.own + it.synchronized_bytes);
-        met.concurrent_messages = std::max(1.0, concurrent_messages_[at(it.id)] * it.own / (it.own + it.synchronized_bytes));
+        met.concurrent_messages =
+            std::max(1.0, concurrent_messages_[at(it.id)] * it.own / (it.own + it.synchronized_bytes));
         const double takes = contended_message_s(met, least_s);
         if (takes <= longest) continue;
         longest = takes;
@@ -215,8 +218,11 @@ void IterationTimer::apply_random_contention(PipelineState& pipeline_state) cons
         among = met.link_demand_s;
         concurrent_messages = met.concurrent_messages;
       }
-      if (std::tie(hop.background_s, hop.link_demand_s, hop.concurrent_messages) == std::tie(others, among, concurrent_messages)) continue;
-      std::tie(hop.background_s, hop.link_demand_s, hop.concurrent_messages) = std::tie(others, among, concurrent_messages);
+      if (std::tie(hop.background_s, hop.link_demand_s, hop.concurrent_messages) ==
+          std::tie(others, among, concurrent_messages))
+        continue;
+      std::tie(hop.background_s, hop.link_demand_s, hop.concurrent_messages) =
+          std::tie(others, among, concurrent_messages);
       pipeline_state.is_timed = false;
     }
 }
@@ -225,7 +231,7 @@ void IterationTimer::apply_random_contention(PipelineState& pipeline_state) cons
 int IterationTimer::in_flight(const PipelineState& pipeline_state) const {
   const PipelineWork& work = pipeline_state.work;
   return max_in_flight(model_.schedule, static_cast<int>(work.forward_s.size()), 0, work.chunks,
-                        micro_batches_per_flush(work.flush, work.micro_batches));
+                       micro_batches_per_flush(work.flush, work.micro_batches));
 }
 
 /// What each message meets of its own pipeline not by chance: those before and after it on its channel, with
@@ -261,9 +267,11 @@ void IterationTimer::refresh_contentions(PipelineState& pipeline_state) const {
           continue;
         }
         const double all = load.forward + load.backward;
-        double own_pipeline_bytes = channel_of(i, forward, load.id) + channel_of(i + devices - 1, !forward, load.id);
+        double own_pipeline_bytes =
+            channel_of(i, forward, load.id) + channel_of(i + devices - 1, !forward, load.id);
         if (devices > 2) own_pipeline_bytes += channel_of(i + 1, !forward, load.id);
-        contentions.push_back({load.id, own, own_pipeline_bytes + (all - own_pipeline_bytes) / micro_batches_in_flight});
+        contentions.push_back(
+            {load.id, own, own_pipeline_bytes + (all - own_pipeline_bytes) / micro_batches_in_flight});
       }
     }
 }

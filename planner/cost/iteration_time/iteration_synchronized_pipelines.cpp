@@ -35,7 +35,8 @@ void IterationTimer::refresh_first_messages(PipelineState& pipeline_state) const
 
 void IterationTimer::apply_synchronized_contention() {
   std::size_t boundaries = 0;
-  for (const PipelineState& pipeline_state : pipeline_states_) boundaries = std::max(boundaries, pipeline_state.layers.size() - 1);
+  for (const PipelineState& pipeline_state : pipeline_states_)
+    boundaries = std::max(boundaries, pipeline_state.layers.size() - 1);
   for (std::size_t i = 0; i < boundaries; ++i)
     for (const bool forward : {true, false}) apply_synchronized_contention(i, forward);
 }
@@ -52,23 +53,28 @@ void IterationTimer::apply_synchronized_contention(std::size_t boundary, bool fo
     for (std::size_t k = 0; k < pipeline_state.contentions[direction].size(); ++k) {
       LinkContention& it = pipeline_state.contentions[direction][k];
       it.synchronized_bytes = it.synchronized_pipeline_bytes = 0;
-      const double takes = it.own * model_.network.shared_seconds_per_byte(it.id) / pipeline_state.work.micro_batches;
-      first_messages_.push_back(
-          {it.id, pipeline_state.first_sent_s[direction], takes, pipeline_state.pace_s, pipeline_state.work.micro_batches, i, k});
+      const double takes =
+          it.own * model_.network.shared_seconds_per_byte(it.id) / pipeline_state.work.micro_batches;
+      first_messages_.push_back({it.id, pipeline_state.first_sent_s[direction], takes, pipeline_state.pace_s,
+                                 pipeline_state.work.micro_batches, i, k});
     }
   }
   std::sort(first_messages_.begin(), first_messages_.end());
   constexpr double rounding = 1e-9;
   const bool phases = model_.schedule == PipelineSchedule::gpipe;
-  const auto add_overlap = [&](const FirstMessage& own, const FirstMessage& other) {  // false: from here on no more
-    const double offset_s = std::abs(own.sent_s - other.sent_s), window = own.duration_s * (phases ? 1 : rounding);
+  const auto add_overlap = [&](const FirstMessage& own,
+                               const FirstMessage& other) {  // false: from here on no more
+    const double offset_s = std::abs(own.sent_s - other.sent_s),
+                 window = own.duration_s * (phases ? 1 : rounding);
     if (own.id != other.id || offset_s >= window) return false;
     const bool are_alike = std::abs(own.pace_s - other.pace_s) < window && own.messages == other.messages;
     if (!phases && !are_alike) return true;
     const double share = phases ? 1 - offset_s / own.duration_s : 1;
     LinkContention& it = pipeline_states_[own.pipeline_state].contentions[direction][own.contention];
     it.synchronized_bytes += it.own * share * other.duration_s / own.duration_s;
-    it.synchronized_pipeline_bytes += pipeline_states_[other.pipeline_state].contentions[direction][other.contention].own_pipeline_bytes * share;
+    it.synchronized_pipeline_bytes +=
+        pipeline_states_[other.pipeline_state].contentions[direction][other.contention].own_pipeline_bytes *
+        share;
     return true;
   };
   for (auto own = first_messages_.begin(); own != first_messages_.end(); ++own) {
@@ -82,7 +88,8 @@ void IterationTimer::apply_synchronized_contention(std::size_t boundary, bool fo
     for (const LinkContention& it : pipeline_state.contentions[direction])
       if (it.synchronized_bytes > 0)
         slowest = std::max(slowest, hop.overhead_s + model_.network.shared_seconds_per_byte(it.id) *
-                                                         (it.own + it.synchronized_bytes) / pipeline_state.work.micro_batches);
+                                                         (it.own + it.synchronized_bytes) /
+                                                         pipeline_state.work.micro_batches);
     if (slowest <= hop.occupancy_s) slowest = 0;
     if (hop.synchronized_occupancy_s != slowest) pipeline_state.is_timed = false;
     hop.synchronized_occupancy_s = slowest;

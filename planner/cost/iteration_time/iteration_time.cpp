@@ -70,7 +70,8 @@ double IterationModel::compressed_share(const std::vector<int>& own, const std::
   for (int part = 0; part < parts; ++part) {
     if (part % of_rank == 0) compressed = 0;
     const int device = device_of_part(own, part, parts), peer = device_of_part(other, part, parts);
-    if (direction == Direction::sent ? is_compressed(device, peer) : is_compressed(peer, device)) ++compressed;
+    if (direction == Direction::sent ? is_compressed(device, peer) : is_compressed(peer, device))
+      ++compressed;
     most = std::max(most, compressed);
   }
   return static_cast<double>(most) / of_rank;
@@ -120,7 +121,8 @@ void IterationTimer::set_micro_batches(int pipeline, int micro_batches) {
 void IterationTimer::set_flush(int micro_batches) {
   if (flush_ == micro_batches) return;
   flush_ = micro_batches;
-  for (PipelineState& pipeline_state : pipeline_states_) pipeline_state.is_fresh = pipeline_state.are_layers_fresh = false;
+  for (PipelineState& pipeline_state : pipeline_states_)
+    pipeline_state.is_fresh = pipeline_state.are_layers_fresh = false;
   is_fresh_ = false;
 }
 
@@ -343,7 +345,8 @@ void IterationTimer::refresh_work(int pipeline) {
       const std::vector<int>& before = devices_of(pipeline, static_cast<int>(i) - 1);
       const double compression_s = costs.compression_s(layers.first);
       work.forward_s[i] += compression_s * model_.compressed_share(devices, before, Direction::received);
-      pipeline_state.compressing_sent_s[i] = compression_s * model_.compressed_share(devices, before, Direction::sent);
+      pipeline_state.compressing_sent_s[i] =
+          compression_s * model_.compressed_share(devices, before, Direction::sent);
       work.backward_s[i] += pipeline_state.compressing_sent_s[i];
     }
     if (i + 1 == stages) break;
@@ -371,7 +374,8 @@ void IterationTimer::refresh_updates(int pipeline) {
         sum += costs.compute(costs.kind_of(device), pipeline_state.layers[i]).update_s;
       most = std::max(most, sum);
     }
-    for (std::size_t i = stage; i < pipeline_state.layers.size(); i += devices) pipeline_state.update_s[i] = most;
+    for (std::size_t i = stage; i < pipeline_state.layers.size(); i += devices)
+      pipeline_state.update_s[i] = most;
   }
 }
 
@@ -383,7 +387,9 @@ void IterationTimer::refresh_memory(int pipeline) {
   for (std::size_t stage = 0; stage < stages.size(); ++stage)
     for (const int device : stages[stage].devices) {
       const int gpu = topology.devices[at(device)].gpu;
-      if (gpu >= 0) pipeline_state.deficit_bytes += std::max(0.0, pipeline_state.needed[stage] - topology.gpus[at(gpu)].memory.value());
+      if (gpu >= 0)
+        pipeline_state.deficit_bytes +=
+            std::max(0.0, pipeline_state.needed[stage] - topology.gpus[at(gpu)].memory.value());
     }
 }
 
@@ -412,7 +418,8 @@ void IterationTimer::finish() {
     ends += pipeline_state.time.end_s;
     estimate_.pipelines_s = std::max(estimate_.pipelines_s, computed_s(pipeline_state));
     for (std::size_t stage = 0; stage < pipeline_state.layers.size(); ++stage)
-      end = std::max(end, pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage] + pipeline_state.update_s[stage]);
+      end = std::max(end, pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage] +
+                              pipeline_state.update_s[stage]);
   }
   for (const GradientBucket& bucket : buckets_) {
     double last = bucket.end_s;

@@ -49,7 +49,8 @@ struct IterationModel {
   /// Of the messages of stage `own` to the stage `other`, or from there: how many are compressed ÷ all, of
   /// the device with most.
   enum class Direction { sent, received };
-  double compressed_share(const std::vector<int>& own, const std::vector<int>& other, Direction direction) const;
+  double compressed_share(const std::vector<int>& own, const std::vector<int>& other,
+                          Direction direction) const;
   /// Is there a degree at which nothing is known of a device? The reason, else empty.
   const std::string& unknown(int device) const;
 
@@ -69,7 +70,7 @@ struct IterationModel {
 struct IterationEstimate {
   double iteration_s = 0;
   double pipelines_s = 0;               // when the last pipeline has computed
-  double gradient_sync_end_s = 0;               // when the last gradients are exchanged; 0 where nothing is
+  double gradient_sync_end_s = 0;       // when the last gradients are exchanged; 0 where nothing is
   double update_s = 0, overhead_s = 0;  // what comes after the later of both
   std::vector<double> pipeline_s;       // each pipeline's computations
   std::vector<double> steady_s;         // of each pipeline, a micro-batch more
@@ -85,10 +86,10 @@ struct DeviceMemory {
 ///
 /// Every pipeline by `pipeline_time`, all of them in step: where messages share a capacity, a message takes,
 /// in the long run, no less than all bytes that pass it in an iteration, divided by the pipeline's
-/// micro-batches. The gradients of layers that the same devices hold are exchanged together (`GradientSyncTime`),
-/// when the last of these has them; what exchanges share carries all their bytes in the order in which they
-/// begin. With overlap they hold up the last gradients that go to the stage before. Then each device makes
-/// its update, and the iteration's overhead passes.
+/// micro-batches. The gradients of layers that the same devices hold are exchanged together
+/// (`GradientSyncTime`), when the last of these has them; what exchanges share carries all their bytes in the
+/// order in which they begin. With overlap they hold up the last gradients that go to the stage before. Then
+/// each device makes its update, and the iteration's overhead passes.
 class IterationTimer {
  public:
   /// Stages have as many devices as degrees of the model say, whose times are known. `model` must outlive
@@ -129,46 +130,49 @@ class IterationTimer {
     double forward = 0, backward = 0;
     int messages = 0;  // of a micro-batch
   };
-  struct LinkContention {  // of the messages over a boundary, one way, on a shared capacity; bytes of an iteration
+  struct LinkContention {  // of the messages over a boundary, one way, on a shared capacity; bytes of an
+                           // iteration
     int id = 0;
     double own = 0;
-    double own_pipeline_bytes = 0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
-    double synchronized_bytes = 0;  // of other pipelines, those that always meet them
+    double own_pipeline_bytes =
+        0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
+    double synchronized_bytes = 0;           // of other pipelines, those that always meet them
     double synchronized_pipeline_bytes = 0;  // and the company of these
   };
   struct FirstMessage {  // of the first message over a boundary, on a shared capacity
     int id = 0;
     double sent_s = 0, duration_s = 0;  // alone
-    double pace_s = 0;               // Lane::pace_s
+    double pace_s = 0;                  // Lane::pace_s
     int messages = 0;
     std::size_t pipeline_state = 0, contention = 0;
     friend auto operator<=>(const FirstMessage&, const FirstMessage&) = default;
   };
-  struct Codec {                       // the busiest device of a stage
-    double busy_s = 0;                   // until when it has compressed
-    double waiting_s = 0;                // of compressing that comes after the next layer (overlap)
-    double deferred_s = 0;                // what it computes after this comes so much later
+  struct Codec {                             // the busiest device of a stage
+    double busy_s = 0;                       // until when it has compressed
+    double waiting_s = 0;                    // of compressing that comes after the next layer (overlap)
+    double deferred_s = 0;                   // what it computes after this comes so much later
     std::vector<std::size_t> to_decompress;  // segments
   };
   struct PipelineState {  // a pipeline
     bool is_fresh = false, are_layers_fresh = false, is_timed = false;
     PipelineWork work;
     PipelineTime time;
-    std::vector<std::pair<int, int>> layers;     // of its computed stages
-    std::vector<double> update_s;                // by computed stage: of its devices, with all they compute
-    std::vector<double> needed;                  // by stage: bytes
-    double deficit_bytes = 0;                          // bytes
-    double egress_usd = 0;                       // of an iteration, but for exchanges
-    std::vector<Load> load;                      // of an iteration
-    std::vector<SharedPath> paths;               // of messages there, back: by boundary, then part
-    std::vector<double> path_bytes;              // of each, in an iteration
+    std::vector<std::pair<int, int>> layers;  // of its computed stages
+    std::vector<double> update_s;             // by computed stage: of its devices, with all they compute
+    std::vector<double> needed;               // by stage: bytes
+    double deficit_bytes = 0;                 // bytes
+    double egress_usd = 0;                    // of an iteration, but for exchanges
+    std::vector<Load> load;                   // of an iteration
+    std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
+    std::vector<double> path_bytes;           // of each, in an iteration
     std::vector<std::vector<LinkContention>> contentions;  // by boundary, there and back
-    std::vector<double> first_sent_s;            // alone, by boundary, there and back
+    std::vector<double> first_sent_s;                      // alone, by boundary, there and back
     double pace_s = 0;                    // of all micro-batches between two drains, by the busiest device
     std::vector<std::size_t> first_path;  // by boundary; and all of them
-    std::vector<double> sync_delays_s;  // by computed stage: what exchanges add to the end of its last backward
+    std::vector<double>
+        sync_delays_s;  // by computed stage: what exchanges add to the end of its last backward
     std::vector<double> compressing_sent_s;  // by computed stage: in its backward, of what it sends
-    std::vector<Codec> codecs;           // by stage
+    std::vector<Codec> codecs;               // by stage
   };
   struct ChannelTransfer {
     GradientSyncTime::Transfer base;
@@ -177,24 +181,24 @@ class IterationTimer {
   struct GradientBucket {  // layers that the same devices hold
     bool is_fresh = false;
     std::pair<int, int> layers;
-    std::vector<int> stage;          // of each pipeline: the computed stage
-    int parts = 1;                   // of its gradients
-    int max_parts_per_device = 1;               // of them, by one device
-    double compression_s = 0;             // of a part that is compressed, where one is
-    double start_s = 0, end_s = 0;   // of its messages
-    std::vector<double> compress_s;  // by pipeline: of all parts that a device holds
+    std::vector<int> stage;              // of each pipeline: the computed stage
+    int parts = 1;                       // of its gradients
+    int max_parts_per_device = 1;        // of them, by one device
+    double compression_s = 0;            // of a part that is compressed, where one is
+    double start_s = 0, end_s = 0;       // of its messages
+    std::vector<double> compress_s;      // by pipeline: of all parts that a device holds
     std::vector<double> decompressed_s;  // by pipeline: when its devices have expanded what came
-    std::vector<double> ends_s;      // after its start, by pipeline
-    double last_s = 0;               // of them
+    std::vector<double> ends_s;          // after its start, by pipeline
+    double last_s = 0;                   // of them
     double egress_usd = 0;
-    std::vector<ChannelTransfer> transfers;                  // where segments are not apart: of channels between pipelines
+    std::vector<ChannelTransfer> transfers;     // where segments are not apart: of channels between pipelines
     std::vector<std::pair<int, double>> load;   // bytes over shared capacities
     std::vector<std::pair<int, double>> first;  // first messages that pass them at once
   };
   struct Channel {  // from a stage to one of another pipeline
     int stage = -1;
     unsigned sync_round = 0;  // of all exchanges: what is of another is over
-    double busy_s = 0;  // until when
+    double busy_s = 0;        // until when
   };
 
   bool is_shared() const { return model_.network.shared_count() > 0; }
@@ -219,8 +223,8 @@ class IterationTimer {
   void refresh_egress(int pipeline);
   void refresh_load(int pipeline);
   void refresh_opposite_direction(int pipeline);
-  double occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer, int other_from,
-                  int other_to, int pipeline) const;
+  double occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
+                            int other_from, int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
   void refresh_first_messages(PipelineState& pipeline_state) const;
@@ -278,8 +282,8 @@ class IterationTimer {
   std::size_t kept_stages_ = 1;
   unsigned sync_round_ = 0;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
-  std::vector<int> concurrent_messages_;                          // and messages at a time, at most
-  std::vector<FirstMessage> first_messages_;                 // of a boundary at hand
+  std::vector<int> concurrent_messages_;              // and messages at a time, at most
+  std::vector<FirstMessage> first_messages_;          // of a boundary at hand
   std::vector<int> link_numbers_;                     // of a pipeline at hand, in the order of its hops
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start

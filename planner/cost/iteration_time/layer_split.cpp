@@ -25,7 +25,7 @@ struct Label {
 /// What is left from a place on takes no less.
 struct Rest {
   ResourceTime parts{never, never, never};  // each by itself
-  double mean = never;                     // Σ with the shares of the maxima
+  double mean = never;                      // Σ with the shares of the maxima
 };
 
 /// Dynamic programming over (stages so far, layers so far).
@@ -224,7 +224,8 @@ class SplitSearch {
         if (!can_begin(stage, begin)) continue;
         const auto [first, last] = ends(stage, begin);
         for (int end = first; end <= last; ++end) {
-          const double most = std::max(costs_.memory_utilization(stage, {begin, end}), least[place(stage + 1, end)]);
+          const double most =
+              std::max(costs_.memory_utilization(stage, {begin, end}), least[place(stage + 1, end)]);
           if (!(most < least[place(stage, begin)])) continue;
           least[place(stage, begin)] = most;
           best_end[place(stage, begin)] = end;

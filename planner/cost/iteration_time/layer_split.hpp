@@ -17,10 +17,10 @@ struct StageChain {
 struct LayerSplit {
   std::vector<std::pair<int, int>> layers;  // by stage, at least one each
   double time_s = 0;                        // as `best_layer_split` defines it
-  double lower_bound_s = 0;                       // no split takes less; time_s where that is proven optimal
+  double lower_bound_s = 0;                 // no split takes less; time_s where that is proven optimal
   bool fits = true;                         // in the memory of every device
-  int peak_memory_stage = 0;                    // where it does not: the stage that lacks most,
-  double memory_utilization = 0;                      // bytes needed ÷ capacity there
+  int peak_memory_stage = 0;                // where it does not: the stage that lacks most,
+  double memory_utilization = 0;            // bytes needed ÷ capacity there
 };
 
 /// The split with the least time of all that fit memory, the same for all `pipelines`, which are as deep as

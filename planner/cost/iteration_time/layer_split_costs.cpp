@@ -51,7 +51,8 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
   double compression_forward_s = 0;  // where a device has most of a message
   for (int layer = 1; layer < layers(); ++layer)
     compression_forward_s = std::max(compression_forward_s, model.by_degree.front().compression_s(layer));
-  compression_slack_ = 4 * compression_forward_s * (most.rounds + most.steady);  // twice forward, twice backward
+  compression_slack_ =
+      4 * compression_forward_s * (most.rounds + most.steady);  // twice forward, twice backward
 }
 
 std::size_t LayerSplitCosts::at_hop(int stage, int end) const {
@@ -82,8 +83,9 @@ void LayerSplitCosts::add_stage(int stage, const Weights& weights, const StageCh
 }
 
 void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micro_batches,
-                              const std::vector<int>& devices) {
-  const InFlightMicroBatches& held = held_.of(stages(), stage, micro_batches_per_flush(model.flush, micro_batches));
+                                const std::vector<int>& devices) {
+  const InFlightMicroBatches& held =
+      held_.of(stages(), stage, micro_batches_per_flush(model.flush, micro_batches));
   for (const int device : devices) {
     const int gpu = model.problem.topology.devices[at(device)].gpu;
     if (gpu < 0) continue;
@@ -100,7 +102,7 @@ void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micr
 }
 
 void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vector<int>& from,
-                            const std::vector<int>& to) {
+                              const std::vector<int>& to) {
   const int parts = parts_between(from, to);
   for (int end = 1; end < layers(); ++end) {
     double there = 0, back = 0, latency = 0, latency_back = 0;
@@ -121,7 +123,8 @@ void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vect
   }
 }
 
-ResourceTime LayerSplitCosts::resource_time(const Weights& weights, double forward_s, double backward_s) const {
+ResourceTime LayerSplitCosts::resource_time(const Weights& weights, double forward_s,
+                                            double backward_s) const {
   const double sum = weights.rounds * (forward_s + backward_s);
   if (schedule_ == PipelineSchedule::gpipe)
     return {sum, weights.steady * forward_s, weights.steady * backward_s};
@@ -150,9 +153,10 @@ ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const
       }
     }
     const double compression_forward_s = resource.before.forward * before + resource.behind.forward * behind,
-                 compression_backward_s = resource.before.backward * before + resource.behind.backward * behind;
-    take_larger(most,
-                resource_time(resource.weights, forward + compression_forward_s + reduce, backward + compression_backward_s + reduce_back));
+                 compression_backward_s =
+                     resource.before.backward * before + resource.behind.backward * behind;
+    take_larger(most, resource_time(resource.weights, forward + compression_forward_s + reduce,
+                                    backward + compression_backward_s + reduce_back));
   }
   return most;
 }

@@ -84,7 +84,7 @@ class LayerSplitCosts {
   const int chunks_;
   double mean_weight_ = 0, compression_slack_ = 0;
   std::vector<std::vector<StageResource>> stage_resources_;  // by stage
-  std::vector<std::vector<Limit>> limits_;        // by stage
+  std::vector<std::vector<Limit>> limits_;                   // by stage
   InFlightByDevice held_;
   std::vector<ResourceTime> hops_;  // [stage][end]
   // Of the chunks of stages that begin with layer `row_`, by tensor degree and end: asked for again and

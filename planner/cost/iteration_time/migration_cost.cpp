@@ -10,8 +10,8 @@
 
 namespace dtfm::cost {
 
-MigrationCost::MigrationCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
-                       int chunks)
+MigrationCost::MigrationCost(const Problem& problem, std::shared_ptr<const NetworkCost> network,
+                             const Plan& before, int chunks)
     : network_(std::move(network)), held_layers_of_(at(problem.topology.size())), before_bytes_{0} {
   const std::vector<Layer> chain = layer_chain(problem.job);
   const double checkpointed = parameter_bytes(problem.job.training).checkpointed;
@@ -32,8 +32,8 @@ MigrationCost::MigrationCost(const Problem& problem, std::shared_ptr<const Netwo
         if (device == no_device) continue;
         held_layers_of_[at(device)].first = held_layers_.size();
         for (const Layers& held_layers : layers[stage]) {
-          held_layers_.push_back(
-              {device, held_layers, share_of(pipeline.stages[stage], rank), first_tied(held_layers) < held_layers.second});
+          held_layers_.push_back({device, held_layers, share_of(pipeline.stages[stage], rank),
+                                  first_tied(held_layers) < held_layers.second});
           boundaries_.insert(boundaries_.end(), {held_layers.first, held_layers.second});
         }
         held_layers_of_[at(device)].second = held_layers_.size();
@@ -44,7 +44,8 @@ MigrationCost::MigrationCost(const Problem& problem, std::shared_ptr<const Netwo
   holders_.resize(boundaries_.size());
   for (const HeldLayers& held_layers : held_layers_) {
     if (held_layers.has_tied) add_holder(held_layers, tied_holders_);
-    for (std::size_t i = boundary_at(held_layers.layers.first); boundaries_[i] < held_layers.layers.second; ++i)
+    for (std::size_t i = boundary_at(held_layers.layers.first); boundaries_[i] < held_layers.layers.second;
+         ++i)
       add_holder(held_layers, holders_[i]);
   }
 }
@@ -55,8 +56,9 @@ void MigrationCost::add_holder(const HeldLayers& held_layers, std::vector<HeldLa
   if (network_) return holders.push_back(held_layers);
   HeldLayers all = held_layers;
   all.device = unspecified_source;
-  const auto first = std::find_if(holders.begin(), holders.end(),
-                                  [&](const HeldLayers& it) { return it.share.end >= held_layers.share.begin; });
+  const auto first = std::find_if(holders.begin(), holders.end(), [&](const HeldLayers& it) {
+    return it.share.end >= held_layers.share.begin;
+  });
   auto last = first;
   for (; last != holders.end() && last->share.begin <= held_layers.share.end; ++last) {
     all.share.begin = std::min(all.share.begin, last->share.begin);
@@ -129,7 +131,8 @@ Migration MigrationCost::of(const Plan& plan, int chunks) const {
   return migration;
 }
 
-double MigrationCost::missing_bytes(const std::vector<int>& devices, const std::vector<Layers>& layers) const {
+double MigrationCost::missing_bytes(const std::vector<int>& devices,
+                                    const std::vector<Layers>& layers) const {
   const Stage stage{{}, devices};
   std::vector<MigratedPart> parts;
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
@@ -140,7 +143,7 @@ double MigrationCost::missing_bytes(const std::vector<int>& devices, const std::
 }
 
 void MigrationCost::add_parts(const Receiver& to, const std::vector<Layers>& layers,
-                           std::vector<MigratedPart>& parts) const {
+                              std::vector<MigratedPart>& parts) const {
   int tied = -1;
   for (const auto& [begin, end] : layers) {
     if (const int layer = first_tied({begin, end}); tied < 0 && layer < end) tied = layer;
@@ -154,11 +157,13 @@ void MigrationCost::add_parts(const Receiver& to, const std::vector<Layers>& lay
 }
 
 /// Without the share that `to` has of it.
-void MigrationCost::add_piece(const Receiver& to, const Piece& piece, std::vector<MigratedPart>& parts) const {
+void MigrationCost::add_piece(const Receiver& to, const Piece& piece,
+                              std::vector<MigratedPart>& parts) const {
   if (piece.bytes <= 0) return;
   const auto [first, last] = held_layers_of_[at(to.device)];
   const std::span<const HeldLayers> runs = std::span(held_layers_).subspan(first, last - first);
-  const auto own = std::find_if(runs.begin(), runs.end(), [&](const HeldLayers& held_layers) { return holds(held_layers, piece); });
+  const auto own = std::find_if(runs.begin(), runs.end(),
+                                [&](const HeldLayers& held_layers) { return holds(held_layers, piece); });
   if (own == runs.end()) return add_share(to, to.share, piece, parts);
   add_share(to, {to.share.begin, std::min(to.share.end, own->share.begin)}, piece, parts);
   add_share(to, {std::max(to.share.begin, own->share.end), to.share.end}, piece, parts);
@@ -166,7 +171,7 @@ void MigrationCost::add_piece(const Receiver& to, const Piece& piece, std::vecto
 
 /// From as many holders as it takes, each of which gives all that it has from where the last one ended.
 void MigrationCost::add_share(const Receiver& to, Share share, const Piece& piece,
-                           std::vector<MigratedPart>& parts) const {
+                              std::vector<MigratedPart>& parts) const {
   for (double begin = share.begin; begin < share.end;) {
     const HeldLayers* source = fastest(to, begin, piece, piece.bytes * (share.end - begin));
     double end = source ? std::min(share.end, source->share.end) : share.end;
@@ -174,7 +179,7 @@ void MigrationCost::add_share(const Receiver& to, Share share, const Piece& piec
       for (const HeldLayers& held_layers : holders(piece))
         if (held_layers.share.begin > begin) end = std::min(end, held_layers.share.begin);
     const MigratedPart part{to.device, source ? source->device : no_device, piece.layers,
-                         piece.bytes * (end - begin)};
+                            piece.bytes * (end - begin)};
     const auto same = std::find_if(parts.rbegin(), parts.rend(), [&](const MigratedPart& it) {
       return it.to != to.device || (it.from == part.from && it.layers.first <= part.layers.first &&
                                     part.layers.first <= it.layers.second);
@@ -189,8 +194,8 @@ void MigrationCost::add_share(const Receiver& to, Share share, const Piece& piec
   }
 }
 
-const MigrationCost::HeldLayers* MigrationCost::fastest(const Receiver& to, double at_share, const Piece& piece,
-                                           double bytes) const {
+const MigrationCost::HeldLayers* MigrationCost::fastest(const Receiver& to, double at_share,
+                                                        const Piece& piece, double bytes) const {
   double least = std::numeric_limits<double>::infinity();
   int alike = 0;
   const auto seconds = [&](const HeldLayers& held_layers) {
@@ -266,7 +271,8 @@ void MigrationTimer::find_messages(const Stage& stage, int pipeline, StageMessag
   known.messages.clear();
   std::vector<MigratedPart> parts;
   for (std::size_t rank = 0; rank < stage.devices.size(); ++rank)
-    cost_.add_parts({stage.devices[rank], pipeline, MigrationCost::share_of(stage, rank)}, known.layers, parts);
+    cost_.add_parts({stage.devices[rank], pipeline, MigrationCost::share_of(stage, rank)}, known.layers,
+                    parts);
   for (const MigratedPart& part : parts) {
     if (part.from == no_device) continue;
     const auto same = std::find_if(known.messages.rbegin(), known.messages.rend(), [&](const Message& it) {

@@ -34,9 +34,9 @@ struct MigrationEstimate {
 
 struct Migration {
   std::vector<MigratedPart> parts;  // in the order of the plan's devices
-  double bytes = 0;              // from device to device
-  double checkpoint_bytes = 0;   // that no device holds any more; not in what is spent
-  double seconds = 0, usd = 0;   // spent
+  double bytes = 0;                 // from device to device
+  double checkpoint_bytes = 0;      // that no device holds any more; not in what is spent
+  double seconds = 0, usd = 0;      // spent
 };
 
 /// The state that the devices hold when the plan `before` stops: what a trainer needs to go on with the same
@@ -57,7 +57,7 @@ class MigrationCost {
   /// interleaved. `problem` must outlive this only during the call. Without a network, what moves is known,
   /// but neither from whom nor in what time. Throws Error for layers that cannot be cut into so many chunks.
   MigrationCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
-             int chunks);
+                int chunks);
 
   Migration of(const Plan& plan, int chunks) const;
   /// How often a holder is looked at, at most, to find sources for a plan on so many devices: a device that
@@ -100,16 +100,17 @@ class MigrationCost {
   std::span<const HeldLayers> holders(const Piece& piece) const;
   void add_holder(const HeldLayers& held_layers, std::vector<HeldLayers>& holders) const;
   /// What a device lacks of `layers`.
-  void add_parts(const Receiver& to, const std::vector<Layers>& layers, std::vector<MigratedPart>& parts) const;
+  void add_parts(const Receiver& to, const std::vector<Layers>& layers,
+                 std::vector<MigratedPart>& parts) const;
   void add_piece(const Receiver& to, const Piece& piece, std::vector<MigratedPart>& parts) const;
   void add_share(const Receiver& to, Share share, const Piece& piece, std::vector<MigratedPart>& parts) const;
   const HeldLayers* fastest(const Receiver& to, double at_share, const Piece& piece, double bytes) const;
 
   std::shared_ptr<const NetworkCost> network_;
-  std::vector<HeldLayers> held_layers_;                                     // what devices hold, device by device
+  std::vector<HeldLayers> held_layers_;                              // what devices hold, device by device
   std::vector<std::pair<std::size_t, std::size_t>> held_layers_of_;  // of each device: first, last + 1
-  std::vector<int> boundaries_;                               // layers at which runs begin or end, ascending
-  std::vector<std::vector<HeldLayers>> holders_;                     // from each boundary to the next
+  std::vector<int> boundaries_;                   // layers at which runs begin or end, ascending
+  std::vector<std::vector<HeldLayers>> holders_;  // from each boundary to the next
   std::vector<HeldLayers> tied_holders_;
   std::vector<double> before_bytes_;  // of the layers before each, without what is tied
   std::vector<int> tied_layers_;      // ascending, the first layer among them
@@ -150,7 +151,7 @@ class MigrationTimer {
   const MigrationCost& cost_;
   int chunks_;
   std::vector<std::vector<StageMessages>> known_;  // [pipeline][stage]
-  std::vector<double> load_;               // bytes over shared capacities
+  std::vector<double> load_;                       // bytes over shared capacities
 };
 
 }  // namespace dtfm::cost

@@ -55,7 +55,8 @@ bool NetworkCost::are_interchangeable(int device, int other) const {
   if (!are_interchangeable(device, other, other, device)) return false;
   for (int third = 0; third < topology_.size(); ++third)
     if (third != device && third != other &&
-        !(are_interchangeable(device, third, other, third) && are_interchangeable(third, device, third, other)))
+        !(are_interchangeable(device, third, other, third) &&
+          are_interchangeable(third, device, third, other)))
       return false;
   return true;
 }
@@ -63,8 +64,8 @@ bool NetworkCost::are_interchangeable(int device, int other) const {
 void NetworkCost::number_kinds() {
   std::vector<int> first;  // device of each kind
   for (int device = 0; device < topology_.size(); ++device) {
-    const auto same =
-        std::find_if(first.begin(), first.end(), [&](int other) { return are_interchangeable(device, other); });
+    const auto same = std::find_if(first.begin(), first.end(),
+                                   [&](int other) { return are_interchangeable(device, other); });
     kind_[at(device)] = static_cast<int>(same - first.begin());
     if (same == first.end()) first.push_back(device);
   }
@@ -119,7 +120,8 @@ void NetworkCost::number_site_pairs() {
     }
   for (const std::size_t inside : {0u, 1u}) {
     pair_capacity_[inside].reserve(sites * sites);
-    for (const BitsPerSecond capacity : least[inside]) pair_capacity_[inside].push_back(capacity_id(capacity));
+    for (const BitsPerSecond capacity : least[inside])
+      pair_capacity_[inside].push_back(capacity_id(capacity));
   }
 }
 

@@ -189,7 +189,8 @@ PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const Pipel
   double steady = steady_s(work);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < work.forward_hops.size(); ++i) {
-      if (work.forward_hops[i].background_s > 0) met.forward_hops[i] = in_company(work.forward_hops[i], steady);
+      if (work.forward_hops[i].background_s > 0)
+        met.forward_hops[i] = in_company(work.forward_hops[i], steady);
       if (work.backward_hops[i].background_s > 0)
         met.backward_hops[i] = in_company(work.backward_hops[i], steady);
     }
@@ -209,7 +210,8 @@ PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, 
     time.steady_s = time.end_s / work.micro_batches;
     return time;
   }
-  const double grown = unrolled.micro_batch_done_s[at(fill + steady - 1)] - unrolled.micro_batch_done_s[at(fill - 1)];
+  const double grown =
+      unrolled.micro_batch_done_s[at(fill + steady - 1)] - unrolled.micro_batch_done_s[at(fill - 1)];
   time.steady_s = std::max(grown / steady, busiest_s(work));
   go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
   return time;
@@ -218,7 +220,9 @@ PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, 
 PipelineTime one_f_one_b_time(const PipelineWork& alone) {
   const PipelineWork work = in_company(alone, one_f_one_b_steady_s);
   const int stages = stages_of(work);
-  if (any_hop(work, [](const HopTime& hop) { return hop.occupancy_while_sending_s > 0 || hop.occupancy_while_receiving_s > 0; }))
+  if (any_hop(work, [](const HopTime& hop) {
+        return hop.occupancy_while_sending_s > 0 || hop.occupancy_while_receiving_s > 0;
+      }))
     return unrolled_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
   const int settled = 3 * stages + 4;  // micro-batches after which the steady state is there
   PipelineWork first = work;
@@ -276,7 +280,8 @@ double carried_s(const PipelineWork& work) {
 PipelineWork in_step(PipelineWork work) {
   for (auto* hops : {&work.forward_hops, &work.backward_hops})
     for (HopTime& hop : *hops)
-      if (hop.synchronized_occupancy_s > hop.occupancy_s) perturb_time(hop, hop.synchronized_occupancy_s / hop.occupancy_s);
+      if (hop.synchronized_occupancy_s > hop.occupancy_s)
+        perturb_time(hop, hop.synchronized_occupancy_s / hop.occupancy_s);
   return work;
 }
 
@@ -294,8 +299,8 @@ PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& alone
 }  // namespace
 
 double contended_message_s(const HopTime& hop, double steady_s) {
-  return std::min({hop.link_demand_s / std::max(1e-9, 1 - hop.background_s / steady_s), hop.link_demand_s + hop.background_s,
-                   hop.link_demand_s * hop.concurrent_messages});
+  return std::min({hop.link_demand_s / std::max(1e-9, 1 - hop.background_s / steady_s),
+                   hop.link_demand_s + hop.background_s, hop.link_demand_s * hop.concurrent_messages});
 }
 
 double busiest_s(const PipelineWork& work) {

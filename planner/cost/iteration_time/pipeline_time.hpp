@@ -13,10 +13,11 @@ struct HopTime {
   double latency_s = 0;    // until it is there
   double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
   int shared_link = -1;  // which of these that is; hops of a pipeline with the same number pass the same one
-  double background_s = 0;   // what others send over one of these links meanwhile
-  double link_demand_s = 0;    // of the occupancy, what that link alone would ask for
-  double concurrent_messages = 1;    // at most so many messages are on that link at a time, this one among them
-  double synchronized_occupancy_s = 0;  // occupancy among the messages of pipelines that send at the same time; 0: the same
+  double background_s = 0;         // what others send over one of these links meanwhile
+  double link_demand_s = 0;        // of the occupancy, what that link alone would ask for
+  double concurrent_messages = 1;  // at most so many messages are on that link at a time, this one among them
+  double synchronized_occupancy_s =
+      0;  // occupancy among the messages of pipelines that send at the same time; 0: the same
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
   double occupancy_while_sending_s = 0, occupancy_while_receiving_s = 0;
   double overhead_s = 0;  // of the occupancy, before the first byte moves

@@ -4,12 +4,11 @@
 #include <limits>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/cost/iteration_time/schedule_steps.hpp"
 
 namespace dtfm::cost {
 namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
 
 class PipelineUnroll {
  public:
@@ -21,7 +20,8 @@ class PipelineUnroll {
         channels_(at(2 * devices_)),
         arrived_(at(2 * stages_ * work.micro_batches), -1) {
     for (int device = 0; device < devices_; ++device)
-      devices_state_[at(device)].steps = schedule_steps(schedule, devices_, device, work.chunks, work.micro_batches);
+      devices_state_[at(device)].steps =
+          schedule_steps(schedule, devices_, device, work.chunks, work.micro_batches);
     for (int message = 0; message < work.micro_batches; ++message) arrived({true, 0, message}) = 0;
     result_.time.backward_s.assign(at(stages_), 0);
     result_.time.gradients_s.assign(at(stages_), 0);
@@ -38,7 +38,7 @@ class PipelineUnroll {
           std::min_element(channels_.begin(), channels_.end(),
                            [](const Channel& a, const Channel& b) { return a.end_s < b.end_s; });
       now_ = std::min(next_device->end_s, channel->end_s);
-      if (now_ == never) return std::move(result_);
+      if (now_ == infinity) return std::move(result_);
       if (next_device->end_s <= channel->end_s)
         end_computation(static_cast<int>(next_device - devices_state_.begin()));
       else
@@ -50,14 +50,15 @@ class PipelineUnroll {
   struct DeviceState {
     std::vector<ScheduleStep> steps;
     std::size_t next = 0;
-    double end_s = never;  // of the computation that goes on
+    double end_s = infinity;  // of the computation that goes on
   };
   struct Channel {
     std::vector<ScheduleStep> messages;  // as they were computed
     std::size_t next = 0;
-    double end_s = never;                   // of the message that is sent: of its overhead, then of its bytes
-    bool moves = false;                     // its bytes
-    double left = 0, updated_s = 0, pace_s = 0;  // the share that was left at a date, and seconds of the whole
+    double end_s = infinity;  // of the message that is sent: of its overhead, then of its bytes
+    bool moves = false;       // its bytes
+    double left = 0, updated_s = 0,
+           pace_s = 0;  // the share that was left at a date, and seconds of the whole
   };
 
   double& arrived(const ScheduleStep& step) {
@@ -72,7 +73,7 @@ class PipelineUnroll {
 
   void begin_next(int device) {
     DeviceState& it = devices_state_[at(device)];
-    if (it.end_s < never || it.next == it.steps.size()) return;
+    if (it.end_s < infinity || it.next == it.steps.size()) return;
     const ScheduleStep& step = it.steps[it.next];
     const double arrival = arrived(step);
     if (arrival < 0) return;
@@ -82,7 +83,7 @@ class PipelineUnroll {
   void end_computation(int device) {
     DeviceState& it = devices_state_[at(device)];
     const ScheduleStep step = it.steps[it.next++];
-    it.end_s = never;
+    it.end_s = infinity;
     PipelineTime& time = result_.time;
     time.end_s = now_;
     if (!step.forward) {
@@ -99,7 +100,7 @@ class PipelineUnroll {
   void send(const ScheduleStep& step, int device) {
     Channel& it = channels_[at(channel_of(step.forward, device))];
     it.messages.push_back(step);
-    if (it.end_s == never) it.end_s = now_ + hop(step).overhead_s;
+    if (it.end_s == infinity) it.end_s = now_ + hop(step).overhead_s;
   }
 
   void advance_message(int channel) {
@@ -121,7 +122,7 @@ class PipelineUnroll {
     Channel& it = channels_[at(channel)];
     const ScheduleStep step = it.messages[it.next++];
     it.moves = false;
-    it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : never;
+    it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : infinity;
     const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
     arrived(received) = arrival;
@@ -143,8 +144,10 @@ class PipelineUnroll {
     it.updated_s = now_;
     const HopTime& hop_time = hop(it.messages[it.next]);
     double occupancy = hop_time.occupancy_s;
-    if (moves(opposite_at_sender(channel))) occupancy = std::max(occupancy, hop_time.occupancy_while_sending_s);
-    if (moves(opposite_at_receiver(channel))) occupancy = std::max(occupancy, hop_time.occupancy_while_receiving_s);
+    if (moves(opposite_at_sender(channel)))
+      occupancy = std::max(occupancy, hop_time.occupancy_while_sending_s);
+    if (moves(opposite_at_receiver(channel)))
+      occupancy = std::max(occupancy, hop_time.occupancy_while_receiving_s);
     it.pace_s = std::max(occupancy - hop_time.overhead_s, std::numeric_limits<double>::min());
     it.end_s = now_ + std::max(0.0, it.left) * it.pace_s;
   }

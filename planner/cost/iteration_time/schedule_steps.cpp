@@ -9,7 +9,7 @@
 namespace dtfm::cost {
 
 std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices, int device, int chunks,
-                                   int micro_batches) {
+                                         int micro_batches) {
   const int all = micro_batches * chunks, after = devices - 1 - device;
   const int warm_up = schedule == PipelineSchedule::interleaved ? 2 * after + (chunks - 1) * devices : after;
   const int ahead = std::min(all, warm_up);
@@ -41,7 +41,7 @@ int max_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, 
 }
 
 InFlightMicroBatches::InFlightMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
-                                   int micro_batches) {
+                                           int micro_batches) {
   if (micro_batches == 0) return;
   if (chunks == 1) {
     moments_ = {{0, {max_in_flight(schedule, devices, device, 1, micro_batches)}}};

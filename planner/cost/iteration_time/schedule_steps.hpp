@@ -20,7 +20,7 @@ struct ScheduleStep {
 /// ahead, then one forward and one backward in turn. With chunks, `devices` micro-batches through each chunk
 /// in turn (arXiv 2104.04473, 2.2).
 std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices, int device, int chunks,
-                                   int micro_batches);
+                                         int micro_batches);
 
 /// Micro-batches that the device of stage `stage` of `stages` holds at most at a time, of `micro_batches`
 /// between two drains. Of interleaved: of all its chunks together.

@@ -18,9 +18,9 @@ struct ComputeTime {
 
 /// Bytes that a device of a stage holds.
 struct StageNeeds {
-  double state = 0;           // weights, gradients, optimizer
+  double state = 0;            // weights, gradients, optimizer
   double per_micro_batch = 0;  // from its forward to its backward
-  double working = 0;         // while computing
+  double working = 0;          // while computing
 };
 
 /// The costs of the stages of one job on one topology, at one tensor degree. Layers [first, second) of the
@@ -88,7 +88,7 @@ class StageCosts {
   double model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
       output_;  // of a micro-batch on one device, uncompressed, before each layer and at the end
-  std::vector<double> boundary_bytes_, compression_s_;        // before each layer
+  std::vector<double> boundary_bytes_, compression_s_;   // before each layer
   std::vector<double> parameters_, kept_, all_reduced_;  // of the layers before each, of one device
   std::vector<double> working_;                          // of each layer
   std::vector<double> tied_;                             // of each layer, of one device

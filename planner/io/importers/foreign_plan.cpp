@@ -6,12 +6,12 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/readers/csv_plan.hpp"
-#include "planner/io/readers/device_resolver.hpp"
-#include "planner/io/text/input_errors.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
 #include "planner/io/importers/megatron_plan.hpp"
+#include "planner/io/readers/csv_plan.hpp"
+#include "planner/io/readers/device_resolver.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/text/input_errors.hpp"
 #include "planner/io/text/text_file.hpp"
 
 namespace dtfm::io {
@@ -64,8 +64,7 @@ std::vector<std::string> cross_host_tensor_notes(const Plan& plan, const Topolog
 PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks) {
   PlanSource source{detect_format(file), std::move(file), std::move(ranks)};
   if (source.format == PlanFormat::megatron && !source.ranks)
-    throw Error(source.file.path,
-                "contains Megatron flags, which require a rank file (--ranks FILE)");
+    throw Error(source.file.path, "contains Megatron flags, which require a rank file (--ranks FILE)");
   if (source.format != PlanFormat::megatron && source.ranks)
     throw Error(source.ranks->path,
                 fmt::format("a rank file requires Megatron flags, but {} is {}", source.file.path,

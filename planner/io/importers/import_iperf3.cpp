@@ -19,17 +19,17 @@ namespace {
 constexpr double min_rate = 1e-3, max_rate = 1e18;  // bit/s, as in topologies
 constexpr int max_flows = 1024;
 
-struct Interval {
+struct ReportInterval {
   double seconds, rate;
 };
 
 /// The rates, summed over all streams, of the intervals that iperf3 does not omit. The server's intervals are
 /// preferred to the client's, because they count the data that arrived.
-std::vector<Interval> read_intervals(const JsonCursor& root) {
+std::vector<ReportInterval> read_intervals(const JsonCursor& root) {
   constexpr double max_seconds = 1e9;
   const auto server = root.optional("server_output_json");
   const auto listed = server ? server->optional("intervals") : root.optional("intervals");
-  std::vector<Interval> intervals;
+  std::vector<ReportInterval> intervals;
   for (std::size_t i = 0, size = listed ? listed->array_size("intervals") : 0; i < size; ++i) {
     const JsonCursor sum = listed->at(i).required("sum");
     const auto omitted = sum.optional("omitted");
@@ -42,11 +42,12 @@ std::vector<Interval> read_intervals(const JsonCursor& root) {
 
 /// Sample standard deviation of the rates over intervals; nullopt for fewer than two. Excludes intervals
 /// shorter than half the longest, such as an incomplete one at the end, in which little arrives.
-std::optional<BitsPerSecond> rate_deviation(const std::vector<Interval>& intervals) {
+std::optional<BitsPerSecond> rate_deviation(const std::vector<ReportInterval>& intervals) {
   double longest_interval_s = 0, mean = 0, squares = 0;
-  for (const Interval& interval : intervals) longest_interval_s = std::max(longest_interval_s, interval.seconds);
+  for (const ReportInterval& interval : intervals)
+    longest_interval_s = std::max(longest_interval_s, interval.seconds);
   std::vector<double> rates;
-  for (const Interval& interval : intervals)
+  for (const ReportInterval& interval : intervals)
     if (interval.seconds >= longest_interval_s / 2) rates.push_back(interval.rate);
   if (rates.size() < 2) return std::nullopt;
   const auto count = static_cast<double>(rates.size());
@@ -106,18 +107,20 @@ Iperf3Result parse_iperf3_result(const JsonCursor& root) {
   Iperf3Result result;
   result.flows = test.required("num_streams").as_int(1, max_flows);
   set_endpoints(start, is_set(test, "reverse"), result);
-  result.received_rate = BitsPerSecond(
-      end.required("sum_received").required("bits_per_second").as_number(min_rate, max_rate));
+  result.received_rate =
+      BitsPerSecond(end.required("sum_received").required("bits_per_second").as_number(min_rate, max_rate));
   result.spread = rate_deviation(read_intervals(root));
   result.min_rtt = read_min_rtt(end);
   return result;
 }
 
-NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
+NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files,
+                                  const MeasurementSettings& settings) {
   if (settings.between && files.size() != 1)
     throw Error("--between", "requires exactly one file; for several, use --name HOST=SITE");
   NetworkMeasurements measurements;
-  measurements.description = "iperf3 over TCP; latency is half the smallest round-trip time under load, an upper bound";
+  measurements.description =
+      "iperf3 over TCP; latency is half the smallest round-trip time under load, an upper bound";
   for (const auto& [name, text] : files) {
     const nlohmann::json root =
         parse_json(text, name, DuplicateKeys::last_wins);  // iperf3 3.12 writes duplicate keys

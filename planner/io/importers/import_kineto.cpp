@@ -95,8 +95,8 @@ class LayerNames {
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (status != std::errc() || end != digits.data() + digits.size() || number < 0) return std::nullopt;
     if (at(number) >= kinds_.kinds_of_layer.size())
-      event.fail(fmt::format("the model has {} layers, numbered from 0; found {}", kinds_.kinds_of_layer.size(),
-                             quote(layer)));
+      event.fail(fmt::format("the model has {} layers, numbered from 0; found {}",
+                             kinds_.kinds_of_layer.size(), quote(layer)));
     return is_transformer_ ? find_kind("block") : kinds_.kinds_of_layer[at(number)].front();
   }
 
@@ -203,7 +203,8 @@ class OpenAnnotations {
   /// order of (thread, time_us).
   Annotation* innermost(int thread, double time_us) {
     while (next_ < annotations_.size() &&
-           std::pair(annotations_[next_].thread, annotations_[next_].time.begin) <= std::pair(thread, time_us))
+           std::pair(annotations_[next_].thread, annotations_[next_].time.begin) <=
+               std::pair(thread, time_us))
       open_next();
     close_before(thread, time_us);
     return open_.empty() ? nullptr : open_.back();
@@ -276,9 +277,10 @@ void mark_warm_up(Trace& trace) {
   std::map<std::string_view, int> count;
   for (const Annotation& it : trace.annotations) ++count[it.name];
   std::sort(trace.steps.begin(), trace.steps.end());
-  const bool has_later_step = trace.steps.size() > 1 &&
-                         std::any_of(trace.annotations.begin(), trace.annotations.end(),
-                                     [&](const Annotation& it) { return it.time.begin >= trace.steps[1]; });
+  const bool has_later_step =
+      trace.steps.size() > 1 &&
+      std::any_of(trace.annotations.begin(), trace.annotations.end(),
+                  [&](const Annotation& it) { return it.time.begin >= trace.steps[1]; });
   std::map<std::string_view, int> seen;
   for (Annotation& it : trace.annotations)
     it.is_warm_up = trace.steps.empty() ? count[it.name] > 1 && seen[it.name]++ == 0
@@ -316,11 +318,11 @@ LayerProfile import_kineto(std::span<const ImportFile> files, const ImportSettin
                   std::max(0.0, annotation_seconds(it, !trace.kernels.empty(), name)));
   LayerProfile profile = make_imported_profile(
       files, settings, "Kineto",
-      fmt::format(
-          "{}; medians over layers and all steps except the first, spread between their 10th and 90th percentile{}",
-          trace.kernels.empty() ? "durations of annotations, because the trace has no kernels"
-                                : "unions of the kernels that each annotation launched",
-          trace.has_communication ? "; NCCL kernels are excluded" : ""));
+      fmt::format("{}; medians over layers and all steps except the first, spread between their 10th and "
+                  "90th percentile{}",
+                  trace.kernels.empty() ? "durations of annotations, because the trace has no kernels"
+                                        : "unions of the kernels that each annotation launched",
+                  trace.has_communication ? "; NCCL kernels are excluded" : ""));
   profile.rows = samples.rows(name);
   return profile;
 }

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/io/importers/network_measurements.hpp"
 #include "planner/io/text/csv_cells.hpp"
 #include "planner/io/text/csv_matrix.hpp"
-#include "planner/io/importers/network_measurements.hpp"
 #include "planner/io/text/text_file.hpp"
 
 namespace dtfm::io {
@@ -53,7 +53,8 @@ void check_unit(const Unit& unit, const char* option) {
 
 }  // namespace
 
-NetworkMeasurements import_matrices(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
+NetworkMeasurements import_matrices(std::span<const MeasurementFile> files,
+                                    const MeasurementSettings& settings) {
   check_unit(settings.latency_unit, "--latency-unit");
   check_unit(settings.bandwidth_unit, "--bandwidth-unit");
   const std::vector<std::string> names = read_names(files[0]);

@@ -30,11 +30,10 @@ bool is_digit(char c) {
 std::string parse_time(const JsonCursor& value) {
   constexpr std::string_view pattern = "0000-00-00T00:00:00Z";
   const std::string& time = value.as_string();
-  const bool fits = std::equal(time.begin(), time.end(), pattern.begin(), pattern.end(), [](char c, char expected) {
-    return expected == '0' ? is_digit(c) : c == expected;
-  });
-  if (!fits)
-    value.fail(fmt::format("expected a time such as 2026-01-31T12:00:00Z; found {}", quote(time)));
+  const bool fits =
+      std::equal(time.begin(), time.end(), pattern.begin(), pattern.end(),
+                 [](char c, char expected) { return expected == '0' ? is_digit(c) : c == expected; });
+  if (!fits) value.fail(fmt::format("expected a time such as 2026-01-31T12:00:00Z; found {}", quote(time)));
   return time;
 }
 
@@ -49,13 +48,15 @@ MeasuredEndpoint parse_endpoint(const JsonCursor& value, const std::string& file
   return endpoint;
 }
 
-int find_or_add_endpoint(const MeasuredEndpoint& endpoint, NetworkMeasurements& measurements, const JsonCursor& value) {
+int find_or_add_endpoint(const MeasuredEndpoint& endpoint, NetworkMeasurements& measurements,
+                         const JsonCursor& value) {
   const std::size_t known = measurements.endpoints.size();
   const int index = measurements.endpoint(endpoint.name());
   if (measurements.endpoints.size() > known)
     measurements.endpoints[at(index)] = endpoint;
   else if (measurements.endpoints[at(index)] != endpoint)
-    value.fail(fmt::format("{} differs from the host of that name in an earlier file", quote(endpoint.name())));
+    value.fail(
+        fmt::format("{} differs from the host of that name in an earlier file", quote(endpoint.name())));
   return index;
 }
 
@@ -81,7 +82,8 @@ LinkSample make_sample(const JsonCursor& root) {
   if (one.flows != 1) one_flow.fail(fmt::format("expected one flow; found {}", one.flows));
   sample.bandwidth = one.received_rate;
   sample.spread = one.spread;
-  if (const auto several = root.optional("several_flows")) sample.capacity = parse_iperf3_result(*several).received_rate;
+  if (const auto several = root.optional("several_flows"))
+    sample.capacity = parse_iperf3_result(*several).received_rate;
   return sample;
 }
 
@@ -90,7 +92,8 @@ LinkSample make_sample(const JsonCursor& root) {
 NetworkMeasurements import_measurements(std::span<const MeasurementFile> files, const MeasurementSettings&) {
   NetworkMeasurements measurements;
   measurements.description =
-      "scripts/measure.sh: latency is half the median ping, bandwidth and capacity are the rates of one and of several "
+      "scripts/measure.sh: latency is half the median ping, bandwidth and capacity are the rates of one and "
+      "of several "
       "TCP flows";
   for (const auto& [name, text] : files) {
     const nlohmann::json json = parse_json(text, name, DuplicateKeys::last_wins);  // as iperf3 writes them

@@ -24,7 +24,7 @@ namespace {
 
 using Phase = LayerSamples::Phase;
 
-constexpr int max_size = 1'000'000;
+constexpr int max_file_bytes = 1'000'000;
 constexpr double ms_per_s = 1000, max_bytes = 1e18;
 // The backward pass has two matrix products for each one of the forward pass: the gradients with respect to
 // the weights and to the inputs.
@@ -43,7 +43,7 @@ std::optional<int> consume_number_suffix(std::string_view& text, std::string_vie
   const std::string_view digits = text.substr(begin + word.size());
   int number = 0;
   const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > max_size)
+  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > max_file_bytes)
     return std::nullopt;
   text = text.substr(0, begin);
   return number;
@@ -79,13 +79,13 @@ std::vector<double> parameter_shares(const JsonCursor& root, std::size_t layers)
 }
 
 void read_metis_file(const ImportFile& file, const FileName& size, const std::vector<int>& kinds,
-                  LayerSamples& samples) {
+                     LayerSamples& samples) {
   const nlohmann::json json = parse_json(file.text, file.name);
   const JsonCursor root(json, file.name), times = root.required("execution_time"),
                                           list = times.required("layer_compute_total_ms");
   if (list.array_size("milliseconds") != kinds.size())
-    list.fail(fmt::format("expected {} layers, including embedding and head; found {}",
-                          kinds.size(), list.array_size("milliseconds")));
+    list.fail(fmt::format("expected {} layers, including embedding and head; found {}", kinds.size(),
+                          list.array_size("milliseconds")));
   const auto optimizer = times.optional("optimizer_time_ms");
   const double update = optimizer ? optimizer->as_number(0, max_imported_seconds) / ms_per_s : 0;
   const std::vector<double> shares = parameter_shares(root, kinds.size());

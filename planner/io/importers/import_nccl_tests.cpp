@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/io/text/csv_cells.hpp"
 #include "planner/io/importers/network_measurements.hpp"
+#include "planner/io/text/csv_cells.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 
@@ -68,10 +68,11 @@ void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
 
 /// Reads the size from the first column and the out-of-place time from the column that the header gives.
 Row parse_row(const std::vector<std::string_view>& words, const std::optional<std::size_t>& time_column,
-           const std::string& where) {
+              const std::string& where) {
   if (!time_column)
-    throw Error(where,
-                "a row precedes the header (`# size count type … time …`), which gives the column of the time");
+    throw Error(
+        where,
+        "a row precedes the header (`# size count type … time …`), which gives the column of the time");
   if (words.size() <= *time_column)
     throw Error(where, fmt::format("expected the time in column {}; found {} columns", *time_column + 1,
                                    words.size()));
@@ -154,48 +155,50 @@ CollectiveSteps collective_steps(std::string collective, std::size_t ranks, cons
   const auto n = static_cast<double>(ranks);
   if (collective == "sendrecv") return {1, 1};
   if (collective == "all_reduce") return {2 * (n - 1), 1 / n};
-  throw Error(file,
-              fmt::format("expected sendrecv_perf or all_reduce_perf; found {}", quote(collective)));
+  throw Error(file, fmt::format("expected sendrecv_perf or all_reduce_perf; found {}", quote(collective)));
 }
 
 std::vector<std::string> rank_sites(const NcclRun& run, const MeasurementSettings& settings,
-                                  const std::string& file) {
+                                    const std::string& file) {
   if (settings.between) return {settings.between->first, settings.between->second};
   std::vector<std::string> sites;
   for (const std::string& host : run.hosts) sites.push_back(settings.site_of(host));
   const std::set<std::string> distinct(sites.begin(), sites.end());
   if (sites.size() < 2 || distinct.size() != sites.size())
     throw Error(
-        file,
-        fmt::format("expected one rank per host; found {} ranks on {} hosts (--between A B names two)",
-                    sites.size(), distinct.size()));
+        file, fmt::format("expected one rank per host; found {} ranks on {} hosts (--between A B names two)",
+                          sites.size(), distinct.size()));
   return sites;
 }
 
 /// Adds the samples of one file to `measurements` and returns the largest relative error of a row.
-double import_run(const MeasurementFile& file, const MeasurementSettings& settings, NetworkMeasurements& measurements) {
+double import_run(const MeasurementFile& file, const MeasurementSettings& settings,
+                  NetworkMeasurements& measurements) {
   const NcclRun run = read_run(file);
   if (run.rows.empty())
-    throw Error(file.name, "no rows of size and time; expected the output of sendrecv_perf or all_reduce_perf");
+    throw Error(file.name,
+                "no rows of size and time; expected the output of sendrecv_perf or all_reduce_perf");
   if (settings.between && !run.hosts.empty() && run.hosts.size() != 2)
     throw Error(file.name, fmt::format("--between names two ranks; found {}", run.hosts.size()));
   const std::vector<std::string> sites = rank_sites(run, settings, file.name);
   for (const std::string& site : sites) check_endpoint_name(site, file.name);
-  const CollectiveSteps steps =
-      collective_steps(settings.collective.empty() ? run.collective : settings.collective, sites.size(), file.name);
+  const CollectiveSteps steps = collective_steps(
+      settings.collective.empty() ? run.collective : settings.collective, sites.size(), file.name);
   const LinearFit line = fit_line(run.rows, file.name);
   LinkSample sample;
   sample.latency = settings.latency.value_or(Seconds(line.intercept / steps.count));
   sample.bandwidth = BitsPerSecond(bits_per_byte * steps.count * steps.share / line.slope);
   for (const std::string& from : sites)
     for (const std::string& to : sites)
-      if (from != to) measurements.samples[{measurements.endpoint(from), measurements.endpoint(to)}].push_back(sample);
+      if (from != to)
+        measurements.samples[{measurements.endpoint(from), measurements.endpoint(to)}].push_back(sample);
   return line.max_error;
 }
 
 }  // namespace
 
-NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
+NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files,
+                                      const MeasurementSettings& settings) {
   if (settings.between && files.size() != 1)
     throw Error("--between", "requires exactly one file; for several, use --name HOST=SITE");
   NetworkMeasurements measurements;
@@ -203,7 +206,8 @@ NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files, co
       "nccl-tests: latency a and bandwidth b fitted to t = a + S/b (sendrecv) or t = 2 (n-1) (a + S/(n b)) "
       "(all_reduce of n ranks), least squares of relative errors; a includes the launch of the operation";
   double max_error = 0;
-  for (const MeasurementFile& file : files) max_error = std::max(max_error, import_run(file, settings, measurements));
+  for (const MeasurementFile& file : files)
+    max_error = std::max(max_error, import_run(file, settings, measurements));
   measurements.description += fmt::format("; the largest error of a row is {:.2g} %", 100 * max_error);
   return measurements;
 }

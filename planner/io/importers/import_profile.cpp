@@ -93,7 +93,7 @@ std::vector<int> kinds_in_profiler_order(const LayerKinds& kinds) {
 }
 
 LayerProfile make_imported_profile(std::span<const ImportFile> files, const ImportSettings& settings,
-                          std::string_view format, const std::string& method) {
+                                   std::string_view format, const std::string& method) {
   const std::string first = quote(std::filesystem::path(files.front().name).filename().string());
   LayerProfile profile;
   profile.gpu = settings.gpu;

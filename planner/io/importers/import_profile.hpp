@@ -73,7 +73,7 @@ std::vector<int> kinds_in_profiler_order(const LayerKinds& kinds);
 
 /// A profile of the job's model without rows. Its derivation names `format`, the files and `method`.
 LayerProfile make_imported_profile(std::span<const ImportFile> files, const ImportSettings& settings,
-                          std::string_view format, const std::string& method);
+                                   std::string_view format, const std::string& method);
 
 inline constexpr double max_imported_seconds = 1e6;
 

@@ -52,8 +52,8 @@ void read_layers(const JsonCursor& value, const std::vector<int>& kinds, int mic
                  LayerSamples& samples) {
   const auto layers = value.members("layers");
   if (layers.size() != kinds.size())
-    value.fail(fmt::format("expected {} layers, including embedding and head; found {}",
-                           kinds.size(), layers.size()));
+    value.fail(fmt::format("expected {} layers, including embedding and head; found {}", kinds.size(),
+                           layers.size()));
   const bool has_updates = has_distinct_updates(layers);
   for (const auto& [key, times] : layers) {
     const int layer = parse_key(key, times, 0, "layer");

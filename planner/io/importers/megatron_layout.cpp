@@ -28,8 +28,8 @@ class LayoutExpander {
  private:
   Error error(const std::string& message) const { return Error(where_, message); }
   Error unexpected_character(const char* expected) const {
-    return error(fmt::format("unexpected {} at character {} of the layout: {}", quote(text_.substr(position_, 1)),
-                             position_ + 1, expected));
+    return error(fmt::format("unexpected {} at character {} of the layout: {}",
+                             quote(text_.substr(position_, 1)), position_ + 1, expected));
   }
 
   /// Parses up to the end of the text or a closing parenthesis, which it does not consume.
@@ -61,14 +61,16 @@ class LayoutExpander {
       return symbols;
     }
     if (std::string_view("EtmL|").find(text_[position_]) == std::string_view::npos)
-      throw unexpected_character("expected E, t, L, |, a group in parentheses, or one of them followed by * and a number");
+      throw unexpected_character(
+          "expected E, t, L, |, a group in parentheses, or one of them followed by * and a number");
     return std::string(1, text_[position_++]);
   }
 
   std::size_t parse_repetitions() {
     if (position_ == text_.size() || text_[position_] != '*') return 1;
     std::size_t times = 0;
-    const auto [end, status] = std::from_chars(text_.data() + position_ + 1, text_.data() + text_.size(), times);
+    const auto [end, status] =
+        std::from_chars(text_.data() + position_ + 1, text_.data() + text_.size(), times);
     if (status != std::errc() || times < 1 || times > max_symbols)
       throw unexpected_character("expected a number from 1 to 1,000,000 after it");
     position_ = static_cast<std::size_t>(end - text_.data());
@@ -99,7 +101,7 @@ std::vector<int> layers_by_stage(const std::string& symbols, const std::string& 
 }  // namespace
 
 std::optional<std::vector<int>> parse_layout(std::string_view layout, const std::string& where,
-                                              InputErrors& errors) {
+                                             InputErrors& errors) {
   try {
     return layers_by_stage(LayoutExpander(layout, where).expand(), where);
   } catch (const Error& error) {

@@ -18,6 +18,6 @@ namespace dtfm::io {
 /// Returns the number of layers of each stage. Returns nullopt, and adds an error at `where`, for an invalid
 /// layout and for `m` (multi-token prediction), which plans do not support.
 std::optional<std::vector<int>> parse_layout(std::string_view layout, const std::string& where,
-                                              InputErrors& errors);
+                                             InputErrors& errors);
 
 }  // namespace dtfm::io

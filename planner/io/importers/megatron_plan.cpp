@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
 #include "planner/io/importers/megatron_stages.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/rank_file.hpp"
 
 namespace dtfm::io {
@@ -91,8 +91,9 @@ class MegatronReader {
     if (total % ranks_per_pipeline != 0)
       errors_.add(
           where(pipeline_flag),
-          fmt::format("the number of ranks in {} is {}, which is not a multiple of tensor size {} × pipeline size {}",
-                      ranks_file, total, tensor, stages));
+          fmt::format(
+              "the number of ranks in {} is {}, which is not a multiple of tensor size {} × pipeline size {}",
+              ranks_file, total, tensor, stages));
     return {tensor, std::min(stages, max_devices), std::max(1, static_cast<int>(total / ranks_per_pipeline))};
   }
 
@@ -100,9 +101,8 @@ class MegatronReader {
     const bool interleaved = job_.parallelism.schedule == "interleaved";
     const int job_value = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
     if (chunks != job_value)
-      errors_.add(file_.path,
-                  fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}", chunks,
-                              job_.name, job_.parallelism.schedule, job_value));
+      errors_.add(file_.path, fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}",
+                                          chunks, job_.name, job_.parallelism.schedule, job_value));
   }
 
   /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.
@@ -154,8 +154,8 @@ std::vector<std::string> megatron_notes(const Plan& plan) {
 
 }  // namespace
 
-Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DeviceResolver& resolver,
-                        InputErrors& errors, std::vector<std::string>& notes) {
+Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job,
+                        DeviceResolver& resolver, InputErrors& errors, std::vector<std::string>& notes) {
   MegatronReader reader(flags, job, errors);
   const auto devices = read_ranks(ranks.text, ranks.path, resolver, errors);
   Plan plan = reader.read(devices, ranks.path);

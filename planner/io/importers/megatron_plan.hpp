@@ -26,7 +26,7 @@ namespace dtfm::io {
 /// divide what they must, mutually exclusive flags, context and expert parallelism, and disagreement with the
 /// job in number of layers, width, heads, sequence, batches, tensor size or chunks. If there are errors, the
 /// returned plan is not valid. Adds notes for the user to `notes`.
-Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DeviceResolver& resolver,
-                        InputErrors& errors, std::vector<std::string>& notes);
+Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job,
+                        DeviceResolver& resolver, InputErrors& errors, std::vector<std::string>& notes);
 
 }  // namespace dtfm::io

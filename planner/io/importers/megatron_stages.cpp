@@ -23,13 +23,15 @@ constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank
 
 class StageReader {
  public:
-  StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job, InputErrors& errors)
+  StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job,
+              InputErrors& errors)
       : flags_(flags), file_(file), stages_(stages), model_layers_(layer_count(job.model)), errors_(errors) {}
 
   MegatronStages read() {
     check_exclusive();
     if (flags_.has(layout_flag)) return split_by_layout();
-    MegatronStages result{flags_.has(first_flag) || flags_.has(last_flag) ? split_by_first_and_last() : split_evenly(), 1};
+    MegatronStages result{
+        flags_.has(first_flag) || flags_.has(last_flag) ? split_by_first_and_last() : split_evenly(), 1};
     if (!result.layers.empty()) result.chunks = chunks(result.layers);
     return result;
   }
@@ -42,7 +44,8 @@ class StageReader {
   }
 
   void check_exclusive() {
-    reject_combination(layout_flag, {first_flag, last_flag, embedding_flag, loss_flag, chunk_layers_flag, chunks_flag});
+    reject_combination(layout_flag,
+                       {first_flag, last_flag, embedding_flag, loss_flag, chunk_layers_flag, chunks_flag});
     reject_combination(first_flag, {embedding_flag, loss_flag});
     reject_combination(last_flag, {embedding_flag, loss_flag});
     reject_combination(chunk_layers_flag, {chunks_flag});
@@ -95,11 +98,12 @@ class StageReader {
     // A flag may be present without a valid number, which has been reported already.
     const std::string& where = flags_.where(flags_.has(first_flag) ? first_flag : last_flag);
     if (stages_ < ends || (first && *first > model_layers_) || (last && *last > model_layers_)) {
-      errors_.add(where, fmt::format("exceeds the {} layers of the model or the {} pipeline stages", model_layers_, stages_));
+      errors_.add(where, fmt::format("exceeds the {} layers of the model or the {} pipeline stages",
+                                     model_layers_, stages_));
       return {};
     }
-    const int middle =
-        divide_evenly(model_layers_ - first.value_or(0) - last.value_or(0), stages_ - ends, where, "stages between");
+    const int middle = divide_evenly(model_layers_ - first.value_or(0) - last.value_or(0), stages_ - ends,
+                                     where, "stages between");
     std::vector<int> layers(at(stages_), middle);
     if (first) layers.front() = *first;
     if (last) layers.back() = *last;
@@ -109,7 +113,8 @@ class StageReader {
   /// Equal stages; with the corresponding flags, embedding and loss count as one layer each.
   std::vector<int> split_evenly() {
     const int embedding = flags_.has(embedding_flag) ? 1 : 0, loss = flags_.has(loss_flag) ? 1 : 0;
-    const int layers_per_stage = divide_evenly(model_layers_ + embedding + loss, stages_, file_, "pipeline stages");
+    const int layers_per_stage =
+        divide_evenly(model_layers_ + embedding + loss, stages_, file_, "pipeline stages");
     std::vector<int> layers(at(stages_), layers_per_stage);
     layers.front() -= embedding;
     layers.back() -= loss;
@@ -123,9 +128,8 @@ class StageReader {
     const int chunks = flag == chunks_flag ? number : std::max(1, layers.front() / number);
     for (const int device_layers : layers)
       if (device_layers % chunks != 0 || (flag == chunk_layers_flag && device_layers != chunks * number)) {
-        errors_.add(
-            flags_.where(flag),
-            fmt::format("{} {} does not divide the {} layers of a pipeline rank", flag, number, device_layers));
+        errors_.add(flags_.where(flag), fmt::format("{} {} does not divide the {} layers of a pipeline rank",
+                                                    flag, number, device_layers));
         break;
       }
     return chunks;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "planner/core/job.hpp"
-#include "planner/io/text/input_errors.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
+#include "planner/io/text/input_errors.hpp"
 
 namespace dtfm::io {
 

@@ -19,13 +19,13 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t max_total_bytes = 1024 * mebibyte;
 
 constexpr MeasurementFormat formats[] = {
-    {"measurements", "files that scripts/measure.sh writes to raw/", 1, max_endpoints* max_endpoints, 16 * mebibyte,
-     import_measurements},
+    {"measurements", "files that scripts/measure.sh writes to raw/", 1, max_endpoints* max_endpoints,
+     16 * mebibyte, import_measurements},
     {"iperf3", "output of iperf3 -J, one file per run", 1, max_endpoints* max_endpoints, 16 * mebibyte,
      import_iperf3},
     {"csv", "a matrix of latencies, then one of bandwidths", 2, 2, 16 * mebibyte, import_matrices},
-    {"nccl-tests", "output of sendrecv_perf or all_reduce_perf, one file per run", 1, max_endpoints* max_endpoints,
-     4 * mebibyte, import_nccl_tests}};
+    {"nccl-tests", "output of sendrecv_perf or all_reduce_perf, one file per run", 1,
+     max_endpoints* max_endpoints, 4 * mebibyte, import_nccl_tests}};
 
 template <class Quantity>
 std::optional<Quantity> median(std::vector<Quantity> values) {
@@ -37,7 +37,7 @@ std::optional<Quantity> median(std::vector<Quantity> values) {
 
 template <class Quantity>
 std::optional<Quantity> sample_median(const std::vector<LinkSample>& samples,
-                                  std::optional<Quantity> LinkSample::*field) {
+                                      std::optional<Quantity> LinkSample::*field) {
   std::vector<Quantity> values;
   for (const LinkSample& sample : samples)
     if (sample.*field) values.push_back(*(sample.*field));
@@ -45,10 +45,10 @@ std::optional<Quantity> sample_median(const std::vector<LinkSample>& samples,
 }
 
 Error missing_error(const NetworkMeasurements& measurements, std::pair<int, int> pair, std::string_view what,
-              std::string_view hint) {
-  return Error("",
-               fmt::format("no {} from {} to {}; {}", what, quote(measurements.endpoints[at(pair.first)].name()),
-                           quote(measurements.endpoints[at(pair.second)].name()), hint));
+                    std::string_view hint) {
+  return Error(
+      "", fmt::format("no {} from {} to {}; {}", what, quote(measurements.endpoints[at(pair.first)].name()),
+                      quote(measurements.endpoints[at(pair.second)].name()), hint));
 }
 
 /// Capacity, given the median rate of several flows together. Without that measurement it is unknown
@@ -59,11 +59,12 @@ std::optional<BitsPerSecond> shared_rate(const LinkSummary& link, std::optional<
   return *several > link.bandwidth + link.spread.value_or(BitsPerSecond(0)) ? *several : link.bandwidth;
 }
 
-LinkSummary summarize_link(const NetworkMeasurements& measurements, std::pair<int, int> pair, const std::vector<LinkSample>& samples,
-                   const MeasurementSettings& settings) {
+LinkSummary summarize_link(const NetworkMeasurements& measurements, std::pair<int, int> pair,
+                           const std::vector<LinkSample>& samples, const MeasurementSettings& settings) {
   const auto latency = sample_median(samples, &LinkSample::latency);
   const auto bandwidth = sample_median(samples, &LinkSample::bandwidth);
-  if (!latency && !settings.latency) throw missing_error(measurements, pair, "latency", "set it with --latency");
+  if (!latency && !settings.latency)
+    throw missing_error(measurements, pair, "latency", "set it with --latency");
   if (!bandwidth) throw missing_error(measurements, pair, "bandwidth of one flow", "measure it");
   LinkSummary link{latency ? *latency : *settings.latency, *bandwidth, {}, {}};
   link.spread = sample_median(samples, &LinkSample::spread);
@@ -78,8 +79,7 @@ void check_names(const MeasurementSettings& settings, const NetworkMeasurements&
   for (const MeasuredEndpoint& endpoint : measurements.endpoints) measured.insert(endpoint.name());
   for (const auto& [host, site] : settings.names)
     if (!measured.contains(site))
-      throw Error("--name",
-                  fmt::format("host {} is not in the files or is named by --between", quote(host)));
+      throw Error("--name", fmt::format("host {} is not in the files or is named by --between", quote(host)));
 }
 
 }  // namespace
@@ -100,8 +100,9 @@ std::span<const MeasurementFormat> measurement_formats() {
   return formats;
 }
 
-NetworkMeasurements import_network_measurements(const MeasurementFormat& format, std::span<const std::filesystem::path> paths,
-                     const MeasurementSettings& settings) {
+NetworkMeasurements import_network_measurements(const MeasurementFormat& format,
+                                                std::span<const std::filesystem::path> paths,
+                                                const MeasurementSettings& settings) {
   if (paths.size() < format.min_files || paths.size() > format.max_files)
     throw Error("--format",
                 fmt::format("{} reads {}; found {} files", format.name, format.files, paths.size()));
@@ -112,17 +113,18 @@ NetworkMeasurements import_network_measurements(const MeasurementFormat& format,
     files.push_back({name, validate_text(read_file(path, format.max_bytes), name)});
     bytes += files.back().text.size();
     if (bytes > max_total_bytes)
-      throw Error(name,
-                  fmt::format("the files are larger than {} MiB together", max_total_bytes / mebibyte));
+      throw Error(name, fmt::format("the files are larger than {} MiB together", max_total_bytes / mebibyte));
   }
   const NetworkMeasurements measurements = format.import(files, settings);
   check_names(settings, measurements);
   return measurements;
 }
 
-std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurements& measurements, const MeasurementSettings& settings) {
+std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurements& measurements,
+                                                           const MeasurementSettings& settings) {
   if (measurements.endpoints.size() > max_endpoints)
-    throw Error("", fmt::format("{} hosts; at most {} can be imported", measurements.endpoints.size(), max_endpoints));
+    throw Error("", fmt::format("{} hosts; at most {} can be imported", measurements.endpoints.size(),
+                                max_endpoints));
   std::map<std::pair<int, int>, LinkSummary> links;
   for (const auto& [pair, samples] : measurements.samples)
     links.emplace(pair, summarize_link(measurements, pair, samples, settings));
@@ -131,9 +133,11 @@ std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurem
     for (int to = 0; to < size; ++to) {
       if (from == to || links.contains({from, to})) continue;
       const auto back = links.find({to, from});
-      if (back == links.end()) throw missing_error(measurements, {from, to}, "measurement", "every pair must have one");
+      if (back == links.end())
+        throw missing_error(measurements, {from, to}, "measurement", "every pair must have one");
       if (!settings.is_symmetric)
-        throw missing_error(measurements, {from, to}, "measurement", "use --symmetric to copy the other direction");
+        throw missing_error(measurements, {from, to}, "measurement",
+                            "use --symmetric to copy the other direction");
       LinkSummary assumed = back->second;
       assumed.is_assumed = true;
       links.emplace(std::pair(from, to), assumed);
@@ -143,8 +147,8 @@ std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurem
 
 void check_endpoint_name(const std::string& name, const std::string& where) {
   constexpr std::size_t max_length = 128;
-  if (name.empty() || name.size() > max_length || has_control_character(name) || name == "*" || name == "host" ||
-      name.find_first_of("/:") != std::string::npos)
+  if (name.empty() || name.size() > max_length || has_control_character(name) || name == "*" ||
+      name == "host" || name.find_first_of("/:") != std::string::npos)
     throw Error(where, fmt::format("{} cannot be the name of a site (no `/`, `:`, `*` or `host`, at most {} "
                                    "bytes); rename it with --name HOST=SITE",
                                    quote(name), max_length));

@@ -84,19 +84,25 @@ std::span<const MeasurementFormat> measurement_formats();
 
 /// Reads and imports `files`. Throws Error, with file and position, for content that does not match the
 /// format.
-NetworkMeasurements import_network_measurements(const MeasurementFormat& format, std::span<const std::filesystem::path> files,
-                     const MeasurementSettings& settings);
+NetworkMeasurements import_network_measurements(const MeasurementFormat& format,
+                                                std::span<const std::filesystem::path> files,
+                                                const MeasurementSettings& settings);
 
 // The importers of measurement_formats().
-NetworkMeasurements import_measurements(std::span<const MeasurementFile> files, const MeasurementSettings& settings);
-NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files, const MeasurementSettings& settings);
-NetworkMeasurements import_matrices(std::span<const MeasurementFile> files, const MeasurementSettings& settings);
-NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files, const MeasurementSettings& settings);
+NetworkMeasurements import_measurements(std::span<const MeasurementFile> files,
+                                        const MeasurementSettings& settings);
+NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files,
+                                  const MeasurementSettings& settings);
+NetworkMeasurements import_matrices(std::span<const MeasurementFile> files,
+                                    const MeasurementSettings& settings);
+NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files,
+                                      const MeasurementSettings& settings);
 
 /// The links between all pairs of endpoints in both directions: medians of the samples, and the latest time.
 /// If several flows get no more than one flow plus its spread, the capacity is the bandwidth of one flow.
 /// Throws Error for a pair without latency or bandwidth.
-std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurements& measurements, const MeasurementSettings& settings);
+std::map<std::pair<int, int>, LinkSummary> summarize_links(const NetworkMeasurements& measurements,
+                                                           const MeasurementSettings& settings);
 
 /// Throws Error at `where` if `name` cannot be the name of a site or a machine: if it is empty, longer than
 /// 128 bytes, contains `/`, `:` or control characters, or is `*` or `host`.

@@ -36,8 +36,8 @@ double read_constant(const YamlValue& value, Kind kind) {
 Calibration read_constants(const YamlMap& map) {
   Calibration constants;
   for (const CalibrationConstant& constant : calibration_constants) {
-    const bool is_optional =
-        constant.value == &Calibration::micro_batch_overhead_s || constant.value == &Calibration::sync_efficiency;
+    const bool is_optional = constant.value == &Calibration::micro_batch_overhead_s ||
+                             constant.value == &Calibration::sync_efficiency;
     if (is_optional && !map.has(constant.name)) continue;
     constants.*constant.value = read_constant(map.required(constant.name), constant.kind);
   }
@@ -61,8 +61,9 @@ void check_covariance(const CalibrationUncertainty& spread, const std::vector<Ya
       if (std::abs(value - spread.covariance[k][i]) > rounding * max_value)
         throw rows[i].value_error(fmt::format("is not symmetric with `{}`", calibration_constants[k].name));
       if (std::abs(value) > (1 + rounding) * max_value)
-        throw rows[i].value_error(fmt::format("has a covariance with `{}` beyond the product of their standard deviations",
-                                              calibration_constants[k].name));
+        throw rows[i].value_error(
+            fmt::format("has a covariance with `{}` beyond the product of their standard deviations",
+                        calibration_constants[k].name));
     }
   }
 }
@@ -98,8 +99,7 @@ YamlMap read_root(const YamlDocument& document) {
   const YamlMap map = root.map(keys);
   if (const auto schema = map.optional("schema")) {
     if (!schema->is_word(schema_name))
-      throw schema->value_error(
-          fmt::format("expected `{}`; found {}", schema_name, quote(schema->text())));
+      throw schema->value_error(fmt::format("expected `{}`; found {}", schema_name, quote(schema->text())));
   } else if (const auto version = map.optional("version")) {
     if (!version->is_word("1")) throw version->value_error("expected 1, the only supported version");
   } else {

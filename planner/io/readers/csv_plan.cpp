@@ -140,9 +140,11 @@ class CsvPlanReader {
     int next_pipeline = 0;
     for (const auto& [number, rows] : pipelines_) {
       if (number != next_pipeline)
-        errors_.add(rows.row,
-                    fmt::format("pipeline {}, but there is no pipeline {}: pipelines are numbered consecutively from 0",
-                                number, next_pipeline));
+        errors_.add(
+            rows.row,
+            fmt::format(
+                "pipeline {}, but there is no pipeline {}: pipelines are numbered consecutively from 0",
+                number, next_pipeline));
       next_pipeline = number + 1;
       check_pipeline(number, rows);
     }
@@ -152,9 +154,10 @@ class CsvPlanReader {
     int next_stage = 0, covered = 0;
     for (const auto& [stage_number, it] : rows.stages) {
       if (stage_number != next_stage)
-        errors_.add(it.row,
-                    fmt::format("stage {}, but pipeline {} has no stage {}: stages are numbered consecutively from 0",
-                                stage_number, number, next_stage));
+        errors_.add(
+            it.row,
+            fmt::format("stage {}, but pipeline {} has no stage {}: stages are numbered consecutively from 0",
+                        stage_number, number, next_stage));
       next_stage = stage_number + 1;
       check_layers(number, it, covered);
       covered = std::max(covered, it.stage.layers.second);

@@ -56,7 +56,8 @@ HostCounts read_host_counts(const YamlMap& entry) {
   if (name && (count || hosts))
     throw entry.error("`name` is for a single machine and cannot be combined with `count` or `hosts`");
   if (count && (hosts || gpus))
-    throw entry.error("`count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
+    throw entry.error(
+        "`count` is for hosts with one GPU and cannot be combined with `hosts` or `gpus_per_host`");
   if (gpus && !hosts && !name) throw entry.error("`gpus_per_host` requires `hosts` or `name`");
   HostCounts host_counts{1, 1, name};
   if (count) host_counts.hosts = static_cast<int>(count->integer(1, max_devices));

@@ -14,7 +14,8 @@ std::string_view host_name(std::string_view id) {
   return id.substr(0, id.find(':'));
 }
 
-DeviceResolver::DeviceResolver(const Topology& topology, InputErrors& errors) : topology_(topology), errors_(errors) {
+DeviceResolver::DeviceResolver(const Topology& topology, InputErrors& errors)
+    : topology_(topology), errors_(errors) {
   for (int device = 0; device < topology.size(); ++device) {
     device_of_.emplace(id(device), device);
     devices_of_host_[std::string(host_name(id(device)))].push_back(device);

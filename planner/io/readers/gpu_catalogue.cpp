@@ -38,8 +38,7 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [seen, is_new] = first_seen.emplace(name.text(), name.where());
     if (!is_new)
-      throw name.error(
-          fmt::format("GPU {} is given twice, first at {}", quote(name.text()), seen->second));
+      throw name.error(fmt::format("GPU {} is given twice, first at {}", quote(name.text()), seen->second));
     Gpu& gpu = gpus.emplace_back(Gpu{name.text(), memory.bytes()});
     gpu.peak = optional_peak(map, "peak");
     gpu.peak_tf32 = optional_peak(map, "peak_tf32");

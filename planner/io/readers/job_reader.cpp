@@ -13,8 +13,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/readers/model_reader.hpp"
-#include "planner/io/text/named_file.hpp"
 #include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/named_file.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 #include "planner/io/text/yaml_reader.hpp"
@@ -99,7 +99,8 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
-  if (const auto uniform_pipelines = map.optional("alike")) parallelism.uniform_pipelines = uniform_pipelines->boolean();
+  if (const auto uniform_pipelines = map.optional("alike"))
+    parallelism.uniform_pipelines = uniform_pipelines->boolean();
   const bool interleaved = parallelism.schedule == "interleaved";
   if (interleaved && !parallelism.chunks)
     throw map.required("schedule")

@@ -15,7 +15,8 @@ class EndpointResolver {
  public:
   explicit EndpointResolver(const DeviceInventory& inventory) : inventory_(inventory) {
     for (std::size_t i = 0; i < inventory.sites.size(); ++i) add(inventory.sites[i].name, LinkLevel::site, i);
-    for (std::size_t i = 0; i < inventory.devices.size(); ++i) add(inventory.devices[i].id, LinkLevel::device, i);
+    for (std::size_t i = 0; i < inventory.devices.size(); ++i)
+      add(inventory.devices[i].id, LinkLevel::device, i);
     for (std::size_t i = 0; i < inventory.hosts.size(); ++i) add(inventory.hosts[i], LinkLevel::host, i);
   }
 
@@ -34,8 +35,8 @@ class EndpointResolver {
     if (known != endpoints_.end() && known->second.level == LinkLevel::site) return known->second;
     std::vector<std::string_view> possible{"host", "*"};
     for (const Site& site : inventory_.sites) possible.push_back(site.name);
-    throw value.error(fmt::format("expected `host`, a site or `*`; found {}; {}", quote(name),
-                                  suggestion(name, possible)));
+    throw value.error(
+        fmt::format("expected `host`, a site or `*`; found {}; {}", quote(name), suggestion(name, possible)));
   }
 
  private:

@@ -15,7 +15,7 @@ namespace dtfm::io {
 namespace {
 
 constexpr int no_such_pair = -1, unmatched = -2;  // in tables whose other values are indices of entries
-constexpr std::int64_t max_steps = 500'000'000;  // of filling the tables, which takes some seconds
+constexpr std::int64_t max_steps = 500'000'000;   // of filling the tables, which takes some seconds
 
 /// Classes of devices that no entry distinguishes.
 struct LinkClasses {
@@ -38,10 +38,10 @@ LinkClasses make_link_classes(const DeviceInventory& inventory, const std::vecto
       if (end.level == LinkLevel::device) device_is_named[at(end.index)] = 1;
     }
   LinkClasses link_classes{{},
-              std::vector<std::vector<int>>(inventory.sites.size()),
-              std::vector<std::vector<int>>(inventory.hosts.size()),
-              {},
-              {}};
+                           std::vector<std::vector<int>>(inventory.sites.size()),
+                           std::vector<std::vector<int>>(inventory.hosts.size()),
+                           {},
+                           {}};
   std::map<std::tuple<int, int, int>, int> class_of_key;
   for (std::size_t i = 0; i < inventory.devices.size(); ++i) {
     const Device& device = inventory.devices[i];
@@ -74,10 +74,12 @@ class LinkRuleResolver {
   RuleLinks resolve(const YamlValue& links) {
     std::vector<int> order(entries_.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return entries_[at(a)].specificity() > entries_[at(b)].specificity(); });
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return entries_[at(a)].specificity() > entries_[at(b)].specificity();
+    });
     for (const int entry : order) apply(entry);
-    if ((table_.array() == unmatched).any() || (same_host_.array() == unmatched).any()) throw missing_entry_error(links);
+    if ((table_.array() == unmatched).any() || (same_host_.array() == unmatched).any())
+      throw missing_entry_error(links);
     RuleLinks result{{}, std::move(link_classes_.class_of_device), std::move(table_), std::move(same_host_)};
     for (const LinkEntry& entry : entries_) result.links.push_back(entry.link);
     check_capacities(result.table, result.link_class);
@@ -128,9 +130,11 @@ class LinkRuleResolver {
   void apply(int entry) {
     const LinkEntry& rule = entries_[at(entry)];
     if (rule.within == LinkScope::host) {
-      for (const auto& link_classes : link_classes_.classes_of_host) apply(entry, link_classes, link_classes, false);
+      for (const auto& link_classes : link_classes_.classes_of_host)
+        apply(entry, link_classes, link_classes, false);
     } else if (rule.within == LinkScope::any_site) {
-      for (const auto& link_classes : link_classes_.classes_of_site) apply(entry, link_classes, link_classes, true);
+      for (const auto& link_classes : link_classes_.classes_of_site)
+        apply(entry, link_classes, link_classes, true);
     } else {
       const std::vector<int> from = link_classes_at(rule.from), to = link_classes_at(rule.to);
       apply(entry, from, to, true);
@@ -184,11 +188,11 @@ class LinkRuleResolver {
   void check_same_capacity(const LinkEntry& one, const LinkEntry& other, std::pair<int, int> sites) const {
     if (one.link.capacity == other.link.capacity) return;
     const auto [first, second] = std::minmax(one.line, other.line);
-    throw Error(
-        one.line > other.line ? one.where : other.where,
-        fmt::format("the entries of lines {} and {} give different capacities from {} to {}; a "
-                    "`capacity` is shared by all flows from the one site to the other",
-                    first, second, inventory_.sites[at(sites.first)].name, inventory_.sites[at(sites.second)].name));
+    throw Error(one.line > other.line ? one.where : other.where,
+                fmt::format("the entries of lines {} and {} give different capacities from {} to {}; a "
+                            "`capacity` is shared by all flows from the one site to the other",
+                            first, second, inventory_.sites[at(sites.first)].name,
+                            inventory_.sites[at(sites.second)].name));
   }
 
   /// The first two devices of these classes that are on the same host or not, as `same_host` says.
@@ -210,11 +214,13 @@ class LinkRuleResolver {
       for (int b = 0; b < size; ++b) {
         const Device &from = inventory_.devices[at(a)], &to = inventory_.devices[at(b)];
         const auto& table = from.host == to.host ? same_host_ : table_;
-        if (a == b || table(link_classes_.class_of_device[at(a)], link_classes_.class_of_device[at(b)]) != unmatched) continue;
+        if (a == b ||
+            table(link_classes_.class_of_device[at(a)], link_classes_.class_of_device[at(b)]) != unmatched)
+          continue;
         if (count++ == 0) first = fmt::format("{} → {}", from.id, to.id);
       }
-    return links.value_error(fmt::format(
-        "no entry matches {}{}", first, count == 1 ? "" : fmt::format(" and {} more pairs", count - 1)));
+    return links.value_error(fmt::format("no entry matches {}{}", first,
+                                         count == 1 ? "" : fmt::format(" and {} more pairs", count - 1)));
   }
 
   const DeviceInventory& inventory_;

@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "planner/core/image_models.hpp"
-#include "planner/io/text/suggest.hpp"
 #include "planner/io/readers/transformer_reader.hpp"
+#include "planner/io/text/suggest.hpp"
 
 namespace dtfm::io {
 
@@ -23,7 +23,8 @@ constexpr std::pair<std::string_view, ChainMaker> image_networks[] = {{"resnet-5
                                                                       {"vgg-16", vgg_16}};
 constexpr std::string_view mlp_name = "mlp";
 
-int read_number_or(const YamlMap& map, std::string_view key, int min_value, int max_value, int default_value) {
+int read_number_or(const YamlMap& map, std::string_view key, int min_value, int max_value,
+                   int default_value) {
   const auto value = map.optional(key);
   return value ? static_cast<int>(value->integer(min_value, max_value)) : default_value;
 }
@@ -54,8 +55,8 @@ LayerChain read_mlp(const YamlValue& value, double element_bytes) {
     for (const YamlValue& width : given->list())
       widths.push_back(static_cast<int>(width.integer(1, max_width)));
     if (widths.size() < 2 || widths.size() > max_widths)
-      throw given->value_error(
-          fmt::format("expected 2 to {} widths, beginning with that of the input; found {}", max_widths, widths.size()));
+      throw given->value_error(fmt::format(
+          "expected 2 to {} widths, beginning with that of the input; found {}", max_widths, widths.size()));
   }
   return mlp_model(widths, element_bytes);
 }

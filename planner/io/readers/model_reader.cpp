@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int max_layers = 100'000, max_count = 1'000'000'000;
+constexpr int max_layers = 100'000, max_dimension = 1'000'000'000;
 constexpr double max_parameters = 1e18;  // per layer
 
 int read_count_or(const YamlMap& map, std::string_view key, int max_value, int default_value) {
@@ -30,7 +30,7 @@ int read_count_or(const YamlMap& map, std::string_view key, int max_value, int d
 /// part.
 template <class Quantity>
 Quantity read_part(Quantity whole, const YamlMap& map, std::string_view key,
-                 Quantity (YamlValue::*read)() const) {
+                   Quantity (YamlValue::*read)() const) {
   const auto value = map.optional(key);
   const Quantity part = value ? ((*value).*read)() : Quantity();
   if (part > whole) throw value->value_error("exceeds the total of which it is a part");
@@ -56,13 +56,13 @@ Layer read_layer(const YamlMap& map) {
 LayerChain read_layers(const YamlValue& value) {
   const YamlMap map = value.map({"kind", "layers", "sequence"});
   LayerChain model;
-  model.sequence = read_count_or(map, "sequence", max_count, 1);
+  model.sequence = read_count_or(map, "sequence", max_dimension, 1);
   const YamlValue layers = map.required("layers");
   for (const YamlValue& item : layers.list()) {
     const YamlMap entry =
         item.map({"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory",
                   "repeat", "attention_flops", "head_flops", "attention_memory"});
-    const int repeat = read_count_or(entry, "repeat", max_count, 1);
+    const int repeat = read_count_or(entry, "repeat", max_dimension, 1);
     if (repeat > max_layers - static_cast<int>(model.layers.size()))
       throw entry.error(fmt::format("more than {} layers in all", max_layers));
     model.layers.insert(model.layers.end(), at(repeat), read_layer(entry));
@@ -76,7 +76,7 @@ LayerChain read_graph(const YamlValue& value, const FileReader& open_file) {
   const YamlMap map = value.map({"kind", "file", "sequence", "live_tensors"});
   NamedFile file = open_file(map.required("file"));
   const OperatorGraph graph = parse_operator_graph(std::move(file.text), std::move(file.path));
-  return {read_count_or(map, "sequence", max_count, 1),
+  return {read_count_or(map, "sequence", max_dimension, 1),
           partition_into_layers(graph, read_count_or(map, "live_tensors", max_live_tensors, 1))};
 }
 

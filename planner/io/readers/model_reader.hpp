@@ -4,8 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/core/model.hpp"
-#include "planner/io/text/named_file.hpp"
 #include "planner/io/readers/transformer_reader.hpp"
+#include "planner/io/text/named_file.hpp"
 #include "planner/io/text/yaml_reader.hpp"
 
 namespace dtfm::io {

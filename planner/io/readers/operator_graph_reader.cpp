@@ -15,8 +15,8 @@ namespace dtfm::io {
 namespace {
 
 constexpr std::size_t max_operators = 50'000;  // so that YamlDocument can read a job with as many layers
-constexpr std::size_t max_name_length = 60;  // a layer's name consists of two of them
-constexpr double max_parameters = 1e18;  // of the whole graph; equals the limit for one layer of a job
+constexpr std::size_t max_name_length = 60;    // a layer's name consists of two of them
+constexpr double max_graph_parameters = 1e18;  // of the whole graph; equals the limit for one layer of a job
 
 using OperatorIndices = std::map<std::string, int>;  // by operator name
 
@@ -42,7 +42,7 @@ Operator read_operator(const YamlValue& value) {
   result.forward = Flops(read_amount(map.required("flops"), flop));
   const auto backward = map.optional("backward_flops");
   result.backward = backward ? Flops(read_amount(*backward, flop)) : 2 * result.forward;
-  result.parameters = map.required("parameters").number(0, max_parameters);
+  result.parameters = map.required("parameters").number(0, max_graph_parameters);
   result.output = Bytes(read_amount(map.required("output_bytes"), byte));
   if (const auto activations = map.optional("activation_bytes"))
     result.activation_memory = Bytes(read_amount(*activations, byte));
@@ -95,8 +95,8 @@ void check_connectivity(const std::vector<YamlValue>& nodes, const OperatorGraph
     throw nodes[at(cycle.front())].error("the edges form a cycle: " + format_cycle(graph, cycle));
   if (const auto disconnected = find_disconnected_operator(graph))
     throw nodes[at(*disconnected)].error(fmt::format("node {} is not connected to {}, the first node",
-                                                 quote(graph.operators[at(*disconnected)].name),
-                                                 quote(graph.operators.front().name)));
+                                                     quote(graph.operators[at(*disconnected)].name),
+                                                     quote(graph.operators.front().name)));
 }
 
 /// Bounds the totals, so that any partition of the graph can be written as layers of a job.
@@ -110,9 +110,10 @@ void check_totals(const YamlValue& nodes, const OperatorGraph& graph) {
   }
   const auto check = [&](double sum, double max_value, std::string_view what) {
     if (sum > max_value)
-      throw nodes.value_error(fmt::format("{:g} {} in total; at most {:g} are supported", sum, what, max_value));
+      throw nodes.value_error(
+          fmt::format("{:g} {} in total; at most {:g} are supported", sum, what, max_value));
   };
-  check(parameters, max_parameters, "parameters");
+  check(parameters, max_graph_parameters, "parameters");
   check(forward, flop_unit("FLOP").limits.max_value, "FLOPs");
   check(backward, flop_unit("FLOP").limits.max_value, "FLOPs backward");
   check(bytes, size_unit("B").limits.max_value, "bytes");

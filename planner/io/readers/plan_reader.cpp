@@ -121,8 +121,8 @@ class PlanReader {
     const std::string& id = cursor.as_string();
     const auto found = index_of_.find(id);
     if (found == index_of_.end())
-      cursor.fail(fmt::format("topology {} has no device {}; {}", topology_.name, quote(id),
-                              suggestion(id, ids())));
+      cursor.fail(
+          fmt::format("topology {} has no device {}; {}", topology_.name, quote(id), suggestion(id, ids())));
     return found->second;
   }
 
@@ -274,8 +274,8 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
 void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& job_value) {
   const auto value = parallelism.optional(key);
   if (value && value->as_string() != job_value)
-    value->fail(fmt::format("{}, but /job/parallelism/{} is {}", quote(value->as_string()), key,
-                            quote(job_value)));
+    value->fail(
+        fmt::format("{}, but /job/parallelism/{} is {}", quote(value->as_string()), key, quote(job_value)));
 }
 
 /// A topology with the devices that a plan names, which have no attributes other than their ids.
@@ -302,8 +302,7 @@ class DeviceNames {
     for (std::size_t i = 0; i < list.array_size("devices"); ++i) {
       const std::string& id = list.at(i).as_string();
       if (!known_.insert(id).second) continue;  // PlanReader decides whether duplicates are allowed
-      if (topology_.size() == max_devices)
-        list.fail(fmt::format("more than {} devices in all", max_devices));
+      if (topology_.size() == max_devices) list.fail(fmt::format("more than {} devices in all", max_devices));
       topology_.devices.emplace_back().id = id;
     }
   }

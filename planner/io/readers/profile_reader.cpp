@@ -106,7 +106,8 @@ LayerProfile read_profile(const YamlValue& value) {
   profile.gpu = map.required("gpu").text();
   profile.source =
       static_cast<LayerProfile::Source>(map.required("source").choice({"measured", "imported", "estimated"}));
-  if (const auto derivation = map.optional("derivation")) profile.derivation = derivation->text(max_text_length);
+  if (const auto derivation = map.optional("derivation"))
+    profile.derivation = derivation->text(max_text_length);
   const auto precisions = {"fp16"sv, "bf16"sv, "tf32"sv, "fp32"sv};
   profile.precision = precisions.begin()[map.required("precision").choice(precisions)];
   profile.model = map.required("model").text();

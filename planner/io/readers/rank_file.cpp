@@ -95,7 +95,8 @@ class RankReader {
     if (device_by_rank_.size() + static_cast<std::size_t>(ranks) > std::size_t{max_devices})
       return reject(where(words.front()), fmt::format("more than {} ranks", max_devices));
     for (int i = 0; i < ranks; ++i)
-      device_by_rank_.emplace(static_cast<int>(device_by_rank_.size()), DeviceName{words.front().text, where(words.front())});
+      device_by_rank_.emplace(static_cast<int>(device_by_rank_.size()),
+                              DeviceName{words.front().text, where(words.front())});
   }
 
   void check_missing_ranks() {
@@ -103,7 +104,8 @@ class RankReader {
     for (const auto& [rank, device_name] : device_by_rank_) {
       if (rank != next)
         errors_.add(device_name.where,
-                    fmt::format("rank {}, but there is no rank {}: ranks are numbered consecutively from 0", rank, next));
+                    fmt::format("rank {}, but there is no rank {}: ranks are numbered consecutively from 0",
+                                rank, next));
       next = rank + 1;
     }
   }

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/text/csv_matrix.hpp"
 #include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/link_entry.hpp"
 #include "planner/io/readers/link_rules.hpp"
+#include "planner/io/text/csv_matrix.hpp"
 #include "planner/io/text/named_file.hpp"
 #include "planner/io/text/text_file.hpp"
 
@@ -22,7 +22,8 @@ Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path&
   return parse_csv_matrix(std::move(named.text), named.path, format);
 }
 
-MeasuredLinks read_measured_links(const YamlValue& value, const DeviceInventory& inventory, const std::filesystem::path& folder) {
+MeasuredLinks read_measured_links(const YamlValue& value, const DeviceInventory& inventory,
+                                  const std::filesystem::path& folder) {
   const YamlMap map = value.map({"latency", "rtt", "bandwidth"});
   const auto [latency, one_way_count] = read_latency(map);
   std::vector<std::string> ids;

@@ -32,15 +32,17 @@ void read_flag(const YamlMap& map, std::string_view key, bool& flag) {
 
 /// Returns an Error for two contradictory keys, at the first of them that the file has.
 Error contradiction_error(const YamlMap& map, std::string_view key, std::string_view other,
-                    const std::string& message) {
+                          const std::string& message) {
   if (const auto value = map.optional(key)) return value->value_error(message);
   if (const auto value = map.optional(other)) return value->value_error(message);
   return map.error(message);
 }
 
-void check_divides(const YamlMap& map, std::string_view key, int part, std::string_view other_key, int whole) {
+void check_divides(const YamlMap& map, std::string_view key, int part, std::string_view other_key,
+                   int whole) {
   if (whole % part != 0)
-    throw contradiction_error(map, key, other_key, fmt::format("{} {} do not divide {} {}", part, key, other_key, whole));
+    throw contradiction_error(map, key, other_key,
+                              fmt::format("{} {} do not divide {} {}", part, key, other_key, whole));
 }
 
 void read_positions(const YamlMap& map, Transformer& model) {

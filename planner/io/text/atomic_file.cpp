@@ -51,8 +51,8 @@ std::optional<struct stat> stat_path(const fs::path& path) {
 /// Character devices never count: a terminal or /dev/null may be open for other purposes, too.
 bool is_stdout_file(const struct stat& status) {
   struct stat stdout_status {};
-  return !S_ISCHR(status.st_mode) && ::fstat(STDOUT_FILENO, &stdout_status) == 0 && stdout_status.st_dev == status.st_dev &&
-         stdout_status.st_ino == status.st_ino;
+  return !S_ISCHR(status.st_mode) && ::fstat(STDOUT_FILENO, &stdout_status) == 0 &&
+         stdout_status.st_dev == status.st_dev && stdout_status.st_ino == status.st_ino;
 }
 
 void check_kind(const fs::path& path, const struct stat& status) {

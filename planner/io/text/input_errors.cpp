@@ -28,8 +28,8 @@ void InputErrors::throw_if_any(const std::string& closing) const {
   for (std::size_t i = 1; i < reported_.size(); ++i)
     text += fmt::format("\n{}: {}", reported_[i].first, reported_[i].second);
   if (count_ > reported_.size())
-    text +=
-        fmt::format("\n… and {} more error{}", count_ - reported_.size(), count_ == reported_.size() + 1 ? "" : "s");
+    text += fmt::format("\n… and {} more error{}", count_ - reported_.size(),
+                        count_ == reported_.size() + 1 ? "" : "s");
   if (!closing.empty()) text += "\n" + closing;
   throw Error(reported_.front().first, text);
 }

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int max_depth = 64;
-constexpr long long max_values = 20'000'000;
+constexpr long long max_json_values = 20'000'000;
 
 /// "file:line:column" of the byte at `offset`.
 std::string position_of(const std::string& file, std::string_view text, std::size_t offset) {
@@ -63,7 +63,8 @@ struct CountingIterator {
 /// Rejects what the parser accepts: too many levels, too many values and, unless allowed, duplicate keys.
 class LimitChecker {
  public:
-  LimitChecker(const std::string& file, std::string_view text, const std::size_t& consumed, DuplicateKeys duplicates)
+  LimitChecker(const std::string& file, std::string_view text, const std::size_t& consumed,
+               DuplicateKeys duplicates)
       : file_(file), text_(text), consumed_(consumed), duplicates_(duplicates) {}
 
   void visit(json::parse_event_t event, const json& parsed) {
@@ -72,8 +73,8 @@ class LimitChecker {
     if (event == Event::object_end || event == Event::array_end) keys_.pop_back();
     if (event == Event::key && duplicates_ == DuplicateKeys::rejected)
       check_key(parsed.get_ref<const std::string&>());
-    if (event == Event::value && ++values_ > max_values)
-      fail(consumed_, fmt::format("more than {} values", max_values));
+    if (event == Event::value && ++values_ > max_json_values)
+      fail(consumed_, fmt::format("more than {} values", max_json_values));
   }
 
   /// Call this when the values that were parsed so far have been discarded and no longer take memory.
@@ -90,8 +91,7 @@ class LimitChecker {
   }
 
   void check_key(const std::string& key) {
-    if (!keys_.back().insert(key).second)
-      fail(key_begin(), fmt::format("duplicate key {}", quote(key)));
+    if (!keys_.back().insert(key).second) fail(key_begin(), fmt::format("duplicate key {}", quote(key)));
   }
 
   /// Offset of the opening quote of the string that has just been read.
@@ -133,7 +133,8 @@ std::string format_type(const json& value) {
 
 /// `keep(depth, event, value)` decides whether a value stays in the result.
 template <class Keep>
-json parse_with_limits(std::string_view text, const std::string& file, DuplicateKeys duplicates, const Keep& keep) {
+json parse_with_limits(std::string_view text, const std::string& file, DuplicateKeys duplicates,
+                       const Keep& keep) {
   std::size_t consumed = 0;
   LimitChecker checker(file, text, consumed, duplicates);
   try {
@@ -153,7 +154,8 @@ json parse_with_limits(std::string_view text, const std::string& file, Duplicate
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& file, DuplicateKeys duplicates) {
-  return parse_with_limits(text, file, duplicates, [](int, json::parse_event_t, const json&) { return true; });
+  return parse_with_limits(text, file, duplicates,
+                           [](int, json::parse_event_t, const json&) { return true; });
 }
 
 void read_json_items(std::string_view text, const std::string& file, const char* key,
@@ -273,7 +275,8 @@ int JsonCursor::as_int(int min_value, int max_value) const {
 
 double JsonCursor::as_number(double min_value, double max_value) const {
   const double number = value_->is_number() ? value_->get<double>() : min_value - 1;
-  if (!(number >= min_value && number <= max_value)) fail_type(fmt::format("a number from {} to {}", min_value, max_value));
+  if (!(number >= min_value && number <= max_value))
+    fail_type(fmt::format("a number from {} to {}", min_value, max_value));
   return number;
 }
 

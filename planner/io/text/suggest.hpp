@@ -22,7 +22,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string_view
 /// fail_unknown does if there is none.
 template <class Rows>
 const auto& find_row(const Rows& rows, std::string_view name, const std::string& where,
-                      std::string_view what) {
+                     std::string_view what) {
   std::vector<std::string_view> known;
   for (const auto& row : rows) {
     if (row.name == name) return row;

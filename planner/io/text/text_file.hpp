@@ -10,7 +10,8 @@ namespace dtfm::io {
 
 /// Returns the content of a file of at most `limit` bytes. Throws Error naming the file. `referenced_by` is
 /// the position of the reference to the file, which is recorded in the ReadLog.
-std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view referenced_by = {});
+std::string read_file(const std::filesystem::path& path, std::size_t limit,
+                      std::string_view referenced_by = {});
 
 /// Returns `text` without a byte-order mark. Throws Error with the position (line and column from 1, columns
 /// in bytes) of the first byte that is not valid UTF-8 or is a control character other than tab, line feed

@@ -69,8 +69,8 @@ constexpr Unit data_price_units[] = {
 constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6, 1e-12, 1e9, "s"};  // 31 years
 constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10, 1e-3, 1e18, "bps"};
 constexpr Dimension size_dimension{"a size", "16 GB", byte_units, std::size(byte_units), 1e-3, 1e18, "B"};
-constexpr Dimension flop_dimension{
-    "a FLOP count", "0.24 TFLOP", flop_units, std::size(flop_units), 1e-3, 1e24, "FLOP"};
+constexpr Dimension flop_dimension{"a FLOP count", "0.24 TFLOP", flop_units, std::size(flop_units),
+                                   1e-3,           1e24,         "FLOP"};
 constexpr Dimension flop_rate_dimension{
     "a compute rate", "125 TFLOP/s", flop_rate_units, std::size(flop_rate_units), 1, 1e24, "FLOP/s"};
 constexpr Dimension price_dimension{"a price", "2.1 USD/h", price_units, 1, 1e-9, 1e9, "USD/h"};
@@ -179,8 +179,7 @@ Unit find_unit_or_throw(const Dimension& dimension, std::string_view name) {
 
 double to_base_unit(const Unit& unit, const Decimal& decimal, std::string_view text) {
   const double value = to_double(decimal, unit.exponent, text) * unit.factor;
-  if (!std::isfinite(value))
-    throw Error("", fmt::format("{} is out of the range of a number", quote(text)));
+  if (!std::isfinite(value)) throw Error("", fmt::format("{} is out of the range of a number", quote(text)));
   const Limits& limits = unit.limits;
   if (value != 0 && (std::abs(value) < limits.min_value || std::abs(value) > limits.max_value))
     throw Error("", fmt::format("{} is out of range: {} must be from {:g} to {:g} {}", quote(text),
@@ -218,8 +217,8 @@ double parse_decimal(std::string_view text) {
 double parse_in_unit(std::string_view text, const Unit& unit) {
   const Decimal decimal = parse_leading_decimal(text);
   if (decimal.length == 0 || decimal.length != text.size())
-    throw Error(
-        "", fmt::format("expected a decimal number; found {}", text.empty() ? "nothing" : quote(text)));
+    throw Error("",
+                fmt::format("expected a decimal number; found {}", text.empty() ? "nothing" : quote(text)));
   return to_base_unit(unit, decimal, text);
 }
 

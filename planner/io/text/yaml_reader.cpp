@@ -15,7 +15,7 @@
 namespace dtfm::io {
 namespace {
 
-std::string format_number(double value) {
+std::string format_yaml_number(double value) {
   return fmt::format("{}", value);
 }
 
@@ -126,8 +126,8 @@ double YamlValue::number(double min_value, double max_value) const {
   if (!node().plain) throw value_error(fmt::format("expected a number; found {}", describe()));
   const double value = parse_at(*this, text, parse_decimal);
   if (value < min_value || value > max_value)
-    throw value_error(fmt::format("expected a number from {} to {}; found {}", format_number(min_value),
-                                  format_number(max_value), quote(text)));
+    throw value_error(fmt::format("expected a number from {} to {}; found {}", format_yaml_number(min_value),
+                                  format_yaml_number(max_value), quote(text)));
   return value;
 }
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/io/readers/model_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::io {
 namespace {

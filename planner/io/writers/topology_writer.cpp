@@ -11,9 +11,9 @@
 #include "planner/core/index.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/io/readers/gpu_catalogue.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
-#include "planner/io/readers/topology_reader.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -77,7 +77,8 @@ void check_sites_or_machines(const std::vector<MeasuredEndpoint>& endpoints) {
 }
 
 /// Completes the endpoints with the user's settings, which override the measurements.
-std::vector<MeasuredEndpoint> apply_settings(std::vector<MeasuredEndpoint> endpoints, const InventorySettings& settings) {
+std::vector<MeasuredEndpoint> apply_settings(std::vector<MeasuredEndpoint> endpoints,
+                                             const InventorySettings& settings) {
   std::set<std::string> sites, gpus;
   for (MeasuredEndpoint& endpoint : endpoints) {
     const auto gpu = settings.gpu_of.find(endpoint.site);
@@ -103,7 +104,8 @@ std::string format_device(const MeasuredEndpoint& endpoint) {
   std::string line = "  - {";
   if (!endpoint.machine.empty()) line += fmt::format("name: {}, ", quoted(endpoint.machine));
   line += "site: " + quoted(endpoint.site);
-  if (endpoint.machine.empty() && endpoint.gpus_per_host > 1) line += fmt::format(", hosts: {}", endpoint.hosts);
+  if (endpoint.machine.empty() && endpoint.gpus_per_host > 1)
+    line += fmt::format(", hosts: {}", endpoint.hosts);
   if (endpoint.gpus_per_host > 1) line += fmt::format(", gpus_per_host: {}", endpoint.gpus_per_host);
   if (endpoint.machine.empty() && endpoint.gpus_per_host == 1 && endpoint.hosts > 1)
     line += fmt::format(", count: {}", endpoint.hosts);
@@ -112,9 +114,10 @@ std::string format_device(const MeasuredEndpoint& endpoint) {
 }
 
 std::string format_within(const char* within, const std::optional<LinkSettings>& link, bool is_needed,
-                        const char* option) {
+                          const char* option) {
   if (!is_needed) return "";
-  if (!link) throw Error(option, "is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)");
+  if (!link)
+    throw Error(option, "is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)");
   return fmt::format("  - {{within: {}, latency: {}, bandwidth: {}}}  # as specified by the user\n", within,
                      format_latency(link->latency), format_link_rate(link->bandwidth));
 }
@@ -128,10 +131,11 @@ std::set<std::string> multi_host_sites(const std::vector<MeasuredEndpoint>& endp
 }
 
 std::string format_link(const std::vector<MeasuredEndpoint>& endpoints, std::pair<int, int> pair,
-                      const LinkSummary& link, const std::set<std::string>& multi_host) {
+                        const LinkSummary& link, const std::set<std::string>& multi_host) {
   const MeasuredEndpoint &from = endpoints[at(pair.first)], &to = endpoints[at(pair.second)];
-  std::string line = fmt::format("  - {{from: {}, to: {}, latency: {}, bandwidth: {}", quoted(from.name()),
-                                 quoted(to.name()), format_latency(link.latency), format_link_rate(link.bandwidth));
+  std::string line =
+      fmt::format("  - {{from: {}, to: {}, latency: {}, bandwidth: {}", quoted(from.name()),
+                  quoted(to.name()), format_latency(link.latency), format_link_rate(link.bandwidth));
   if (link.capacity && !multi_host.contains(from.site) && !multi_host.contains(to.site))
     line += ", capacity: " + format_link_rate(*link.capacity);
   line += "}";
@@ -150,7 +154,8 @@ bool is_close(double a, double b) {
 
 /// Parses the text and asserts that it gives the same sites and links, so that no untrusted name has been
 /// misinterpreted.
-void check_read_back(const std::string& text, const std::vector<MeasuredEndpoint>& endpoints, const Links& links) {
+void check_read_back(const std::string& text, const std::vector<MeasuredEndpoint>& endpoints,
+                     const Links& links) {
   const Topology topology = parse_topology(text, "the topology", {});
   std::vector<int> first;  // first device of each endpoint
   int device = 0;
@@ -180,10 +185,10 @@ bool is_valid_topology_name(const std::string& name) {
   }
 }
 
-std::string format_topology(const NetworkMeasurements& measurements, const Links& links, const InventorySettings& settings) {
+std::string format_topology(const NetworkMeasurements& measurements, const Links& links,
+                            const InventorySettings& settings) {
   if (!is_valid_topology_name(settings.name))
-    throw Error("--topology-name",
-                fmt::format("{} cannot be the name of a topology", quote(settings.name)));
+    throw Error("--topology-name", fmt::format("{} cannot be the name of a topology", quote(settings.name)));
   const std::vector<MeasuredEndpoint> endpoints = apply_settings(measurements.endpoints, settings);
   const std::set<std::string> multi_host = multi_host_sites(endpoints);
   bool has_neighbours = false, has_hosts = false;

@@ -31,7 +31,8 @@ bool is_valid_topology_name(const std::string& name);
 /// The text of a topology file with all endpoints and the links between them, which is verified by parsing it
 /// again. Throws Error if something is missing (the link within a site or a host that has several devices) or
 /// unknown (a GPU, a site that was not measured).
-std::string format_topology(const NetworkMeasurements& measurements, const std::map<std::pair<int, int>, LinkSummary>& links,
-                          const InventorySettings& settings);
+std::string format_topology(const NetworkMeasurements& measurements,
+                            const std::map<std::pair<int, int>, LinkSummary>& links,
+                            const InventorySettings& settings);
 
 }  // namespace dtfm::io

@@ -8,13 +8,13 @@
 namespace dtfm::search {
 namespace {
 
-constexpr long long stride = 256;         // moves between two checks of the clock
-constexpr long long strides_a_tick = 64;  // strides between two progress reports
-constexpr double critical_share = 0.3;    // share of swaps whose first device is on the critical path
-constexpr int reorderings = 10;           // times that the stages are reordered
-constexpr double segment_swap_share = 0.6;     // of moves; chosen by measurement, see evolutionary.cpp
-constexpr int min_segment_length = 2;           // stages; a single one would be a swap
-constexpr double least_gain = 1e-12;      // relative; smaller gains are rounding errors
+constexpr long long stride = 256;           // moves between two checks of the clock
+constexpr long long strides_a_tick = 64;    // strides between two progress reports
+constexpr double critical_share = 0.3;      // share of swaps whose first device is on the critical path
+constexpr int reorderings = 10;             // times that the stages are reordered
+constexpr double segment_swap_share = 0.6;  // of moves; chosen by measurement, see evolutionary.cpp
+constexpr int min_segment_length = 2;       // stages; a single one would be a swap
+constexpr double least_gain = 1e-12;        // relative; smaller gains are rounding errors
 
 class Annealing {
  public:
@@ -30,7 +30,9 @@ class Annealing {
     double progress = 0;
     long long last_order = 0;
     for (int orders = 1; progress < 1 && !run_.must_stop();) {
-      const double temperature = cooling_.initial_temperature * std::pow(cooling_.final_temperature / cooling_.initial_temperature, progress);
+      const double temperature =
+          cooling_.initial_temperature *
+          std::pow(cooling_.final_temperature / cooling_.initial_temperature, progress);
       const long long moves = cooling_.time_share > 0 ? stride : std::min(stride, cooling_.moves - moves_);
       for (long long i = 0; i < moves; ++i) try_move(temperature);
       moves_ += moves;
@@ -66,7 +68,8 @@ class Annealing {
   }
 
   void try_move(double temperature) {
-    const bool is_segment_swap = model().stages >= 2 * min_segment_length && rng_.uniform() < segment_swap_share;
+    const bool is_segment_swap =
+        model().stages >= 2 * min_segment_length && rng_.uniform() < segment_swap_share;
     is_segment_swap ? try_segment_swap(temperature) : try_swap(temperature);
   }
 
@@ -127,11 +130,13 @@ class Annealing {
 
 }  // namespace
 
-AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng) {
+AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start,
+                                   const CoolingSchedule& cooling, Rng& rng) {
   AnnealedPlacement result = Annealing(run, start, cooling, rng).finish();
   // Recomputed, because the state accumulates rounding errors over many swaps.
   result.best.cost = cost::comm_cost(run.model(), result.best.placement).total();
-  const DeployedPlacement best = deploy(run.model(), result.best.placement, [&run] { return run.must_stop(); });
+  const DeployedPlacement best =
+      deploy(run.model(), result.best.placement, [&run] { return run.must_stop(); });
   if (best.cost <= result.best.cost) result.best = best;
   return result;
 }

@@ -20,6 +20,7 @@ struct AnnealedPlacement {
 };
 
 /// Anneals from `start` and returns the best deployed placement. Stops early when `run.must_stop()`.
-AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng);
+AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start,
+                                   const CoolingSchedule& cooling, Rng& rng);
 
 }  // namespace dtfm::search

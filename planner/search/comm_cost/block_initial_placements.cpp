@@ -14,11 +14,11 @@
 namespace dtfm::search {
 namespace {
 
-constexpr std::size_t max_blocks = 4;  // with more blocks, little structure remains
+constexpr std::size_t max_blocks = 4;        // with more blocks, little structure remains
 constexpr std::size_t max_cuts = 96;         // cuts of the stages into blocks that are tried
 constexpr std::size_t max_trades = 64;       // see `trades_of`
 constexpr long long max_work = 100'000'000;  // limit per annealing, in pairs of clusters visited
-constexpr long long moves_per_count = 6400;   // annealing moves per variable
+constexpr long long moves_per_count = 6400;  // annealing moves per variable
 constexpr double initial_temperature = 0.1, final_temperature = 0.0005;  // as shares of the initial cost
 
 using Lengths = std::vector<int>;  // of the blocks, in stages, ascending
@@ -331,7 +331,7 @@ class BlockAnnealing {
   std::vector<Trade> trades_;
   Rng rng_;
   Blocks now_, best_;
-  std::vector<int> filled_;                    // pipelines by block
+  std::vector<int> filled_;                      // pipelines by block
   std::vector<std::vector<double>> block_sync_;  // [block][cluster]: Σ count · sync with the cluster
   double energy_ = 0;
   double penalty_ = 0;  // per unit of imbalance: as much as the initial cost, so that balanced blocks win
@@ -354,8 +354,9 @@ Placement placed(const cost::CommCostModel& model, const ClusterNetwork& network
 
 }  // namespace
 
-std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model, const DeviceClasses& clusters, int most,
-                                   int threads, const std::function<bool()>& stop) {
+std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
+                                                        const DeviceClasses& clusters, int most, int threads,
+                                                        const std::function<bool()>& stop) {
   const ClusterNetwork network = cluster_network(model, clusters);
   const std::vector<Lengths> cuts = cuts_of(model.stages);
   auto found = parallel_map(static_cast<int>(cuts.size()), threads, [&](int i) {

@@ -14,7 +14,8 @@ namespace dtfm::search {
 /// that all hops within a block stay within clusters and only those between blocks are slow. For every way to
 /// cut the stages into blocks, annealing over the number of pipelines of each block in each cluster finds the
 /// cheapest assignment, using the mean costs between clusters. Returns the `most` cheapest of all, deployed.
-std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model, const DeviceClasses& clusters, int most,
-                                   int threads, const std::function<bool()>& stop);
+std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
+                                                        const DeviceClasses& clusters, int most, int threads,
+                                                        const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/search/comm_cost/device_class_network.hpp"
 #include "planner/search/comm_cost/hop_levels.hpp"
 
 namespace dtfm::search {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr long long work_of_effort = 1000;  // see `is_spent`; takes some microseconds
 constexpr long long max_sync_ranges = 64;
 constexpr double rounding = 1e-12;  // relative: terms are summed in another order than in comm_cost

@@ -1,16 +1,13 @@
 #include "planner/search/comm_cost/device_class_network.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <tuple>
 
+#include "planner/core/infinity.hpp"
+
 namespace dtfm::search {
-namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 bool DeviceClassNetwork::measure_hops(const std::function<bool()>& stop) {
   hop_ = Eigen::MatrixXd::Constant(count_, count_, infinity);
@@ -33,7 +30,8 @@ bool DeviceClassNetwork::measure_sync(const DeviceClasses& classes, const std::f
     if (stop()) return false;
     for (int peer = 0; peer < n; ++peer)
       if (peer != device)
-        sync_prefix_[at(classes.class_of[at(peer)]) * at(n) + at(device)].push_back(model_.sync(peer, device));
+        sync_prefix_[at(classes.class_of[at(peer)]) * at(n) + at(device)].push_back(
+            model_.sync(peer, device));
     for (int c = 0; c < count_; ++c) {
       auto& sums = sync_prefix_[at(c) * at(n) + at(device)];
       std::sort(sums.begin(), sums.end());
@@ -106,7 +104,9 @@ void DeviceClassNetwork::find_interchangeable() {
     if (placed[at(a)]) continue;
     std::vector<int> set{a};
     for (int b = a + 1; b < count_; ++b) {
-      if (placed[at(b)] || !std::all_of(set.begin(), set.end(), [&](int c) { return are_interchangeable(c, b); })) continue;
+      if (placed[at(b)] ||
+          !std::all_of(set.begin(), set.end(), [&](int c) { return are_interchangeable(c, b); }))
+        continue;
       set.push_back(b);
       placed[at(b)] = true;
     }

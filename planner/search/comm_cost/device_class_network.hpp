@@ -26,7 +26,8 @@ struct Composition {
 /// called.
 class DeviceClassNetwork {
  public:
-  DeviceClassNetwork(const cost::CommCostModel& model, const DeviceClasses& classes, const std::function<bool()>& stop)
+  DeviceClassNetwork(const cost::CommCostModel& model, const DeviceClasses& classes,
+                     const std::function<bool()>& stop)
       : model_(model), members_(classes.members()), count_(classes.count), matcher_(model.replicas) {
     if (measure_hops(stop) && measure_sync(classes, stop)) find_interchangeable();
   }

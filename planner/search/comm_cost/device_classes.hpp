@@ -20,7 +20,8 @@ struct DeviceClasses {
 /// Two devices are interchangeable if swapping them changes no cost: they have equal sync and hop to every
 /// third device. This is an equivalence relation, and all pairs inside a class have equal costs too. Once
 /// `stop` returns true, the remaining devices get classes of their own.
-DeviceClasses interchangeable_devices(const cost::CommCostModel& model, const std::function<bool()>& stop = {});
+DeviceClasses interchangeable_devices(const cost::CommCostModel& model,
+                                      const std::function<bool()>& stop = {});
 
 /// A binary tree of clusters by average linkage over the hop cost.
 struct Dendrogram {

@@ -25,7 +25,8 @@ constexpr int islands = 4;
 // Initial temperatures, as shares of the best cost. The first islands get structured initial placements,
 // which higher temperatures would destroy; the others start from random ones.
 constexpr std::array structured_initial_temperature{0.003, 0.01};
-constexpr double random_initial_temperature = 0.05, later_initial_temperature = 0.03, final_temperature = 0.0002;
+constexpr double random_initial_temperature = 0.05, later_initial_temperature = 0.03,
+                 last_temperature = 0.0002;
 constexpr int generations = 4;           // per budget
 constexpr int first_shares = 12;         // the first generation must find structure: factor on its moves
 constexpr int patience = 2;              // generations without gain before agreeing islands have converged
@@ -44,7 +45,8 @@ long long default_moves(const cost::CommCostModel& model, int classes) {
 /// Child with a random segment of stages from `donor` and the other stages from `host`. The host's groups
 /// lose the devices of that segment; the largest of them are kept and filled up with the devices of the
 /// others.
-Placement recombine(const cost::CommCostModel& model, const Placement& host, const Placement& donor, Rng& rng) {
+Placement recombine(const cost::CommCostModel& model, const Placement& host, const Placement& donor,
+                    Rng& rng) {
   const int stages = model.stages, replicas = model.replicas;
   const int length = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(stages - 1)));
   const int first = static_cast<int>(rng.below(static_cast<std::uint32_t>(stages - length + 1)));
@@ -100,16 +102,18 @@ class Evolution {
 
  private:
   void initialize_population() {
-    const auto initial_solutions =
-        structured_initial_placements(run_.model(), run_.options().threads, [this] { return run_.must_stop(); });
+    const auto initial_solutions = structured_initial_placements(run_.model(), run_.options().threads,
+                                                                 [this] { return run_.must_stop(); });
     for (int i = 0; i < islands; ++i) {
       if (i > 0 && run_.must_stop()) return;
       Rng rng = Rng::for_task(run_.options().seed, static_cast<std::uint64_t>(i));
-      const bool structured = at(i) < std::min(structured_initial_temperature.size(), initial_solutions.size());
-      first_initial_temperature_.push_back(structured ? structured_initial_temperature[at(i)] : random_initial_temperature);
+      const bool structured =
+          at(i) < std::min(structured_initial_temperature.size(), initial_solutions.size());
+      first_initial_temperature_.push_back(structured ? structured_initial_temperature[at(i)]
+                                                      : random_initial_temperature);
       population_.push_back(structured ? initial_solutions[at(i)]
                                        : deploy(run_.model(), random_placement(run_.model(), rng),
-                                                  [this] { return run_.must_stop(); }));
+                                                [this] { return run_.must_stop(); }));
       run_.offer(population_.back().placement, population_.back().cost, 1);
     }
   }
@@ -118,7 +122,9 @@ class Evolution {
     const bool first = generation == 0;
     const double share = (first ? first_shares : 1.0) / (generations + first_shares - 1);
     const double cost = run_.best_cost();
-    CoolingSchedule cooling{0, (first ? first_initial_temperature_[at(island)] : later_initial_temperature) * cost, final_temperature * cost, 0, 0};
+    CoolingSchedule cooling{
+        0, (first ? first_initial_temperature_[at(island)] : later_initial_temperature) * cost,
+        last_temperature * cost, 0, 0};
     cooling.guidance = island % 2 == 0 ? guidance : 0;
     const long long left = (budget_ - run_.evaluations() + islands - 1) / islands;
     if (run_.options().evaluations || !run_.options().time_limit)
@@ -134,7 +140,7 @@ class Evolution {
       Rng rng =
           Rng::for_task(run_.options().seed, static_cast<std::uint64_t>((generation + 1) * islands + i));
       return anneal_placement(run_, generation == 0 ? population_[at(i)].placement : child(i, rng),
-                      cooling(generation, i), rng);
+                              cooling(generation, i), rng);
     });
     const double before = run_.best_cost();
     for (int i = 0; i < islands; ++i) {
@@ -155,9 +161,9 @@ class Evolution {
   /// placements differ.
   bool have_converged(int generation) const {
     if (2 * classes_ > run_.model().devices() || generation < last_gain_ + 1 + patience) return false;
-    const auto agree = std::count_if(population_.begin(), population_.end(), [this](const DeployedPlacement& one) {
-      return one.cost <= run_.best_cost() * (1 + 1e-9);
-    });
+    const auto agree = std::count_if(
+        population_.begin(), population_.end(),
+        [this](const DeployedPlacement& one) { return one.cost <= run_.best_cost() * (1 + 1e-9); });
     return agree >= islands / 2;
   }
 

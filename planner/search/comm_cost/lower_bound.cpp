@@ -11,7 +11,7 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int max_classes = 24;             // bounding one state takes all pairs of classes
+constexpr int max_classes = 24;              // bounding one state takes all pairs of classes
 constexpr long long quick_effort = 100'000;  // evaluated continuations: about 0.1 s at 64 devices
 
 /// At best every device synchronizes with its replicas − 1 nearest peers, and every hop into a group is the
@@ -58,7 +58,7 @@ long long max_compositions(const cost::CommCostModel& model, long long work) {
 }
 
 LowerBound describe(const CompositionBound& bound, const DeviceClasses& classes, bool exact,
-                 double upper_bound) {
+                    double upper_bound) {
   const bool closed = bound.complete && bound.value >= upper_bound;
   return {bound.value,
           fmt::format("{} over group compositions of {} {}",
@@ -84,8 +84,8 @@ LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_boun
   return best;
 }
 
-void prove_lower_bound(const cost::CommCostModel& model, double upper_bound, const std::function<bool()>& stop,
-                       const std::function<void(LowerBound)>& found) {
+void prove_lower_bound(const cost::CommCostModel& model, double upper_bound,
+                       const std::function<bool()>& stop, const std::function<void(LowerBound)>& found) {
   constexpr long long all_that_memory_holds = 1'000'000'000'000;
   const DeviceClasses exact = interchangeable_devices(model, stop);
   const Dendrogram tree = cluster_devices(model, stop);

@@ -16,7 +16,7 @@ LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_boun
 
 /// Refines the classes of devices until the bound meets `upper_bound`, the search would hold more than
 /// `max_search_bytes`, or `stop` returns true. Calls `found` with every better bound.
-void prove_lower_bound(const cost::CommCostModel& model, double upper_bound, const std::function<bool()>& stop,
-                       const std::function<void(LowerBound)>& found);
+void prove_lower_bound(const cost::CommCostModel& model, double upper_bound,
+                       const std::function<bool()>& stop, const std::function<void(LowerBound)>& found);
 
 }  // namespace dtfm::search

@@ -69,13 +69,15 @@ SearchResult SearchRun::result(Stopped stopped) const {
   DTFM_ASSERT(has_best());
   const double deployed_cost = cost::comm_cost(model_, best_).total();
   DTFM_ASSERT(std::abs(deployed_cost - best_cost_) <= 1e-9 * deployed_cost);
-  SearchResult result{best_, cost::comm_cost(model_, best_), evaluations_, stopped, convergence_, lower_bound_};
+  SearchResult result{best_,       cost::comm_cost(model_, best_), evaluations_, stopped, convergence_,
+                      lower_bound_};
   result.convergence.back().cost = result.cost.total();
   result.lower_bound.value = std::min(result.lower_bound.value, result.cost.total());
   return result;
 }
 
-DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement, const std::function<bool()>& stop) {
+DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement,
+                         const std::function<bool()>& stop) {
   DeployedPlacement result{cost::best_deployment(model, placement, stop), 0};
   result.cost = cost::comm_cost(model, result.placement).total();
   return result;

@@ -57,7 +57,8 @@ std::span<const Strategy> strategies() {
   return table;
 }
 
-SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy, const SearchOptions& options) {
+SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy,
+                              const SearchOptions& options) {
   SearchRun run(model, options);
   Stopped stopped = strategy_named(strategy).run(run);
   const bool is_own_end = stopped == Stopped::evaluations && !options.evaluations;

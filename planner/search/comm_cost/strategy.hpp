@@ -73,6 +73,7 @@ std::span<const Strategy> strategies();
 const Strategy& strategy_named(std::string_view name);
 /// Runs the strategy, then computes a lower bound for its result. `stopped` is what ended the search or, if
 /// that came first, the work on the bound. Throws Error for an unknown name.
-SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy, const SearchOptions& options);
+SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy,
+                              const SearchOptions& options);
 
 }  // namespace dtfm::search

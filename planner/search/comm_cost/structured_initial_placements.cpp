@@ -35,7 +35,8 @@ std::vector<int> by_fastest_link(const cost::CommCostModel& model, const std::ve
   return order;
 }
 
-Placement interleaved_placement(const cost::CommCostModel& model, std::span<const int> order, int segment, int block) {
+Placement interleaved_placement(const cost::CommCostModel& model, std::span<const int> order, int segment,
+                                int block) {
   Placement placement(model.stages, model.replicas);
   for (int first = 0; first < model.stages; first += segment) {
     const int groups = std::min(segment, model.stages - first);
@@ -64,12 +65,12 @@ std::vector<int> doubling(int most) {
 
 struct Candidate {
   Placement placement;  // neither ordered nor matched
-  double sync_s;      // s, of its slowest group; a lower bound on its cost
+  double sync_s;        // s, of its slowest group; a lower bound on its cost
 };
 
 /// Placements by all patterns, in ascending order of gradient synchronization.
 std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
-                                        const std::vector<std::vector<int>>& orders, int threads) {
+                                              const std::vector<std::vector<int>>& orders, int threads) {
   std::vector<Pattern> patterns;
   for (int order = 0; order < static_cast<int>(orders.size()); ++order)
     for (const int segment : doubling(model.stages))
@@ -77,7 +78,8 @@ std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
         if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
   auto candidates = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
     const Pattern& pattern = patterns[at(i)];
-    Candidate candidate{interleaved_placement(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
+    Candidate candidate{
+        interleaved_placement(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
     for (int stage = 0; stage < model.stages; ++stage)
       candidate.sync_s = std::max(candidate.sync_s, cost::sync_cost(model, candidate.placement.group(stage)));
     return candidate;
@@ -91,7 +93,8 @@ std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
 /// deployed placements are skipped. The first candidate is always deployed, the others until `stop` returns
 /// true.
 void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::function<bool()>& stop,
-                     const std::vector<Candidate>& candidates, std::vector<DeployedPlacement>& initial_solutions) {
+                     const std::vector<Candidate>& candidates,
+                     std::vector<DeployedPlacement>& initial_solutions) {
   constexpr int batch = 8;  // independent of the number of threads, so that the result is, too
   const double work = static_cast<double>(model.devices()) * model.devices();  // per candidate
   const std::size_t most =
@@ -107,7 +110,8 @@ void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::f
       if (first + at(i) > 0 && stop()) return DeployedPlacement{};
       return deploy(model, candidates[first + at(i)].placement, stop);
     });
-    std::erase_if(deployed_batch, [](const DeployedPlacement& start) { return start.placement.stages() == 0; });
+    std::erase_if(deployed_batch,
+                  [](const DeployedPlacement& start) { return start.placement.stages() == 0; });
     for (DeployedPlacement& start : deployed_batch) initial_solutions.push_back(std::move(start));
   }
 }
@@ -115,7 +119,7 @@ void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::f
 }  // namespace
 
 std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model, int threads,
-                                        const std::function<bool()>& stop) {
+                                                             const std::function<bool()>& stop) {
   std::vector<int> file_order(at(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
   const Dendrogram tree = cluster_devices(model, stop);
@@ -126,8 +130,11 @@ std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCos
   deploy_cheapest(model, threads, stop, interleaved_placements(model, orders, threads), initial_solutions);
   const auto by_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; };
   std::stable_sort(initial_solutions.begin(), initial_solutions.end(), by_cost);
-  const auto same_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost == b.cost; };
-  initial_solutions.erase(std::unique(initial_solutions.begin(), initial_solutions.end(), same_cost), initial_solutions.end());
+  const auto same_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) {
+    return a.cost == b.cost;
+  };
+  initial_solutions.erase(std::unique(initial_solutions.begin(), initial_solutions.end(), same_cost),
+                          initial_solutions.end());
   return initial_solutions;
 }
 

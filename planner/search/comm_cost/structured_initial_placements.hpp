@@ -19,6 +19,6 @@ namespace dtfm::search {
 /// At least one placement is always deployed. Once `stop` returns true, no others are, and unfinished ones
 /// are deployed as they are.
 std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model, int threads,
-                                        const std::function<bool()>& stop);
+                                                             const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

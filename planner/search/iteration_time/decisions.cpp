@@ -111,8 +111,9 @@ std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vecto
     if (result->model.unknown(device).empty() &&
         !std::binary_search(excluded_.begin(), excluded_.end(), device))
       usable.push_back(device);
-  result->tensor_groups = tensors.size() > 1 ? stage_tensor_groups(problem_.topology, usable, tensors)
-                                     : stage_tensor_groups(problem_.topology, usable, tensors.front());
+  result->tensor_groups = tensors.size() > 1
+                              ? stage_tensor_groups(problem_.topology, usable, tensors)
+                              : stage_tensor_groups(problem_.topology, usable, tensors.front());
   return result->tensor_groups.empty() ? nullptr : result;
 }
 
@@ -136,7 +137,8 @@ std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_
   return place->second;
 }
 
-std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other, const Plan& plan) {
+std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other,
+                                                         const Plan& plan) {
   Job job = base.problem.job;
   const Automatic& undecided = problem_.job.automatic;
   if (undecided.micro_batch) {

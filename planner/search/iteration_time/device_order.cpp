@@ -64,7 +64,7 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
 }
 
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
-                                          int tensor) {
+                                                  int tensor) {
   std::vector<std::vector<int>> tensor_groups;
   std::map<int, std::vector<int>> waiting;  // by host: devices of a unit that is not full
   std::map<int, std::size_t> place;         // of it
@@ -86,15 +86,16 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
 }
 
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
-                                          const std::vector<int>& tensors) {
+                                                  const std::vector<int>& tensors) {
   std::vector<std::vector<int>> tensor_groups;
   std::vector<int> rest = order;
   std::map<int, std::size_t> place;  // of every device in the order
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
     for (std::vector<int>& tensor_group : stage_tensor_groups(topology, rest, *tensor)) {
-      std::erase_if(rest,
-                    [&](int device) { return std::find(tensor_group.begin(), tensor_group.end(), device) != tensor_group.end(); });
+      std::erase_if(rest, [&](int device) {
+        return std::find(tensor_group.begin(), tensor_group.end(), device) != tensor_group.end();
+      });
       tensor_groups.push_back(std::move(tensor_group));
     }
   }
@@ -103,7 +104,8 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
     for (const int device : tensor_group) least = std::min(least, place[device]);
     return least;
   };
-  std::sort(tensor_groups.begin(), tensor_groups.end(), [&](const auto& a, const auto& b) { return first(a) < first(b); });
+  std::sort(tensor_groups.begin(), tensor_groups.end(),
+            [&](const auto& a, const auto& b) { return first(a) < first(b); });
   return tensor_groups;
 }
 

@@ -15,11 +15,11 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
 /// As many devices of one host as a stage has; devices left over are in none. In the order in which their
 /// first devices stand in `order`.
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
-                                          int tensor);
+                                                  int tensor);
 
 /// The same for stages of several tensor degrees, ascending: on every host as many of the largest as it has
 /// devices for, then of the next.
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
-                                          const std::vector<int>& tensors);
+                                                  const std::vector<int>& tensors);
 
 }  // namespace dtfm::search

@@ -60,7 +60,7 @@ void take_in_order(int count, int threads, bool is_limited, const Work& work, co
   const int at_once = is_limited ? 4 * threads : count;
   for (int begin = 0; begin < count; begin += at_once)
     for (const EvaluatedPlans& found : parallel_map(std::min(at_once, count - begin), threads,
-                                                 [&](int i) -> EvaluatedPlans { return work(begin + i); }))
+                                                    [&](int i) -> EvaluatedPlans { return work(begin + i); }))
       if (!take(found)) return;
 }
 

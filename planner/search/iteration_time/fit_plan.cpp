@@ -90,7 +90,7 @@ PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan pl
 }  // namespace
 
 PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
-                         cost::MigrationTimer* migration, const PlanScore& score) {
+                             cost::MigrationTimer* migration, const PlanScore& score) {
   PlanCandidate candidate{job, {}, timer.flush(), timer.iteration_s(), timer.deficit_bytes()};
   candidate.egress_usd = timer.egress_usd();
   if (migration) candidate.migration = migration->estimate(timer.plan());
@@ -101,7 +101,7 @@ PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost:
 }
 
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
-                          const PlanScore& score) {
+                            const PlanScore& score) {
   cost::IterationTimer timer(job->model, std::move(plan));
   if (flush > 0) timer.set_flush(flush);
   std::optional<cost::MigrationTimer> migration;
@@ -132,7 +132,8 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
   if (!is_homogeneous_plan && best.plan != plan) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
     if (is_small) offer(balance_plan(job, split_layers(*job, begin, true), score));
-    const bool may_differ = plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(*job);
+    const bool may_differ =
+        plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(*job);
     if (is_small && may_differ && !is_homogeneous_plan)
       offer(balance_plan(job, split_layers(*job, begin, false), score));
   }
@@ -184,7 +185,8 @@ long long max_fitting_evaluations(const DecidedJob& job) {
   constexpr long long balanced_plan = 4;  // two plans, each as it is and drained
   const long long layers = job.model.stages.layers();
   // A stage and the next one have at most all layers; each layer is between two stages in two of these pairs.
-  return 5 * balanced_plan + (layers > max_recut_layers ? 0 : cut_refinement_passes * 2 * layers * balanced_plan);
+  return 5 * balanced_plan +
+         (layers > max_recut_layers ? 0 : cut_refinement_passes * 2 * layers * balanced_plan);
 }
 
 }  // namespace dtfm::search

@@ -20,11 +20,11 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
 
 /// What the timer's plan is worth, all but the plan itself. `moving`: where the score knows what moves.
 PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
-                         cost::MigrationTimer* migration, const PlanScore& score);
+                             cost::MigrationTimer* migration, const PlanScore& score);
 
 /// `plan` as it is.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
-                          const PlanScore& score);
+                            const PlanScore& score);
 
 /// `plan` with drains where memory asks for them and the job does not say how often; among unlike devices
 /// also with micro-batches dealt so that the slowest pipeline ends earliest, if that is better.

@@ -20,8 +20,8 @@ namespace {
 
 constexpr int few_tensor_groups = 16;  // set by hand: so few that every stretch of them can be looked at
 
-/// At least `count` units, at most `max_tensor_groups`: where there are too few, the largest are cut into those of
-/// the next degree, the last one first.
+/// At least `count` units, at most `max_tensor_groups`: where there are too few, the largest are cut into
+/// those of the next degree, the last one first.
 std::vector<std::vector<int>> tensor_groups_for(const DecidedJob& job, int count) {
   std::vector<std::vector<int>> tensor_groups = job.tensor_groups;
   while (static_cast<int>(tensor_groups.size()) < count) {
@@ -31,7 +31,8 @@ std::vector<std::vector<int>> tensor_groups_for(const DecidedJob& job, int count
     const std::size_t smaller = job.model.degree_below(tensor_groups[largest].size());
     DTFM_ASSERT(smaller > 0);
     std::vector<std::vector<int>> pieces;
-    for (auto it = tensor_groups[largest].begin(); it != tensor_groups[largest].end(); it += static_cast<long>(smaller))
+    for (auto it = tensor_groups[largest].begin(); it != tensor_groups[largest].end();
+         it += static_cast<long>(smaller))
       pieces.emplace_back(it, it + static_cast<long>(smaller));
     tensor_groups.erase(tensor_groups.begin() + static_cast<long>(largest));
     tensor_groups.insert(tensor_groups.begin() + static_cast<long>(largest), pieces.begin(), pieces.end());
@@ -63,8 +64,9 @@ int start_of_longest_run(const std::vector<int>& starts, int all) {
 
 /// Stretches of `count` units: the fastest; those whose work costs least; from the start of the largest site
 /// in the order, and from those of at most some `most` sites, all around; of few units from every one.
-std::vector<std::vector<int>> group_sequences(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups,
-                                        int count, int most, const PlanScore& score) {
+std::vector<std::vector<int>> group_sequences(const DecidedJob& job,
+                                              const std::vector<std::vector<int>>& tensor_groups, int count,
+                                              int most, const PlanScore& score) {
   const int all = static_cast<int>(tensor_groups.size());
   std::vector<int> order(tensor_groups.size());
   std::iota(order.begin(), order.end(), 0);
@@ -114,8 +116,8 @@ std::vector<std::vector<int>> group_sequences(const DecidedJob& job, const std::
 
 /// The stages in `blocks` blocks: inside a block each pipeline's units stand side by side, and blocks one
 /// after the other. 1: pipelines near; as many as stages: replicas near.
-Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups, const Shape& shape,
-              const std::vector<int>& group_sequence, int blocks) {
+Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups,
+                  const Shape& shape, const std::vector<int>& group_sequence, int blocks) {
   const Job& of = job.problem.job;
   Plan plan{1, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
   for (int replica = 0; replica < shape.replicas; ++replica) {
@@ -125,8 +127,8 @@ Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& te
       while (even_split(shape.stages, blocks, block).second <= stage) ++block;
       const auto [first, last] = even_split(shape.stages, blocks, block);
       const int place = first * shape.replicas + replica * (last - first) + stage - first;
-      pipeline.stages.push_back(
-          {even_split(job.model.stages.layers(), shape.stages, stage), tensor_groups[at(group_sequence[at(place)])]});
+      pipeline.stages.push_back({even_split(job.model.stages.layers(), shape.stages, stage),
+                                 tensor_groups[at(group_sequence[at(place)])]});
       plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
     }
     plan.pipelines.push_back(std::move(pipeline));
@@ -186,8 +188,8 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
   const int tensor_groups = max_tensor_groups(job);
   std::vector<Shape> shapes;
   for (int stages = 1; stages <= std::min(tensor_groups, job.model.stages.layers()); ++stages) {
-    const int most =
-        std::min(tensor_groups / stages, micro_batch_count(job.problem.job.training) / batch_step(job, stages));
+    const int most = std::min(tensor_groups / stages,
+                              micro_batch_count(job.problem.job.training) / batch_step(job, stages));
     for (int replicas = 1; replicas <= most;) {
       if (is_possible(job, {stages, replicas}, limits)) shapes.push_back({stages, replicas});
       const int next = limits.replicas || requires_uniform_pipelines(job)
@@ -209,7 +211,7 @@ std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limit
 }
 
 std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
-                                       const PlanScore& score, bool thorough, std::size_t most) {
+                                         const PlanScore& score, bool thorough, std::size_t most) {
   std::vector<PlanCandidate> best;
   const auto offer = [&](PlanCandidate candidate) {
     const auto place = std::find_if(best.begin(), best.end(),
@@ -222,7 +224,8 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
   if (shape.replicas == 1) blocks = {1};
   const int count = shape.stages * shape.replicas;
   const std::vector<std::vector<int>> tensor_groups = tensor_groups_for(*job, count);
-  for (const std::vector<int>& group_sequence : group_sequences(*job, tensor_groups, count, thorough ? 24 : 1, score))
+  for (const std::vector<int>& group_sequence :
+       group_sequences(*job, tensor_groups, count, thorough ? 24 : 1, score))
     for (const int block_count : blocks)
       offer(balance_plan(job, lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count), score));
   for (PlanCandidate& candidate : best) {
@@ -234,8 +237,8 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
 }
 
 std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJob>& job,
-                                               const PlanCandidate& from, const ShapeLimits& limits,
-                                               const PlanScore& score) {
+                                           const PlanCandidate& from, const ShapeLimits& limits,
+                                           const PlanScore& score) {
   const Job &now = job->problem.job, &then = from.job->problem.job;
   if (now.parallelism.tensor != then.parallelism.tensor ||
       job->has_mixed_degrees() != from.job->has_mixed_degrees() || !is_possible(*job, from.shape(), limits))
@@ -244,7 +247,8 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
   plan.schedule = now.parallelism.schedule;
   plan.gradient_sync = now.parallelism.gradient_sync;
   const bool in_rounds = job->model.schedule == cost::PipelineSchedule::interleaved;
-  if (now.training.micro_batch != then.training.micro_batch || in_rounds) assign_micro_batches_evenly(*job, plan);
+  if (now.training.micro_batch != then.training.micro_batch || in_rounds)
+    assign_micro_batches_evenly(*job, plan);
   if (in_rounds)  // every stage needs a layer for each of its chunks
     for (Pipeline& pipeline : plan.pipelines)
       for (int stage = 0; stage < from.shape().stages; ++stage)

@@ -36,13 +36,13 @@ void assign_micro_batches_evenly(const DecidedJob& job, Plan& plan);
 /// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere,
 /// which of few units is always so, and all layouts. The shape must be possible.
 std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
-                                       const PlanScore& score, bool thorough, std::size_t most);
+                                         const PlanScore& score, bool thorough, std::size_t most);
 
 /// The devices of `from` under another job; its layers and micro-batches too, where the job's schedule and
 /// micro-batches allow it, else even ones. Then fitted. Nothing where stages have another number of devices,
 /// or the shape is not possible.
 std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJob>& job,
-                                               const PlanCandidate& from, const ShapeLimits& limits,
-                                               const PlanScore& score);
+                                           const PlanCandidate& from, const ShapeLimits& limits,
+                                           const PlanScore& score);
 
 }  // namespace dtfm::search

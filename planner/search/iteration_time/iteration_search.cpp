@@ -14,9 +14,9 @@
 #include "planner/core/parallel.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_pool.hpp"
-#include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/too_slow_devices.hpp"
 
 namespace dtfm::search {
@@ -27,16 +27,16 @@ using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
 constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // of neighbouring numbers of replicas
-constexpr std::size_t max_shapes_to_enumerate = 64;                    // are all looked at from the start
-constexpr std::size_t screened_shapes = 10;                      // shapes whose neighbourhood is looked at
-constexpr std::size_t max_kept = 96;                          // candidates
+constexpr std::size_t max_shapes_to_enumerate = 64;       // are all looked at from the start
+constexpr std::size_t screened_shapes = 10;               // shapes whose neighbourhood is looked at
+constexpr std::size_t max_kept = 96;                      // candidates
 constexpr std::size_t deciders = 4;                       // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
 constexpr std::size_t first_islands = 16, islands_of_few = 8;  // the latter times move_multiplier
 constexpr std::size_t islands = 8, min_islands = 4, later_islands = 3;
-constexpr double first_share = 0.5;      // of a round's moves, for the first annealing of all islands
-constexpr int default_rounds = 4;        // of annealing
-constexpr int max_doublings = 40;       // of their moves: more than anybody waits for
+constexpr double first_share = 0.5;            // of a round's moves, for the first annealing of all islands
+constexpr int default_rounds = 4;              // of annealing
+constexpr int max_doublings = 40;              // of their moves: more than anybody waits for
 constexpr double migration_time_share = 0.05;  // of a time limit, where there is a plan to go on from
 constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
@@ -69,9 +69,10 @@ class IterationSearch {
   PlanScore score_of(const Problem& problem) const {
     if (!options_.warm) return {options_.objective, problem.topology};
     const auto& [plan, job, horizon_s] = *options_.warm;
-    return {options_.objective, problem.topology,
-            std::make_shared<const cost::MigrationCost>(problem, decisions_.network(), plan, stage_chunks(job)),
-            horizon_s};
+    return {
+        options_.objective, problem.topology,
+        std::make_shared<const cost::MigrationCost>(problem, decisions_.network(), plan, stage_chunks(job)),
+        horizon_s};
   }
 
   /// The first of all candidates, so that others have to be better.
@@ -174,7 +175,8 @@ class IterationSearch {
   /// Those of most devices first: of few evaluations they promise most.
   void screen_coarse_grid(const DecidedJobPtr& job) {
     std::vector<Shape> shapes = possible_shapes(*job, options_.limits, fine_ratio);
-    if (shapes.size() > max_shapes_to_enumerate) shapes = possible_shapes(*job, options_.limits, coarse_ratio);
+    if (shapes.size() > max_shapes_to_enumerate)
+      shapes = possible_shapes(*job, options_.limits, coarse_ratio);
     std::stable_sort(shapes.begin(), shapes.end(), [](const Shape& a, const Shape& b) {
       return a.stages * a.replicas > b.stages * b.replicas;
     });
@@ -217,7 +219,8 @@ class IterationSearch {
   /// A shape of as many devices, as far as there are units.
   static Shape limited(Shape shape, const DecidedJob& job) {
     const int tensor_groups = static_cast<int>(job.tensor_groups.size());
-    shape.stages = std::max(1, std::min({shape.stages, tensor_groups, job.model.stages.layers() / job.model.chunks}));
+    shape.stages =
+        std::max(1, std::min({shape.stages, tensor_groups, job.model.stages.layers() / job.model.chunks}));
     shape.replicas = std::clamp(shape.replicas, 1, tensor_groups / shape.stages);
     return shape;
   }
@@ -227,7 +230,8 @@ class IterationSearch {
   void screen_micro_batches() {
     const DecidedJobPtr best = pool_.best().job;
     const Job& now = best->problem.job;
-    const bool are_few = possible_shapes(*best, options_.limits, fine_ratio).size() <= max_shapes_to_enumerate;
+    const bool are_few =
+        possible_shapes(*best, options_.limits, fine_ratio).size() <= max_shapes_to_enumerate;
     if (is_over()) return;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
       Job alike = job->problem.job;
@@ -266,7 +270,8 @@ class IterationSearch {
     if (is_over()) return;
     const bool is_limited = options_.common.evaluations || options_.common.time_limit;
     const bool uses_full_budget = is_limited && options_.uses_full_budget;
-    const auto of_few = static_cast<std::size_t>(islands_of_few * move_multiplier(pool_.best().job->tensor_groups.size()));
+    const auto of_few =
+        static_cast<std::size_t>(islands_of_few * move_multiplier(pool_.best().job->tensor_groups.size()));
     std::vector<Island> all = islands_from(pool_.best_per_shape(std::max(first_islands, of_few)));
     for (int round = 0; round < default_rounds || uses_full_budget; ++round) {
       const double share =
@@ -324,7 +329,7 @@ class IterationSearch {
 
   /// With layers and micro-batches fitted to the devices it has come to, where that is better.
   AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
-                        const std::function<bool()>& stop) const {
+                              const std::function<bool()>& stop) const {
     if (cooling.evaluations < 1) return {start, 0, false, {}};
     AnnealedPlan result = anneal_plan(start, score_, cooling, rng, stop);
     if (result.evaluations == 1 || !result.is_complete || cooling.evaluations <= cooling.moves) return result;
@@ -376,7 +381,8 @@ class IterationSearch {
 
   void report_evaluations(long long evaluations) const {
     if (!options_.common.on_progress) return;
-    const bool is_open_ended = options_.common.time_limit && options_.uses_full_budget && !budget_.is_limited();
+    const bool is_open_ended =
+        options_.common.time_limit && options_.uses_full_budget && !budget_.is_limited();
     const long long most = is_open_ended ? 0 : options_.common.evaluations.value_or(own_moves());
     const long long budget = most > 0 ? std::max(most, evaluations) : 0;
     options_.common.on_progress({evaluations, budget, pool_.best().iteration_s, 0});
@@ -435,7 +441,8 @@ class IterationSearch {
   EvaluationBudget budget_;
   std::size_t max_kept_;
   PlanPool pool_;
-  std::optional<PlanCandidate> best_before_exclusion_;  // the best before devices were left out that are too slow
+  std::optional<PlanCandidate>
+      best_before_exclusion_;  // the best before devices were left out that are too slow
   ParetoFront pareto_front_{max_pareto_front_size};
   std::mutex progress_mutex_;
   IterationSearchResult result_;

@@ -9,8 +9,8 @@
 
 #include "planner/core/error.hpp"
 
-#include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
 
 namespace dtfm::search {
@@ -27,7 +27,7 @@ struct IterationSearchOptions {
   Objective objective = Objective::iteration_time;
   int finalists = 8;
   bool keeps_pareto_front = false;
-  bool uses_full_budget = true;                 // to the end of the evaluations or the time that are given
+  bool uses_full_budget = true;        // to the end of the evaluations or the time that are given
   std::optional<WarmStart> warm = {};  // the plan that runs: what follows has to be moved to
 };
 
@@ -44,8 +44,8 @@ struct IterationSearchResult {
   std::vector<PlanCandidate> front;  // if asked for, of all plans (ParetoFront)
 };
 
-/// 0. Where a plan runs: it as it is, and repaired (planner/search/iteration_time/warm_start). All scores are of the time
-/// that is left after moving.
+/// 0. Where a plan runs: it as it is, and repaired (planner/search/iteration_time/warm_start). All scores are
+/// of the time that is left after moving.
 /// 1. Screen: every shape of a coarse grid (of few: every shape), laid out in a few ways; then all shapes
 /// near the best of them, in all ways.
 /// 2. Decide: every micro-batch, where that is open, with some shapes of its own; then what is open, one

@@ -9,7 +9,8 @@ namespace {
 
 class MigrationMinimizer {
  public:
-  MigrationMinimizer(const PlanCandidate& candidate, const PlanScore& score, const std::function<bool()>& stop)
+  MigrationMinimizer(const PlanCandidate& candidate, const PlanScore& score,
+                     const std::function<bool()>& stop)
       : job_(*candidate.job),
         from_(candidate),
         score_(score),
@@ -107,8 +108,9 @@ class MigrationMinimizer {
 }  // namespace
 
 PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
-                           const std::function<bool()>& stop) {
-  return evaluate_plan(candidate.job, MigrationMinimizer(candidate, score, stop).run(), candidate.flush, score);
+                                 const std::function<bool()>& stop) {
+  return evaluate_plan(candidate.job, MigrationMinimizer(candidate, score, stop).run(), candidate.flush,
+                       score);
 }
 
 }  // namespace dtfm::search

@@ -30,9 +30,11 @@ std::optional<Objective> objective_named(std::string_view name) {
   return std::nullopt;
 }
 
-PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MigrationCost> migration,
-                     double horizon_s)
-    : is_money_(objective == Objective::cost_per_token), migration_(std::move(migration)), horizon_s_(horizon_s) {
+PlanScore::PlanScore(Objective objective, const Topology& topology,
+                     std::shared_ptr<const cost::MigrationCost> migration, double horizon_s)
+    : is_money_(objective == Objective::cost_per_token),
+      migration_(std::move(migration)),
+      horizon_s_(horizon_s) {
   if (objective == Objective::iteration_time) return;
   for (int device = 0; device < topology.size(); ++device) {
     const auto price = price_of(topology, device);

@@ -30,7 +30,8 @@ class PlanScore {
  public:
   /// Throws Error where prices are needed and no device has one, by itself or by its GPU.
   /// `moving`: what it takes to go on from the plan that runs; nothing where none does.
-  PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MigrationCost> migration = nullptr,
+  PlanScore(Objective objective, const Topology& topology,
+            std::shared_ptr<const cost::MigrationCost> migration = nullptr,
             double horizon_s = std::numeric_limits<double>::infinity());
 
   /// Of a second of one device's work; 0 for `iteration_time`; infinite where a price is needed and not

@@ -13,8 +13,8 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
-#include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
+#include "planner/search/iteration_time/plan_anneal.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -23,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
 constexpr double device_ratio = 1.25;  // of largest numbers of devices
-constexpr std::size_t max_jobs = 4;   // decisions of the front under which shapes are tried
+constexpr std::size_t max_jobs = 4;    // decisions of the front under which shapes are tried
 constexpr std::size_t max_annealed = 24;
 constexpr std::size_t max_simulated = 24;  // beside the finalists
-constexpr int rounds = 2;                   // a hot one and a cooler one
-constexpr double initial_temperature[rounds] = {0.02, 0.005}, final_temperature = 0.0002;
-constexpr int max_doublings = 40;  // of a round's moves: more than anybody waits for
+constexpr int rounds = 2;                  // a hot one and a cooler one
+constexpr double round_temperatures[rounds] = {0.02, 0.005}, last_temperature = 0.0002;
+constexpr int max_round_doublings = 40;  // of a round's moves: more than anybody waits for
 
 bool is_any_priced(const Topology& topology) {
   for (int device = 0; device < topology.size(); ++device)
@@ -166,15 +166,16 @@ class FrontSearch {
       const auto& [job, shape] = tries[at(i) / scores_.size()];
       if (must_stop()) return EvaluatedPlans();
       return evaluate_and_count(scores_[at(i) % scores_.size()],
-                          [&, &job = job, &shape = shape](const PlanScore& score) {
-                            return initial_plans(job, shape, score, false, 1);
-                          });
+                                [&, &job = job, &shape = shape](const PlanScore& score) {
+                                  return initial_plans(job, shape, score, false, 1);
+                                });
     };
-    take_in_order(count, options_.common.threads, budget.is_limited(), work, [&](const EvaluatedPlans& found) {
-      if (!budget.take(found.evaluations)) return false;
-      offer(found.plans, found.evaluations);
-      return true;
-    });
+    take_in_order(count, options_.common.threads, budget.is_limited(), work,
+                  [&](const EvaluatedPlans& found) {
+                    if (!budget.take(found.evaluations)) return false;
+                    offer(found.plans, found.evaluations);
+                    return true;
+                  });
   }
 
   /// Of the evaluations that are given: the sweep and each round of annealing get as many.
@@ -195,7 +196,7 @@ class FrontSearch {
   /// two have twice as many.
   PlanCoolingSchedule cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
     const auto parts = static_cast<double>(count);
-    PlanCoolingSchedule cooling{0, initial_temperature[round % rounds], final_temperature};
+    PlanCoolingSchedule cooling{0, round_temperatures[round % rounds], last_temperature};
     cooling.keeps_pareto_front = true;
     if (const auto part = part_of_budget()) {
       cooling.evaluations = *part / static_cast<long long>(count);
@@ -204,7 +205,7 @@ class FrontSearch {
     }
     const auto moves = affordable_moves(start, default_moves / (rounds * parts), rounds * parts);
     cooling.moves = static_cast<long long>(
-        std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_doublings)));
+        std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_round_doublings)));
     return cooling;
   }
 

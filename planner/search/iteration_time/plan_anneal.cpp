@@ -17,7 +17,7 @@ namespace {
 // How much of the score is that of the mean end, which leads where the slowest pipeline alone says nothing.
 // This and the shares of the kinds of moves (make_move) are set by hand and not tuned.
 constexpr double guidance = 0.05;
-constexpr int near = 6;                      // units on either side of a neighbour
+constexpr int near = 6;                                    // units on either side of a neighbour
 constexpr std::size_t max_pareto_front_size_per_run = 16;  // of a front
 // Steps of the estimate, of all annealing with 64 units; grows as units^1.25. The wall times of
 // planner/search/README.md asked for it.
@@ -61,7 +61,8 @@ class PlanAnnealer {
     for (const auto& tensor_group : tensor_groups_)
       if (plan().pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_)
         are_pipelines_heterogeneous_ = are_pipelines_heterogeneous_ || has_mixed_degrees_ ||
-                      model.stages.kind_of(tensor_group.front()) != model.stages.kind_of(tensor_groups_.front().front());
+                                       model.stages.kind_of(tensor_group.front()) !=
+                                           model.stages.kind_of(tensor_groups_.front().front());
     now_ = energy();
   }
 
@@ -85,22 +86,26 @@ class PlanAnnealer {
   int below(int bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
   Slot random_slot() { return {below(pipelines()), below(stages())}; }
 
-  cost::MigrationEstimate migration() { return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate(); }
+  cost::MigrationEstimate migration() {
+    return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate();
+  }
 
   /// Plans that do not fit cost twice as much, and as much again for every GB that they lack.
   double energy() {
     ++evaluations_;
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
     const double deficit_bytes = timer_.deficit_bytes();
-    return score_.of(seconds, weight_, timer_.egress_usd(), migration()) * (deficit_bytes > 0 ? 2 + deficit_bytes / 1e9 : 1);
+    return score_.of(seconds, weight_, timer_.egress_usd(), migration()) *
+           (deficit_bytes > 0 ? 2 + deficit_bytes / 1e9 : 1);
   }
 
   void keep_if_best() {
     const double deficit_bytes = timer_.deficit_bytes();
-    PlanCandidate now{best_.job, {},       timer_.flush(),     timer_.iteration_s(),
-                      deficit_bytes,   migration(), timer_.egress_usd()};
+    PlanCandidate now{best_.job,     {},          timer_.flush(),     timer_.iteration_s(),
+                      deficit_bytes, migration(), timer_.egress_usd()};
     now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.migration);
-    if (keeps_pareto_front_ && deficit_bytes <= 0 && pareto_front_.would_accept(plan_objectives(now, plan()))) {
+    if (keeps_pareto_front_ && deficit_bytes <= 0 &&
+        pareto_front_.would_accept(plan_objectives(now, plan()))) {
       now.plan = plan();
       now.plan.tensor = tensor_degrees(now.plan).back();
       pareto_front_.offer(now);
@@ -119,7 +124,8 @@ class PlanAnnealer {
 
   void exchange(Slot a, Slot b) {
     if (a.pipeline == b.pipeline && a.stage == b.stage) return;
-    const int first = tensor_group_at_[at(a.pipeline)][at(a.stage)], second = tensor_group_at_[at(b.pipeline)][at(b.stage)];
+    const int first = tensor_group_at_[at(a.pipeline)][at(a.stage)],
+              second = tensor_group_at_[at(b.pipeline)][at(b.stage)];
     put(second, a);
     put(first, b);
     undo_.push_back([this, a, b] { exchange(a, b); });
@@ -164,10 +170,12 @@ class PlanAnnealer {
 
   /// Of the devices that two units of one host have together, `slot` gets some and `other`, which is not
   /// used, the rest. A unit without devices is none.
-  void redistribute_host(Slot slot, int other, const std::vector<int>& of_slot, const std::vector<int>& of_other) {
+  void redistribute_host(Slot slot, int other, const std::vector<int>& of_slot,
+                         const std::vector<int>& of_other) {
     if (!std::isfinite(score_.total_weight(of_slot))) return;  // a price is needed and not known
     const int tensor_group = tensor_group_at_[at(slot.pipeline)][at(slot.stage)];
-    const std::vector<int> slot_before = tensor_groups_[at(tensor_group)], other_before = tensor_groups_[at(other)];
+    const std::vector<int> slot_before = tensor_groups_[at(tensor_group)],
+                           other_before = tensor_groups_[at(other)];
     weight_ -= weight_of(tensor_group);
     tensor_groups_[at(tensor_group)] = of_slot;
     tensor_groups_[at(other)] = of_other;
@@ -175,8 +183,9 @@ class PlanAnnealer {
     if (other_before.empty()) unused_.push_back(other);
     if (of_other.empty()) std::erase(unused_, other);
     timer_.set_devices(slot.pipeline, slot.stage, of_slot);
-    undo_.push_back(
-        [this, slot, other, slot_before, other_before] { redistribute_host(slot, other, slot_before, other_before); });
+    undo_.push_back([this, slot, other, slot_before, other_before] {
+      redistribute_host(slot, other, slot_before, other_before);
+    });
   }
 
   /// The first half of its devices is left to a stage.
@@ -329,9 +338,9 @@ class PlanAnnealer {
   Rng& rng_;
   std::vector<std::vector<int>> tensor_groups_;
   cost::IterationTimer timer_;
-  std::optional<cost::MigrationTimer> migration_;      // where there is a plan to go on from
+  std::optional<cost::MigrationTimer> migration_;  // where there is a plan to go on from
   std::vector<std::vector<int>> tensor_group_at_;  // [pipeline][stage]
-  std::vector<Slot> slot_of_;              // of each unit
+  std::vector<Slot> slot_of_;                      // of each unit
   std::vector<int> unused_;
   std::vector<std::function<void()>> undo_;  // the steps of the move, each backwards
   double weight_ = 0;                        // of the devices in use
@@ -341,7 +350,8 @@ class PlanAnnealer {
   bool keeps_pareto_front_ = false;
   int min_layers_ = 1, batch_step_ = 1;
   bool has_mixed_degrees_ = false, requires_uniform_ = false;
-  bool are_pipelines_heterogeneous_ = false;  // units differ in speed or memory, so that pipelines may differ in their layers
+  bool are_pipelines_heterogeneous_ =
+      false;  // units differ in speed or memory, so that pipelines may differ in their layers
 };
 
 /// Steps of the estimate after a move of `candidate`, each some 10 ns (planner/cost/README.md): the pipelines
@@ -378,8 +388,8 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
   return static_cast<long long>(std::max(least, std::min(wanted, effort / effort_of_move(start))));
 }
 
-AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score, const PlanCoolingSchedule& cooling,
-                           Rng& rng, const std::function<bool()>& stop) {
+AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,
+                         const PlanCoolingSchedule& cooling, Rng& rng, const std::function<bool()>& stop) {
   return PlanAnnealer(start, score, rng).run(cooling, stop);
 }
 

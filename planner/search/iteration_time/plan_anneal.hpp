@@ -7,14 +7,14 @@
 
 #include "planner/core/rng.hpp"
 #include "planner/search/iteration_time/objective.hpp"
-#include "planner/search/iteration_time/plan_candidate.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
+#include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::search {
 
 struct PlanCoolingSchedule {
   long long moves = 0;
-  double initial_temperature = 0, final_temperature = 0;                           // temperatures as shares of the score
+  double initial_temperature = 0, final_temperature = 0;          // temperatures as shares of the score
   long long evaluations = std::numeric_limits<long long>::max();  // after so many it is cut short
   bool keeps_pareto_front = false;
 };
@@ -23,7 +23,7 @@ inline constexpr int moves_between_stop_checks = 256;
 
 struct AnnealedPlan {
   PlanCandidate best;
-  long long evaluations = 0;              // of `start`, and of every move that changed something
+  long long evaluations = 0;         // of `start`, and of every move that changed something
   bool is_complete = true;           // all moves were made
   std::vector<PlanCandidate> front;  // what was best on the way by time or price, if asked for
 };
@@ -43,7 +43,7 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
 /// pipeline to another; where degrees are unlike, take half of its devices from a stage, or give it as many
 /// again. Where memory asks for drains and the job does not say how often, they stay as rare as fits. `stop`
 /// is asked every `moves_between_stop_checks` moves.
-AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score, const PlanCoolingSchedule& cooling,
-                           Rng& rng, const std::function<bool()>& stop);
+AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,
+                         const PlanCoolingSchedule& cooling, Rng& rng, const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

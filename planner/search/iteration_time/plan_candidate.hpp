@@ -57,12 +57,12 @@ inline constexpr std::size_t max_heterogeneous_pipelines = 8;
 struct PlanCandidate {
   std::shared_ptr<const DecidedJob> job;
   Plan plan;
-  int flush = 0;            // 0: the pipelines drain once an iteration
-  double iteration_s = 0;   // estimated
-  double deficit_bytes = 0;       // bytes that do not fit
+  int flush = 0;                           // 0: the pipelines drain once an iteration
+  double iteration_s = 0;                  // estimated
+  double deficit_bytes = 0;                // bytes that do not fit
   cost::MigrationEstimate migration = {};  // before its first iteration, where there is a plan to go on from
-  double egress_usd = 0;    // of an iteration, for what is sent
-  double score = 0;         // what is minimised, among those that fit
+  double egress_usd = 0;                   // of an iteration, for what is sent
+  double score = 0;                        // what is minimised, among those that fit
 
   Shape shape() const {
     return {static_cast<int>(plan.pipelines.front().stages.size()), static_cast<int>(plan.pipelines.size())};

@@ -15,7 +15,7 @@ bool are_of_one_kind(const PlanCandidate& a, const PlanCandidate& b) {
 /// The first of those that are `alike` before all others; at most so many.
 template <class Alike>
 std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const Alike& alike,
-                                        std::size_t limit) {
+                                         std::size_t limit) {
   std::vector<PlanCandidate> first, others;
   for (const PlanCandidate& it : plans) {
     const bool seen =

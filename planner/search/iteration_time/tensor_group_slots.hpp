@@ -19,17 +19,20 @@ inline constexpr long long max_evaluations = 5000;
 /// The unit that stands on devices, in any order; `nobody` where none does. `units` must outlive this.
 class TensorGroupIndex {
  public:
-  explicit TensorGroupIndex(const std::vector<std::vector<int>>& tensor_groups) : tensor_groups_(tensor_groups) {
+  explicit TensorGroupIndex(const std::vector<std::vector<int>>& tensor_groups)
+      : tensor_groups_(tensor_groups) {
     for (std::size_t tensor_group = 0; tensor_group < tensor_groups_.size(); ++tensor_group)
-      of_first_[*std::min_element(tensor_groups_[tensor_group].begin(), tensor_groups_[tensor_group].end())] = static_cast<int>(tensor_group);
+      of_first_[*std::min_element(tensor_groups_[tensor_group].begin(), tensor_groups_[tensor_group].end())] =
+          static_cast<int>(tensor_group);
   }
   int of(const std::vector<int>& devices) const {
     if (devices.empty()) return no_tensor_group;
     const auto found = of_first_.find(*std::min_element(devices.begin(), devices.end()));
     if (found == of_first_.end()) return no_tensor_group;
     const std::vector<int>& tensor_group = tensor_groups_[at(found->second)];
-    return std::is_permutation(tensor_group.begin(), tensor_group.end(), devices.begin(), devices.end()) ? found->second
-                                                                                         : no_tensor_group;
+    return std::is_permutation(tensor_group.begin(), tensor_group.end(), devices.begin(), devices.end())
+               ? found->second
+               : no_tensor_group;
   }
 
  private:

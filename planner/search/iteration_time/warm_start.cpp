@@ -14,7 +14,7 @@ namespace {
 
 // Set by hand: what is tried is a start for annealing, which tries the rest.
 constexpr std::size_t max_tried_groups = 64;  // unused units for a seat
-constexpr int max_added_pipelines = 8;           // numbers of more pipelines
+constexpr int max_added_pipelines = 8;        // numbers of more pipelines
 
 bool are_equally_deep(const Plan& plan) {
   return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
@@ -22,7 +22,7 @@ bool are_equally_deep(const Plan& plan) {
   });
 }
 
-struct Slot {
+struct PlanSlot {
   std::size_t pipeline = 0, stage = 0;
 };
 
@@ -66,7 +66,7 @@ class Repair {
   Plan filled_plan() {
     drop_unfillable_pipelines();
     if (plan_.pipelines.empty()) return plan_;
-    const std::vector<Slot> slots = fill_slots();
+    const std::vector<PlanSlot> slots = fill_slots();
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
@@ -84,7 +84,8 @@ class Repair {
     std::size_t next = 0;
     for (int i = 0; i < count; ++i) {
       result.pipelines.push_back(plan.pipelines.front());
-      for (Stage& stage : result.pipelines.back().stages) stage.devices = tensor_groups_[at(tensor_groups[next++])];
+      for (Stage& stage : result.pipelines.back().stages)
+        stage.devices = tensor_groups_[at(tensor_groups[next++])];
     }
     assign_micro_batches_evenly(*job_, result);
     result.tensor = tensor_degrees(result).back();
@@ -126,7 +127,7 @@ class Repair {
   }
 
   /// Unused ones, those that lack least of the seat's layers first.
-  std::vector<int> tensor_groups_for(const Slot& slot) {
+  std::vector<int> tensor_groups_for(const PlanSlot& slot) {
     const auto layers = layers_by_stage(plan_.pipelines[slot.pipeline], job_->model.chunks);
     const std::vector<double>& missing = missing_bytes_.of(layers[slot.stage]);
     std::vector<int> tensor_groups = unused();
@@ -136,8 +137,8 @@ class Repair {
   }
 
   /// The seats that were empty.
-  std::vector<Slot> fill_slots() {
-    std::vector<Slot> slots;
+  std::vector<PlanSlot> fill_slots() {
+    std::vector<PlanSlot> slots;
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
       for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
         if (Stage& stage = plan_.pipelines[p].stages[s]; stage.devices.empty()) {
@@ -149,7 +150,7 @@ class Repair {
 
   bool must_stop() const { return evaluations_ >= max_evaluations || (stop_ && stop_()); }
 
-  void find_best(const std::vector<Slot>& slots) {
+  void find_best(const std::vector<PlanSlot>& slots) {
     cost::IterationTimer timer(job_->model, plan_);
     if (job_->model.flush == 0 && timer.deficit_bytes() > 0)  // else all units are as bad
       timer.set_flush(timer.max_fitting_flush());
@@ -247,7 +248,8 @@ bool uses_tensor_groups(const Plan& plan, const DecidedJob& job) {
   const TensorGroupIndex numbers(tensor_groups);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
-      if (const int tensor_group = numbers.of(stage.devices); tensor_group == no_tensor_group || tensor_groups[at(tensor_group)] != stage.devices)
+      if (const int tensor_group = numbers.of(stage.devices);
+          tensor_group == no_tensor_group || tensor_groups[at(tensor_group)] != stage.devices)
         return false;
   return true;
 }
@@ -300,7 +302,8 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
   const int spare = static_cast<int>(repair.unused().size()) / depth(filled_plan);
   const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
   for (int more = spare; more > 0 && !(stop && stop()); more -= step)
-    if (is_possible(*job, {depth(filled_plan), static_cast<int>(filled_plan.pipelines.size()) + more}, limits))
+    if (is_possible(*job, {depth(filled_plan), static_cast<int>(filled_plan.pipelines.size()) + more},
+                    limits))
       offer(fit_plan(job, repair.widened(filled_plan, more), score));
   std::stable_sort(plans.begin(), plans.end(), is_better);
   return plans;

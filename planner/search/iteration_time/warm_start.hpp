@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "planner/cost/iteration_time/migration_cost.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
-#include "planner/search/iteration_time/initial_plans.hpp"
 
 namespace dtfm::search {
 
@@ -42,7 +42,7 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
 /// of many equally good plans, annealing finds any, and their slowest transfer says little of all others. The
 /// score must know what moves. `stop` is asked before every price.
 PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
-                           const std::function<bool()>& stop = {});
+                                 const std::function<bool()>& stop = {});
 
 /// Can the search change the plan: are its pipelines equally deep, and do its stages stand on units, device
 /// by device?

@@ -25,7 +25,11 @@ class Dispatcher {
  public:
   Dispatcher(const RoutingProblem& problem, const std::vector<const StageResource*>& resources,
              const std::vector<std::vector<int>>& paths)
-      : problem_(problem), resources_(resources), paths_(paths), next_operation_(paths.size()), devices_(resources.size()) {}
+      : problem_(problem),
+        resources_(resources),
+        paths_(paths),
+        next_operation_(paths.size()),
+        devices_(resources.size()) {}
 
   std::optional<std::vector<PlannedComputation>> computations() {
     std::size_t all = 0;
@@ -53,7 +57,7 @@ class Dispatcher {
  private:
   struct State {
     bool busy = false;
-    int held = 0;  // micro-batches in flight
+    int held = 0;                                          // micro-batches in flight
     std::set<std::pair<double, int>> forwards, backwards;  // {arrival time in s, micro-batch} waiting here
   };
 
@@ -123,8 +127,8 @@ class Dispatcher {
 }  // namespace
 
 std::optional<std::vector<PlannedComputation>> dispatch(const RoutingProblem& problem,
-                                                          const std::vector<const StageResource*>& resources,
-                                                          const std::vector<std::vector<int>>& paths) {
+                                                        const std::vector<const StageResource*>& resources,
+                                                        const std::vector<std::vector<int>>& paths) {
   return Dispatcher(problem, resources, paths).computations();
 }
 

@@ -21,7 +21,7 @@ struct PlannedComputation {
 /// computations in the order of their start, or nothing if micro-batches deadlock, each waiting for room that
 /// another one holds.
 std::optional<std::vector<PlannedComputation>> dispatch(const RoutingProblem& problem,
-                                                          const std::vector<const StageResource*>& resources,
-                                                          const std::vector<std::vector<int>>& paths);
+                                                        const std::vector<const StageResource*>& resources,
+                                                        const std::vector<std::vector<int>>& paths);
 
 }  // namespace dtfm::search

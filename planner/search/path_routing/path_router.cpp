@@ -10,8 +10,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/plan.hpp"
-#include "planner/search/path_routing/reservations.hpp"
 #include "planner/search/path_routing/path_dispatch.hpp"
+#include "planner/search/path_routing/reservations.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -80,8 +80,8 @@ Router::Router(const RoutingProblem& problem) : problem_(problem) {
               problem.skipped <= std::max(0, last_stage() - 1));
   constexpr double max_computations = 2e7;  // the limit of iteration_graph
   if (const double count = 2.0 * problem.micro_batches * visits(); count > max_computations)
-    throw Error("", fmt::format("the paths have {:.3g} computations per iteration; the maximum is {:.3g}", count,
-                                max_computations));
+    throw Error("", fmt::format("the paths have {:.3g} computations per iteration; the maximum is {:.3g}",
+                                count, max_computations));
   for (int stage = 0; stage <= last_stage(); ++stage) {
     first_.push_back(static_cast<int>(rows_.size()));
     left_.push_back(visits_of(stage));
