@@ -153,9 +153,9 @@ TEST_CASE("local SGD synchronizes in the last of every n iterations") {
   CHECK(two->sync_every == 4);
   CHECK(diloco_layouts(problem, {}).front().sync_every == 500);
 
-  const Problem mutable_matrix{problem.topology, two->job, problem.constants, {}};
-  const double with = undisturbed_seconds(mutable_matrix, two->plan),
-               mean = undisturbed_seconds(mutable_matrix, two->plan, 4);
+  const Problem two_replicas{problem.topology, two->job, problem.constants, {}};
+  const double with = undisturbed_seconds(two_replicas, two->plan),
+               mean = undisturbed_seconds(two_replicas, two->plan, 4);
   const double without = (4 * mean - with) / 3;
   CHECK(without < with);
   ChosenLayout chosen;

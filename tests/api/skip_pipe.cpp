@@ -79,15 +79,15 @@ TEST_CASE("every device has one stage of its own or of its neighbourhood") {
       CHECK(total_micro_batches(it.plan) == 16);
     }
     const Layout& runs = layouts[layouts.size() - 6];  // four stages on all devices
-    const Layout& dealt = layouts[layouts.size() - 5];
+    const Layout& balanced = layouts[layouts.size() - 5];
     REQUIRE(runs.plan.pipelines.front().stages.size() == 4);
     CHECK(runs.plan.pipelines[1].stages[0].devices == std::vector<int>{1});
     if (share == 0) {
       for (int p = 0; p < 4; ++p)
         for (int s = 0; s < 4; ++s)
-          CHECK(dealt.plan.pipelines[at(p)].stages[at(s)].devices == std::vector<int>{4 * p + s});
+          CHECK(balanced.plan.pipelines[at(p)].stages[at(s)].devices == std::vector<int>{4 * p + s});
     } else {
-      CHECK(dealt.plan.pipelines.size() == 5);  // 5.3, 2.7, 2.7, 5.3
+      CHECK(balanced.plan.pipelines.size() == 5);  // 5.3, 2.7, 2.7, 5.3
     }
   }
 }

@@ -85,7 +85,7 @@ class Color(unittest.TestCase):
         return [self.plan, self.sim, self.odd, self.large, [PROFILE, "--list-gpus"], [PLAN, "--list-strategies"], [COMPARE, "net.yaml", "--scheme", "megatron", "--quiet"],
                 self.plan + ["--objective", "comm-cost", "--pipeline", "3"], self.plan + ["--explain"], [PROFILE, "--estimate", "T4"]]
 
-    def test_a_pipe_gets_none(self):
+    def test_no_color_on_pipes(self):
         for command in self.commands():
             self.assertNotIn("\033", piped(*command))
 
@@ -101,13 +101,13 @@ class Color(unittest.TestCase):
             for line in piped(*command, "--color", "always").splitlines():
                 self.assertRegex(re.sub(r"\033\[[1-9]\d*m[^\033]*\033\[0m", "", line), r"^[^\033]*$")
 
-    def test_headings_warnings_and_what_does_not_fit(self):
+    def test_headings_warnings_and_memory_deficits_are_coloured(self):
         self.assertIn(BOLD + "Time of an iteration\033[0m\n", piped(*self.plan, "--color", "always"))
         self.assertIn(BOLD + "stage  layers", piped(*self.plan, "--color", "always"))
         self.assertRegex(piped(*self.odd, "--color", "always"), re.escape(YELLOW) + "warning: the pipelines compute")
         self.assertIn(RED + "does not fit: oregon/0", piped(*self.large, "--color", "always"))
 
-    def test_who_decides(self):
+    def test_precedence_of_color_settings(self):
         has = lambda **variables: "\033[" in on_terminal(*self.sim, **variables)
         self.assertTrue(has())
         self.assertFalse(has(NO_COLOR="1"))
@@ -118,12 +118,12 @@ class Color(unittest.TestCase):
         self.assertIn(BOLD, on_terminal(*self.sim, "--color", "always", NO_COLOR="1"))
         self.assertEqual(STYLE.sub("", on_terminal(*self.sim)), piped(*self.sim))
 
-    def test_what_machines_read_has_none(self):
+    def test_no_color_in_machine_readable_output(self):
         for command in (self.plan, self.sim):
             for more in (["--format", "json"], ["-o", "-"]):
                 json.loads(piped(*command, *more, "--color", "always"))
 
-    def test_every_program_has_the_option_and_refuses_other_values(self):
+    def test_every_program_has_the_option_and_rejects_other_values(self):
         for program in (PLAN, SIM, COMPARE, PROFILE, CALIBRATE, *OTHERS):
             done = subprocess.run([program, "--color", "green"], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 2)
@@ -135,7 +135,7 @@ class Color(unittest.TestCase):
         self.assertNotRegex(done.stderr, "[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e]")
         return done.stderr
 
-    def test_names_with_control_characters_are_refused(self):
+    def test_names_with_control_characters_are_rejected(self):
         for written, shown in {"\\e[31m": "\\x1b[31m", "\\u009b2J": "\\u009b2J", "\\x7f": "\\u007f", "\\u202e": "\\u202e"}.items():
             Path("bad.yaml").write_text(NET.replace("name: three-hosts", f'name: "a{written}"'))
             self.assertIn(f"bad.yaml:2:7: `name`: `a{shown}` contains a control character", self.refusal(PLAN, "bad.yaml"))
@@ -146,7 +146,7 @@ class Color(unittest.TestCase):
         Path("bad.json").write_text(json.dumps(plan, indent=1))
         self.assertIn("`name`: `a\\x1b]0;title\\x07` contains a control character", self.refusal(SIM, "net.yaml", "bad.json"))
 
-    def test_names_of_files_are_shown_harmless(self):
+    def test_file_names_are_escaped(self):
         self.assertEqual(self.refusal(PLAN, "a\033[31m\u009b.yaml"),
                          "dtfm-plan: a\\x1b[31m\\u009b.yaml: cannot be opened: No such file or directory\n")
         Path("g\033[31m.txt").write_text("host a\ncompute one a 1\n")

@@ -42,7 +42,7 @@ def rows(document):
     return {row["scheme"]: row for row in document["schemes"]}
 
 
-def test_rows_are_what_the_other_programs_say():
+def test_rows_agree_with_the_other_programs():
     table = rows(compared())
     run("sites.yaml", "--job", "free.yaml", "-o", "plan.json", "--quiet", program=PLAN)
     for scheme, arguments in [("planned", ("plan.json",))] + [
@@ -66,18 +66,18 @@ def test_any_number_of_threads():
     check(Path("table.json").read_bytes() == one, "threads change the comparison")
 
 
-def test_seed_is_of_random_ranks():
+def test_seed_affects_random_ranks_only():
     first, second = rows(compared()), rows(compared("--seed", 5))
     check(first["megatron"] == second["megatron"], "a seed changes what has no ranks at random")
     check(first["megatron-random"] != second["megatron-random"], "a seed changes nothing")
 
 
-def test_exchanges_that_are_rare():
+def test_rare_synchronization():
     times = [rows(compared("--scheme", "local-sgd", "--sync-every", n))["local-sgd"]["runs"][0]["seconds_per_batch"] for n in (1, 4, 64)]
     check(times[0] > times[1] > times[2], times)
 
 
-def test_stages_that_are_left_out():
+def test_skipped_stages():
     """The more stages are skipped, the less is computed for the same number of tokens; device failures
     are rejected."""
     flops = []
@@ -103,7 +103,7 @@ def test_scenarios():
     check("scenario slow" in text and "megatron" in text and "zero3" not in text, text)
 
 
-def test_what_happens_after_the_end_changes_no_rate():
+def test_events_after_the_end_change_no_rate():
     """Nor is that of a swarm, whose first step includes its warm-up."""
     write("late.yaml", "version: 1\nname: late\nevents: [{at: 100000000 s, device: oregon/1, leave: true}]\n")
     same = []
@@ -115,7 +115,7 @@ def test_what_happens_after_the_end_changes_no_rate():
     check({"planned", "megatron", "data-parallel", "swarm"} <= set(same), same)
 
 
-def test_the_planner_counts_what_departures_cost():
+def test_planned_rates_include_device_failures():
     """Times under a scenario are those of the whole run, as in the comparison; a plan may therefore
     leave a device unused."""
     write("hour.yaml", "version: 1\nname: hour\nevents: [{at: 2 s, device: oregon/1, leave: true}, {at: 3 s, device: oregon/1, join: true}]\n"
@@ -136,7 +136,7 @@ def test_the_planner_counts_what_departures_cost():
     check(means[0] == min(means), means)
 
 
-def test_what_lacks_memory():
+def test_out_of_memory():
     write("little.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 0.5 GB"))
     row = rows(compared("--scheme", "single-gpu", "--scheme", "zero3", topology="little.yaml"))
     check(row["single-gpu"]["runs"] == [] and "needs" in row["single-gpu"]["why_none"], row)
@@ -148,7 +148,7 @@ def test_what_lacks_memory():
     check(done.stderr.startswith("dtfm-sim: no layout of megatron: oregon/0 needs "), done.stderr)
 
 
-def test_verifying():
+def test_verification():
     """With verification, a share p of a swarm's calls is computed twice: 1 / (1 + p) of the throughput
     if compute-bound, otherwise less loss."""
     table = [rows(compared("--scheme", "swarm", "--verify", share, "--iterations", 10))["swarm"] for share in (0, 0.5)]
@@ -176,7 +176,7 @@ def swarm(*more, topology="sites.yaml", status=0):
     return read("swarm.json")
 
 
-def test_a_swarm_is_that_of_the_table():
+def test_swarm_simulation_equals_the_table():
     """A swarm has the same numbers under every scenario for any number of threads, and its own fields."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
     write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
@@ -198,7 +198,7 @@ def test_a_swarm_is_that_of_the_table():
     check(all(words in text for words in ("a swarm of ", "samples/s", "USD/M tokens", "useful", "calls verified", "idle", "stage  layers")), text)
 
 
-def test_verifying_needs_two_peers():
+def test_verification_needs_two_peers():
     """The fastest swarm has a peer for every stage. With verification it is one with a second peer, if
     possible; otherwise a note says so."""
     def layout(topology, *more):
@@ -225,7 +225,7 @@ def test_swarms_without_a_step():
     check(document["stopped"].startswith("0 of 3 steps in ") and document["swarm"]["departures"] == 8, document)
 
 
-def test_departures():
+def test_device_failures():
     """Dollars and rates are those of useful work; ZeRO has no copies; schemes with a planner replan."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
     write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
@@ -248,7 +248,7 @@ def test_departures():
     check("policy replan" in table["megatron"]["runs"][1]["stopped"], table)
 
 
-def test_runs_that_are_not_alike():
+def test_runs_that_end_early():
     """Schemes whose run ends early are ranked last, whatever their rate; if rates are over different
     periods, a note says so."""
     write("gone.yaml", "version: 1\nname: gone\nhorizon: 60 s\nevents:\n" +
@@ -268,14 +268,14 @@ def test_runs_that_are_not_alike():
     check("rates are over" not in text, text)
 
 
-def test_a_job_that_no_plan_can_have():
+def test_a_job_that_no_plan_can_run():
     write("wide.yaml", FREE.replace("global_batch: 24}", "global_batch: 24}\nparallelism: {tensor: 2}"))
     table = rows(compared("--job", "wide.yaml", "--scheme", "planned", "--scheme", "megatron"))
     check(table["planned"]["runs"] == [] and table["planned"]["why_none"], table)
     check(table["megatron"]["runs"], table)
 
 
-def test_inputs_at_fault():
+def test_input_errors():
     """Scheme errors independent of the machines are bad input rather than an infeasible result, and
     nothing is written."""
     unlike = TOPOLOGY.replace("gpus: [", "gpus: [{name: odd, memory: 16 GB}, ").replace("site: ohio, count: 4, gpu: card", "site: ohio, count: 4, gpu: odd")
@@ -324,7 +324,7 @@ def interrupted():
     return None, "no run left a number"
 
 
-def test_interrupt_leaves_what_there_is():
+def test_interrupt_keeps_partial_results():
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)
     write("long.yaml", LONG)
@@ -338,7 +338,7 @@ def test_interrupt_leaves_what_there_is():
     check(compared("--scheme", "megatron")["stopped"] is None, "a whole comparison says that it is not")
 
 
-def test_reports_that_are_refused():
+def test_rejected_reports():
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)
     write("page.html", "<!DOCTYPE html>")
@@ -355,7 +355,7 @@ def test_reports_that_are_refused():
     check(not Path("x.html").exists() and read_text("free.yaml") == FREE, "a refusal writes")
 
 
-def test_refusals():
+def test_rejected_usage():
     write("sites.yaml", TOPOLOGY)
     for message, program, arguments in [
             ("dtfm-compare: --scheme: unknown scheme `zerro3`; did you mean `zero3`?\n", COMPARE, ("sites.yaml", "--scheme", "zerro3")),

@@ -127,7 +127,7 @@ class Documents(unittest.TestCase):
             self.assertEqual(others, sorted(set(PROGRAMS) - {name}))
 
     @needs("groff")
-    def test_words_stay_words(self):
+    def test_text_is_escaped(self):
         text = self.printed(self.file_of("man", "dtfm-sample."))
         self.assertEqual(re.findall(r"^\w.*", text, re.M)[1:-1],
                          ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "NOTES", "EXAMPLES"])

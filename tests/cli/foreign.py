@@ -125,7 +125,7 @@ def test_memory():
     check("does not fit: gc:1 needs " in done.stdout and " and has 100 MB" in done.stdout, done.stdout)
 
 
-def test_refused():
+def test_rejected_input():
     for program, arguments in ((None, ("hosts.yaml", "wrong.csv")), (PLAN, ("hosts.yaml", "--score", "wrong.csv"))):
         Path("wrong.csv").write_text(table(PLACES, LAYERS).replace("gc:2", "gc:1").replace("gb,", "gx,"), encoding="utf-8")
         expected = ("wrong.csv:5:1: topology three-hosts has no device `gx`; did you mean `gb`?\n"

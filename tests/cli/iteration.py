@@ -229,7 +229,7 @@ def test_calibration():
             "sites.yaml", "--calibration", "known.json", "--objective", "comm-cost")
 
 
-def test_drains_are_kept():
+def test_flushes_are_kept():
     """If memory requires frequent pipeline flushes, the plan contains them, and so do its score and
     simulation."""
     write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
@@ -242,7 +242,7 @@ def test_drains_are_kept():
     check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "drains")
 
 
-def test_open_job():
+def test_automatic_decisions():
     """`auto` settings are decided and never make the plan worse; if nothing decides them, a note says
     so."""
     plan, _ = planned(job="open.yaml")
@@ -331,7 +331,7 @@ def test_memory():
     planned(*SHORT, *shape.group(1).split(), *shape.group(2).split(), topology="some.yaml")
 
 
-def test_refused():
+def test_rejected_input():
     there = "there are 8 devices, 12 layers and 24 micro-batches"
     what = ("sites.yaml", "--job", "free.yaml")
     refused(f"--pipeline: no plan of 100 stages is possible: {there}", *what, "--pipeline", 100)
@@ -392,7 +392,7 @@ def test_interrupt():
     interrupted(signal.SIGINT, "interrupted before the finalists were simulated", *SHORT, "--scenario", "long.yaml")
 
 
-def test_of_one_sequence():
+def test_batch_of_one_sequence():
     """Regression test: with a batch of 1, data of the search was read after it had been reallocated."""
     write("one.yaml", OPEN.replace("global_batch: 24", "global_batch: 1").replace("micro_batch: auto", "micro_batch: 1"))
     planned(job="one.yaml")

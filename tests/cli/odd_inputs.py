@@ -144,7 +144,7 @@ def test_inputs_from_pipes():
     check(done.stdout == run(*small("--format", "json")).stdout, "inputs from pipes:", done.stderr)
 
 
-def test_reader_that_leaves():
+def test_closed_pipe():
     with subprocess.Popen([SIM, *small("--iterations", "300", "--tasks", "-", "--trace", "left.json", "--quiet")],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.readline()

@@ -97,7 +97,7 @@ def test_differences():
     refused("latency.csv", "net.yaml", PLAN, "net.yaml", "--diff", "plan.json", "plan.json", "-o", "latency.csv")
 
 
-def test_hand_overs():
+def test_exports():
     files()
     refused("./torchrun.sh", "scripted.yaml", EXPORT, "plan.json", "--topology", "scripted.yaml", "--to", "torchrun", "-o", ".", "--force")
 

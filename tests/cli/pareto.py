@@ -88,7 +88,7 @@ def test_pareto_file():
     check(read("again.json")["search"]["stopped"] == "time-limit" and read("again.json")["points"], read("again.json")["search"])
 
 
-def test_front_where_prices_are_too_few():
+def test_pareto_with_missing_prices():
     """Only half of the devices have a price, and plans must use all of them: no search by cost, but a
     Pareto front."""
     write("some.yaml", TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, "))
@@ -98,7 +98,7 @@ def test_front_where_prices_are_too_few():
     check(any(it.startswith("nothing was found by cost-per-token: ") for it in front["warnings"]), front["warnings"])
 
 
-def test_pareto_of_nothing():
+def test_empty_pareto_front():
     """If no plan fits, the Pareto front is empty."""
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     _, text = planned(*SHORT, "--pareto", "none.json", topology="tight.yaml", status=3)
@@ -113,7 +113,7 @@ def test_pareto_is_written_when_interrupted():
     check(all(it["simulated"] is None for it in front["points"]), "runs that were cut short count")
 
 
-def test_finalists_tell_their_decisions():
+def test_finalists_contain_their_decisions():
     plan, text = planned(*FAST, job="open.yaml")
     names = {tuple(it.get("decisions", {})) for it in plan["finalists"]}
     check(len(names) == 1 and names != {()}, "not the same decisions of all", names)

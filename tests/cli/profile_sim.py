@@ -130,7 +130,7 @@ def test_other_gpus(folder):
     check("three" not in done.stdout, "a GPU that is not there is spoken of:", done.stdout)
 
 
-def test_refused(folder):
+def test_rejected_input(folder):
     (folder / "below").mkdir()
     (folder / "ones.json").write_text(json.dumps(profile("one", (1, 1, 2))))
     (folder / "bad.json").write_text(json.dumps(profile("one", (1, -1, 2)), indent=1))

@@ -167,13 +167,13 @@ class Schemas(unittest.TestCase):
     def check(self, name, document, where):
         self.assertEqual(faults(name, document), [], where)
 
-    def test_schemas_are_schemas_and_describe_what_they_name(self):
+    def test_schemas_are_valid_and_described(self):
         for path in SCHEMAS.values():
             schema = json.loads(path.read_text())
             Draft202012Validator.check_schema(schema)
             self.assertTrue(schema["title"] and schema["description"], path)
 
-    def test_what_ships(self):
+    def test_shipped_files(self):
         for path in sorted(ROOT.glob("topologies/*.yaml")):
             self.check("topology", loaded(path), path)
         for path in [*sorted(CORPUS.glob("job/*.yaml")), *(ROOT / f"configs/{name}.yaml" for name in ("gpt3-xl", "llama-3-8b", "resnet-50"))]:
@@ -185,7 +185,7 @@ class Schemas(unittest.TestCase):
             for path in sorted((CORPUS / name).iterdir()):
                 self.check(name, loaded(path), path)
 
-    def test_examples_of_the_texts(self):
+    def test_examples_in_documentation(self):
         found = list(examples())
         self.assertGreaterEqual(len(found), 4)
         for path, document in found:
@@ -198,7 +198,7 @@ class Schemas(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)
 
-    def test_a_plan_lacks_nothing(self):
+    def test_every_key_of_a_plan_is_required(self):
         plan = json.loads(self.plan.read_text())
         for key in plan:
             if key not in ("lower_bound", "search", "warnings"):

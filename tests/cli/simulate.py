@@ -223,7 +223,7 @@ def test_memory():
     check("oregon/0" in result["overfull"], result["overfull"])
 
 
-def test_departures():
+def test_device_failures():
     away = "events: [{at: 4 s, device: oregon/0, leave: true}, {at: 60 s, device: oregon/0, join: true}]\n"
     for policy in ("restart", "drop-pipeline", "redundant", "replan"):
         Path("away.yaml").write_text(f"version: 1\n{away}recovery: {{policy: {policy}, detection: 1 s, checkpoint: "
@@ -253,7 +253,7 @@ def refused(message, *arguments):
     check(before == after, arguments, "writes a file")
 
 
-def test_refused():
+def test_rejected_input():
     help_ = "(see dtfm-sim --help)"
     refused(f"TOPOLOGY PLAN or --graph FILE is missing {help_}")
     refused(f"PLAN is missing {help_}", "net.yaml")
@@ -339,7 +339,7 @@ def test_interrupted_samples():
     check(0 < runs < 10000, runs)
 
 
-def test_nobody_reads_stderr():
+def test_closed_stderr():
     """Losing stderr affects neither the result nor the exit code."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -108,7 +108,7 @@ def check_gain(plan, text, unit, price):
     check(warm["gain"]["unit"] == unit and f" {unit}; of the old plan {before:.4g}" in text, "unit", warm["gain"], text)
 
 
-def test_money():
+def test_cost_objective():
     """With objective cost-per-token the gain is in dollars, and migration between sites costs egress."""
     write("priced.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4"))
     planned("old.json", "--pipeline", 4, "--data", 2)
@@ -167,7 +167,7 @@ def test_threads():
     check(len(texts) == 1, "threads change the plan")
 
 
-def test_refusals():
+def test_rejected_usage():
     planned("old.json")
     warm = ("sites.yaml", "--job", "free.yaml", "--warm-start")
     refused("--horizon: is of the plan to --warm-start from, and there is none", "sites.yaml", "--horizon", "1 h")
@@ -263,7 +263,7 @@ def hand_made(name, pipelines, **changes):
     return name
 
 
-def test_diff_of_narrower_stages():
+def test_diff_of_smaller_tensor_degrees():
     """A stage loses one of its two devices: the other one has different work, and the degrees differ."""
     two = {"tensor": 2, "schedule": "gpipe", "gradient_sync": "sharded-ps"}
     hand_made("wide.json", [(24, [([0, 6], ["a", "b"]), ([6, 12], ["c", "d"])])], parallelism=two)
@@ -304,7 +304,7 @@ def test_diff_output():
     run("--diff", "first.json", "first.json", "-o", "empty.json", program=PLAN)
 
 
-def test_diff_of_hostile_plans():
+def test_diff_of_huge_plans():
     """Thousands of shares, and as many devices that are missing nearly all of them."""
     names = [f"d/{i}" for i in range(8192)]
     hand_made("one.json", [(24, [([0, 12], names[:-1])])])

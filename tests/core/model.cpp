@@ -34,7 +34,7 @@ TEST_CASE("transformers have as many parameters as the published checkpoints") {
 
 // Vocabulary 50,304, hidden 2048, sequence 2048, untied head and embedding: the first three blocks with the
 // embedding, two blocks, and two blocks with the head and the final norm.
-TEST_CASE("stages of a transformer have the parameters of their blocks, embedding and head") {
+TEST_CASE("stages of a transformer have the parameters of their blocks and embedding and head") {
   Transformer model{7, 2048, 16, 2048, 50304};
   model.tied = false;
   const std::vector<Layer> chain = layer_chain(Model(model), 2);

@@ -42,7 +42,7 @@ double egress_usd(const Problem& problem, const Plan& plan) {
 }  // namespace
 
 TEST_CASE("egress costs what the simulator's messages cost for any plan and schedule and sync") {
-  int priced = 0;
+  int nonzero_costs = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     Rng rng = Rng::for_task(seed, 7);
     Problem problem{random_topology(rng, 1 + static_cast<int>(rng.below(9)), rng.below(2) == 0),
@@ -58,11 +58,11 @@ TEST_CASE("egress costs what the simulator's messages cost for any plan and sche
     CAPTURE(seed, tensor, plan.pipelines.size(), depth(plan), how.schedule, how.gradient_sync, how.overlap,
             how.flush.value_or(0), how.chunks.value_or(1));
     const double expected = simulated_usd(problem, plan), usd = egress_usd(problem, plan);
-    priced += expected > 0;
+    nonzero_costs += expected > 0;
     // The simulator does not round bytes; sums in a different order differ in their last digits.
     REQUIRE(std::abs(usd - expected) <= 1e-9 * expected);
   }
-  CHECK(priced > 300);
+  CHECK(nonzero_costs > 300);
 }
 
 TEST_CASE("the egress cost after changes equals that of a new evaluation") {

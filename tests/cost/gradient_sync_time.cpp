@@ -122,7 +122,7 @@ TEST_CASE("every message pays overhead and every byte pays for efficiency") {
 TEST_CASE("bytes over shared capacities are those of all messages") {
   const Topology topology = access_link_star(4);
   const NetworkCost network(topology, {});
-  GradientSyncTime exchange(topology, network);
+  GradientSyncTime timer(topology, network);
   struct Case {
     const char* sync;
     double out, in;  // bytes of the first device
@@ -131,11 +131,11 @@ TEST_CASE("bytes over shared capacities are those of all messages") {
                          Case{"central-ps", 3 * S, 3 * S}, Case{"tree", 2 * S, 2 * S},
                          Case{"hierarchical", 6 * S / 4, 6 * S / 4}}) {
     CAPTURE(it.sync);
-    exchange.completion_times(gradient_sync(it.sync), all_of(topology), S);
+    timer.completion_times(gradient_sync(it.sync), all_of(topology), S);
     const SharedPath out = network.shared(0, 1), in = network.shared(1, 0);  // uplink, downlink
-    CHECK(exchange.load()[at(out.begin()[0])] == Approx(it.out));
-    CHECK(exchange.load()[at(in.begin()[1])] == Approx(it.in));
-    CHECK(exchange.used().size() == 8);
+    CHECK(timer.load()[at(out.begin()[0])] == Approx(it.out));
+    CHECK(timer.load()[at(in.begin()[1])] == Approx(it.in));
+    CHECK(timer.used().size() == 8);
   }
 }
 
@@ -175,22 +175,22 @@ TEST_CASE("one of equivalent messages represents all") {
     for (Link& link : std::get<RuleLinks>(topology.links).links)
       link.egress = DollarsPerByte(1e-9 * rng.uniform());
     const NetworkCost network(topology, {1, 0.002, 0.9, 0});
-    GradientSyncTime exchange(topology, network), one_by_one(topology, network);
+    GradientSyncTime timer(topology, network), one_by_one(topology, network);
     one_by_one.record_transfers(GradientSyncTime::TransferDetail::all);
     const std::vector<int> devices = random_group(rng, 24);
     for (const std::string& sync : syncs) {
       CAPTURE(sync);
-      const std::vector<double> completion_times = exchange.completion_times(gradient_sync(sync), devices, S);
+      const std::vector<double> completion_times = timer.completion_times(gradient_sync(sync), devices, S);
       const std::vector<double> expected = one_by_one.completion_times(gradient_sync(sync), devices, S);
       for (std::size_t i = 0; i < completion_times.size(); ++i)
         CHECK(completion_times[i] == Approx(expected[i]).epsilon(1e-12));
-      CHECK(exchange.used().size() == one_by_one.used().size());
+      CHECK(timer.used().size() == one_by_one.used().size());
       for (const int id : one_by_one.used())
-        CHECK(exchange.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));
-      CHECK(exchange.usd() > 0);
-      CHECK(exchange.usd() == Approx(one_by_one.usd()).epsilon(1e-12));
-      REQUIRE(exchange.first_messages().size() == one_by_one.first_messages().size());
-      const std::map<int, double> first(exchange.first_messages().begin(), exchange.first_messages().end());
+        CHECK(timer.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));
+      CHECK(timer.usd() > 0);
+      CHECK(timer.usd() == Approx(one_by_one.usd()).epsilon(1e-12));
+      REQUIRE(timer.first_messages().size() == one_by_one.first_messages().size());
+      const std::map<int, double> first(timer.first_messages().begin(), timer.first_messages().end());
       for (const auto& [id, messages] : one_by_one.first_messages())
         CHECK(first.at(id) == Approx(messages).epsilon(1e-12));
     }
@@ -201,9 +201,9 @@ TEST_CASE("devices are of one kind if nothing distinguishes them") {
   const Topology topology = flat_topology({3, 2}, link_of(a, B), link_of(2 * a, B));
   const NetworkCost network(topology, {});
   for (int device = 0; device < 5; ++device) CHECK(network.kind(device) == (device < 3 ? 0 : 1));
-  Topology unlike = topology;
-  unlike.devices[1].downlink = BitsPerSecond(B);
-  const NetworkCost other(unlike, {});
+  Topology different = topology;
+  different.devices[1].downlink = BitsPerSecond(B);
+  const NetworkCost other(different, {});
   CHECK(other.kind(0) == other.kind(2));
   CHECK(other.kind(0) != other.kind(1));
 }

@@ -384,11 +384,12 @@ TEST_CASE("equal devices have the same time as devices that are almost equal") {
     for (int change = 0; change < 6; ++change) {
       std::swap(plan.pipelines[rng.below(4)].stages[rng.below(3)].devices,
                 plan.pipelines[rng.below(4)].stages[rng.below(3)].devices);
-      const double alike = estimate_iteration(IterationModel(problem), plan).iteration_s;
+      const double equal_devices_s = estimate_iteration(IterationModel(problem), plan).iteration_s;
       Problem other = problem;
       std::get<MeasuredLinks>(other.topology.links).latency = almost;
       CAPTURE(seed, change, job.parallelism.schedule);
-      CHECK(alike == Approx(estimate_iteration(IterationModel(other), plan).iteration_s).epsilon(1e-9));
+      CHECK(equal_devices_s ==
+            Approx(estimate_iteration(IterationModel(other), plan).iteration_s).epsilon(1e-9));
     }
   }
 }

@@ -311,8 +311,8 @@ TEST_CASE("extrapolated steady states are within 1 % of the simulator for thousa
     const int devices = one_to(rng, 6);
     const RandomPipeline alternating = random_pipeline(rng, "1f1b", {devices, 1, 1000 + one_to(rng, 1000)});
     CHECK(seconds_of(one_f_one_b, alternating.work) == Approx(simulated(alternating).end_s).epsilon(0.01));
-    const RandomPipeline dealt =
+    const RandomPipeline chunked =
         random_pipeline(rng, "interleaved", {devices, one_to(rng, 3), devices * (200 + one_to(rng, 200))});
-    CHECK(seconds_of(interleaved, dealt.work) == Approx(simulated(dealt).end_s).epsilon(0.01));
+    CHECK(seconds_of(interleaved, chunked.work) == Approx(simulated(chunked).end_s).epsilon(0.01));
   }
 }

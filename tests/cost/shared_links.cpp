@@ -63,11 +63,11 @@ TEST_CASE("uniform pipelines on shared links are synchronized") {
 TEST_CASE("links of the same rate and load are distinct") {
   for (const std::string schedule : {"gpipe", "1f1b"}) {
     auto [problem, plan] = regular_layout(schedule, 4, 2, 6);
-    const double alike = estimated_iteration_s(problem, plan);
+    const double equal_links_s = estimated_iteration_s(problem, plan);
     for (Device& device : problem.topology.devices)
       device.host_uplink = BitsPerSecond(8e6 * (1 + device.host * 1e-6));
     CAPTURE(schedule);
-    CHECK(alike == Approx(estimated_iteration_s(problem, plan)).epsilon(1e-4));
+    CHECK(equal_links_s == Approx(estimated_iteration_s(problem, plan)).epsilon(1e-4));
   }
 }
 

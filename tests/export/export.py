@@ -70,7 +70,7 @@ class Export(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertFalse((self.folder / "out").exists())
 
-    def test_every_target_takes_a_plan_of_ours(self):
+    def test_every_target_accepts_a_dtfm_plan(self):
         self.equal_plan()
         targets, kinds = zip(*(line.split()[:2] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()))
         self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [9, 5])
@@ -89,7 +89,7 @@ class Export(unittest.TestCase):
         for path in (self.folder / "one").iterdir():
             self.assertEqual(path.read_bytes(), (self.folder / "two" / path.name).read_bytes())
 
-    def test_a_plan_that_lacks_memory_gets_a_note(self):
+    def test_a_plan_that_exceeds_memory_gets_a_note(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         done = self.export("--to", "torchrun")
         self.assertEqual((done.returncode, done.stderr), (0, ""))  # it fits
@@ -112,7 +112,7 @@ class Export(unittest.TestCase):
         shutil.rmtree(self.folder / "out")
         self.assert_refused(self.export("--to", "torchrun"), "/estimate/memory/0")
 
-    def test_a_folder_holds_one_hand_over(self):
+    def test_a_folder_holds_one_export(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         self.assertEqual(self.export("--to", "torchrun").returncode, 0)
         self.assertEqual(self.export("--to", "torchrun").returncode, 0)  # the same again
@@ -125,7 +125,7 @@ class Export(unittest.TestCase):
             self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}, before)
         self.assertEqual(self.export("--to", "torchrun", "--order", "pipeline-major", "--force").returncode, 0)
 
-    def test_files_of_others_are_not_overwritten(self):
+    def test_other_files_are_not_overwritten(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         (self.folder / "out").mkdir()
         (self.folder / "out" / "README.md").write_text("mine\n")
@@ -167,7 +167,7 @@ class Export(unittest.TestCase):
         (self.folder / "plan.json").write_text(json.dumps(good))
         self.assert_refused(self.export("--to", "netem", "--topology", "other.yaml"), "the plan is for topology")
 
-    def test_a_folder_that_cannot_be(self):
+    def test_an_impossible_folder(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         (self.folder / "file").write_text("mine")
         for name in ("file", "file/below"):
@@ -175,7 +175,7 @@ class Export(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual((self.folder / "file").read_text(), "mine")
 
-    def test_hostile_names_are_refused_without_addresses_and_harmless_with(self):
+    def test_unsafe_names_need_addresses_and_are_escaped(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         base = (self.folder / "plan.json").read_text()
         (self.folder / "bin").mkdir()
@@ -214,7 +214,7 @@ class Export(unittest.TestCase):
                 shutil.rmtree(self.folder / "net")
         self.assertFalse(list(self.folder.rglob("INTRUDED")))
 
-    def test_unlike_pipelines_go_to_flashflex_alone(self):
+    def test_only_flashflex_accepts_heterogeneous_pipelines(self):
         (self.folder / "net.yaml").write_text(
             'version: 1\nname: n\ndevices: [{site: a, count: 3, gpu: A100-40GB}, {site: a, count: 3, gpu: T4}]\n'
             'links: [{between: ["*", "*"], latency: 1 ms, bandwidth: 10 Gbps}]\n')

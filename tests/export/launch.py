@@ -122,12 +122,12 @@ class Torchrun(Launch):
     def test_an_agent_for_each_machine(self):
         self.start(IN_BLOCKS, "--agents", "host", "--order", "pipeline-major")
 
-    def test_a_machine_that_the_plan_does_not_know(self):
+    def test_a_machine_that_is_not_in_the_plan(self):
         out = self.export(STAGES, "--to", "torchrun")
         done = subprocess.run([out / "torchrun.sh", "gd", "true"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (2, "torchrun.sh: the plan has no machine 'gd'\n"))
 
-    def test_where_one_fails_the_others_end(self):
+    def test_one_failure_ends_the_others(self):
         self.program("torchrun", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 7\nexec sleep 300\n")
         out = self.export(STAGES, "--to", "torchrun")
         done = subprocess.run([out / "torchrun.sh", "gc", "true"], env=self.environment, timeout=60)
@@ -135,7 +135,7 @@ class Torchrun(Launch):
 
 
 class OpenMpi(Launch):
-    def test_ranks_come_where_the_rankfile_says(self):
+    def test_ranks_follow_the_rankfile(self):
         if not shutil.which("mpirun"):
             self.skipTest("no mpirun (openmpi-bin)")
         if os.getuid() != 0 or subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
@@ -210,7 +210,7 @@ SwitchType=switch/none
             time.sleep(0.2)
         self.skipTest(f"Slurm's daemons do not come up here: {state.stdout}{state.stderr}")
 
-    def test_tasks_come_where_the_hosts_file_says(self):
+    def test_tasks_follow_the_hosts_file(self):
         self.start_cluster()
         out = self.export(STAGES, "--to", "slurm")
         worker = self.program("worker", '#!/bin/sh\nTEST_HOST=$SLURMD_NODENAME exec "$@"\n')
@@ -267,13 +267,13 @@ class Trainers(Launch):
             "0 -m petals.cli.run_server big/model --block_indices 3:5 --identity_path pipeline-0-stage-1.id",
             "1 -m petals.cli.run_server big/model --block_indices 5:7 --identity_path pipeline-1-stage-2.id"])
 
-    def test_where_a_server_of_petals_fails_the_others_end(self):
+    def test_one_failed_petals_server_ends_the_others(self):
         self.export(STAGES, "--to", "petals")
         self.program("python", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nexec sleep 300\n")
         done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 9)
 
-    def test_arguments_of_trainers_are_words_of_a_shell(self):
+    def test_trainer_arguments_are_shell_words(self):
         for target, script, name, expected in (
                 ("megatron", "megatron.sh", "MEGATRON_ARGS", "--pipeline-model-parallel-layout\nEttt|tt|ttL\n"),
                 ("flashflex", "flashflex.sh", "FLASHFLEX_ARGS", "--chunks\n8\n8\n")):
@@ -350,7 +350,7 @@ links:
         return subprocess.run([EXPORT, self.folder / "plan.json", "-o", self.folder / "out", "--force", "--to", "netem", "--topology",
                                self.folder / "other.yaml", *options], capture_output=True, text=True)
 
-    def test_rates_that_are_written_otherwise_are_told(self):
+    def test_clamped_rates_are_noted(self):
         one = json.loads(self.shaped("{between: [a, c], latency: 1 ms, bandwidth: 1 kbps}",
                                      "{from: b, to: a, latency: 1 ms, bandwidth: 100 Gbps}", "--format", "json").stdout)
         self.assertFalse([note for note in one["notes"] if "clamped" in note])
@@ -376,7 +376,7 @@ links:
         self.assertIn("uplink=1 ", (self.out / "netem-x.sh").read_text())
         self.assertIn("the first the uplink of x, 100 bps", (self.out / "README.md").read_text())
 
-    def test_the_longest_delay_is_one_that_tc_takes(self):
+    def test_tc_accepts_the_longest_delay(self):
         for delay, code in ((274, 0), (275, 2)):
             done = self.shaped(f"{{between: [a, c], latency: {delay} s, bandwidth: 1 Gbps}}", "{within: b, latency: 1 ms, bandwidth: 1 Gbps}")
             self.assertEqual(done.returncode, code, done.stderr)
@@ -393,7 +393,7 @@ links:
         done, lines = self.run_script("down", "eth3")
         self.assertEqual((done.returncode, lines), (0, ["qdisc del dev eth3 root"]))
 
-    def test_what_tc_refuses_is_undone(self):
+    def test_a_failed_tc_command_is_undone(self):
         done, lines = self.run_script("up", FAIL="1")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("all changes are undone", done.stderr)

@@ -102,7 +102,7 @@ def off_by(found):
 class Measured(unittest.TestCase):
     """Tests run in the order of their names: later ones use measurements of the first."""
 
-    def test_1_broken_off_and_taken_up_again(self):
+    def test_1_aborted_and_resumed(self):
         process = measure()
         until = time.monotonic() + 100
         while len(raw_files()) < 3 and process.poll() is None and time.monotonic() < until:
@@ -130,7 +130,7 @@ class Measured(unittest.TestCase):
         self.assertEqual(raw_files(), after)
         self.assertEqual((folder / "topology.yaml").read_bytes(), text)
 
-    def test_2_finds_what_was_shaped(self):
+    def test_2_measures_the_configured_network(self):
         found = measured()
         self.assertEqual(set(found), set(LINKS))
         wrong = [pair for pair, share in off_by(found).items() if share > TOLERANCE]
@@ -146,7 +146,7 @@ class Measured(unittest.TestCase):
             print(f"{pair[0]:>8} -> {pair[1]:8} shaped to {LINKS[pair]}, measured {found[pair]}: off by {share:.1%}")
             self.assertLessEqual(share, TOLERANCE, pair)
 
-    def test_3_the_planner_takes_it(self):
+    def test_3_the_planner_accepts_the_topology(self):
         planned = subprocess.run([PLAN, folder / "topology.yaml", "--pipeline", "4", "--data", "1", "--quiet"], capture_output=True,
                                  text=True)
         self.assertEqual(planned.returncode, 0, planned.stderr)
@@ -165,7 +165,7 @@ class Measured(unittest.TestCase):
             path.unlink()
         self.assertEqual(raw_files(), before)
 
-    def test_5_a_namespace_that_is_not_there(self):
+    def test_5_a_missing_namespace(self):
         code, _, err = finished(measure(hosts=self.hosts_file("tokyo netns:dtfm-none 10.79.0.3\nohio netns:dtfm-none 10.79.0.2\n")))
         self.assertEqual(code, 2)
         self.assertIn("tokyo: cannot be reached by netns:dtfm-none: ", err)

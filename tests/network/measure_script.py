@@ -97,12 +97,12 @@ class MeasureScript(unittest.TestCase):
                 self.assertEqual(len(together), pairs)
                 self.assertEqual(len(frozenset().union(*together)), 2 * pairs, "a host in two pairs of a round")
 
-    def test_one_pair_at_a_time_where_that_is_asked_for(self):
+    def test_one_pair_at_a_time_on_request(self):
         self.measured("-o", "out", "--flows", 1, "--parallel", 1, hosts="a\nb\nc\nd")
         words = [line.split()[0] for line in self.log.read_text().splitlines()]
         self.assertEqual(words, ["begin", "end"] * 12)
 
-    def test_what_is_there_is_not_measured_again(self):
+    def test_existing_measurements_are_kept(self):
         self.measured("-o", "out", hosts="a\nb\nc")
         text = (self.base / "out" / "topology.yaml").read_text(encoding="utf-8")
         self.assertIn('name: "out"', text)
@@ -114,7 +114,7 @@ class MeasureScript(unittest.TestCase):
         again = (self.base / "out" / "topology.yaml").read_text(encoding="utf-8")
         self.assertEqual(len(set(text.splitlines()) ^ set(again.splitlines())), 2, "one line is another")
 
-    def test_a_pair_that_fails_leaves_nothing_and_the_others_go_on(self):
+    def test_a_failed_pair_leaves_nothing_and_the_others_continue(self):
         for reason, message in (("refuses", "a -> c: iperf3: control socket has closed $(id) unexpectedly (are TCP ports 5201 to 5216 of c open?)"),
                                 ("nonsense", "a -> c: dtfm-topology: ")):
             (self.base / f"{reason}-c").touch()
@@ -132,7 +132,7 @@ class MeasureScript(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("measure.sh: a -> b: silent does not answer to ping from there", result.stderr)
 
-    def test_hosts_that_cannot_be_used_are_all_told_before_anything_is_measured(self):
+    def test_all_unusable_hosts_are_reported_before_measuring(self):
         result = self.run_it("-o", "out", hosts="a\nx gone\ny bare")
         self.assertEqual(result.returncode, 2)
         self.assertEqual(result.stderr.splitlines(), [
@@ -140,7 +140,7 @@ class MeasureScript(unittest.TestCase):
             "measure.sh: y lacks iperf3: apt-get install iperf3 iputils-ping coreutils (or dnf install iperf3 iputils coreutils) there"])
         self.assertFalse(self.log.exists())
 
-    def test_machines_of_a_site_and_what_they_have(self):
+    def test_machines_of_a_site_and_their_gpus(self):
         self.measured("-o", "out", "--flows", 1, "--", "--within-host", "5us,300Gbps",
                       hosts="# two sites\nlab/one - - A100-80GB 4\nlab/two me@two 10.0.0.2 T4\r\n\nfar  # the other one\n")
         self.assertIn("lab+one,far.json", self.raw())
@@ -149,7 +149,7 @@ class MeasureScript(unittest.TestCase):
                      '- {site: "far"}', '{from: "one", to: "two"'):
             self.assertIn(line, text)
 
-    def test_names_that_a_shell_or_ssh_would_take_for_something_else(self):
+    def test_names_with_a_meaning_for_shell_or_ssh(self):
         hostile = ["$(touch owned)", "`touch owned`", "-oProxyCommand=touch${IFS}owned", "a;touch", "a|touch", "a&touch", "a>owned", "*", "../a",
                    "a/../b", "a/b/c", "'a'", '"a"', "é", "\\a", "a,b", "a=b", "a" * 300, ".a", "/a", "\u202ea", "a\x1b[31m"]
         for name in hostile:
@@ -160,7 +160,7 @@ class MeasureScript(unittest.TestCase):
                     self.assertRegex(result.stderr, r"\Ameasure\.sh: hosts:1: expected [^\n\x1b]*\n\Z")
         self.assertEqual({path.name for path in self.base.iterdir()}, {"bin", "hosts"})
 
-    def test_what_is_refused(self):
+    def test_rejected_input(self):
         two = "a\nb\n"
         for arguments, hosts, message in (
                 ([], None, "give --hosts FILE or --netns NAMES (see --help)"),
@@ -188,7 +188,7 @@ class MeasureScript(unittest.TestCase):
                 self.assertFalse((self.base / "out").exists())
         self.assertEqual(self.run_it("--hosts", "none", "-o", "out").stderr, "measure.sh: none: cannot be read\n")
 
-    def test_what_the_import_would_refuse_is_refused_before_anything_is_measured(self):
+    def test_input_that_the_import_rejects_is_rejected_before_measuring(self):
         for hosts, options, message in (
                 ("a\nb - - T4 8\n", [], "--within-host: is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)"),
                 ("a\nb - - T5\n", [], "--gpu: unknown GPU `T5`; did you mean `T4`?"),

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   search.common.evaluations = std::atoll(argv[2]);
   const PlanCandidate best = search_iteration(problem, search).finalists.front();
 
-  Problem decided = best.job->problem;  // where the job said `auto`, it says what was chosen
+  Problem decided = best.job->problem;  // with `auto` settings replaced by the decisions
   if (best.flush > 0) decided.job.parallelism.flush = best.flush;
   SimOptions once;
   once.iterations = 1;

@@ -39,7 +39,7 @@ class Installed(unittest.TestCase):
     def program(self, name, *arguments):
         return run(self.prefix / "bin" / name, *arguments, cwd=self.elsewhere, env={"PATH": "/usr/bin:/bin"})
 
-    def test_everything_is_there(self):
+    def test_installed_tree_is_complete(self):
         programs = sorted(path.name for path in self.prefix.joinpath("bin").iterdir())
         self.assertIn("dtfm-plan", programs)
         for program in programs:
@@ -70,7 +70,7 @@ class Installed(unittest.TestCase):
         named = self.program("dtfm-plan", self.topology, "--job", configs / "gpt3-xl.yaml", "--evaluations", "100", "--quiet", "--format", "json")
         self.assertEqual(named, default)
 
-    def test_others_can_build_on_it(self):
+    def test_other_projects_can_use_it(self):
         folder = self.elsewhere / "build"
         run("cmake", "-S", SOURCE / "tests/package", "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}",
             "-DCMAKE_BUILD_TYPE=Release", *([f"-DCMAKE_CXX_FLAGS=-fsanitize={sanitize()}"] if sanitize() else []))

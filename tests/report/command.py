@@ -47,7 +47,7 @@ class Reports(unittest.TestCase):
             write(name, text)
         run(PLAN, *MACHINES, *SHORT, "-o", "plan.json", "--report", "plan.html")
 
-    def test_holds_the_plan_as_its_file_says_it(self):
+    def test_page_contains_the_plan_file(self):
         plan = read("plan.json")
         shown = document("plan.html")
         for key in ("pipelines", "parallelism", "estimate", "lower_bound", "finalists", "search", "topology", "unused"):
@@ -78,7 +78,7 @@ class Reports(unittest.TestCase):
             run(PLAN, *MACHINES, *SHORT, "--threads", threads, "--report", "again.html")
             self.assertEqual(Path("again.html").read_bytes(), page, threads)
 
-    def test_every_way_to_a_plan(self):
+    def test_every_source_of_a_plan(self):
         for name, arguments in {
                 "score": ("--score", "plan.json"), "warm": (*SHORT, "--warm-start", "plan.json"),
                 "scenario": (*SHORT, "--scenario", "jitter.yaml"), "money": (*SHORT, "--objective", "cost-per-token"),
@@ -148,7 +148,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(shown["simulation"]["samples"]["mean_iteration_time_s"]), 5)
         self.assertNotIn("timeline", shown)
 
-    def test_a_comparison_is_shown_as_its_file_says_it(self):
+    def test_page_contains_the_comparison_file(self):
         run(COMPARE, *MACHINES, "--scenario", "jitter.yaml", *FEW, "-o", "table.json", "--report", "table.html")
         shown = document("table.html")
         self.assertEqual(shown["comparison"], read("table.json"))
@@ -169,7 +169,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertFalse(Path("beyond.html").exists())
 
-    def test_a_report_that_fails_takes_no_result_with_it(self):
+    def test_a_failed_report_keeps_the_result(self):
         self.failing_report("kept.json", PLAN, *MACHINES, *SHORT)
         self.assertEqual(Path("kept.json").read_bytes(), Path("plan.json").read_bytes())
         self.failing_report("kept-comm.json", PLAN, *MACHINES, "--objective", "comm-cost", "--pipeline", "3")
@@ -186,7 +186,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(said.count("\n"), 1, said)
         self.assertEqual(sorted(Path(".").iterdir()), before)
 
-    def test_refusals(self):
+    def test_rejected_usage(self):
         write("mine.html", "not a report")
         self.refused("is of one plan, and --pareto writes many", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
         self.refused("--diff compares two plans", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")

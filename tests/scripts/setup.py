@@ -75,7 +75,7 @@ class Quickstart(unittest.TestCase):
         self.run_it()
         self.assertTrue(self.log()[1].endswith("--no-install-recommends catch2"), self.log())
 
-    def test_npm_is_wanted_not_needed(self):
+    def test_npm_is_optional(self):
         (self.base / "installed").write_text("\n".join(PACKAGES) + "\n")
         (self.base / "apt-fails").touch()
         result = self.run_it()
@@ -86,7 +86,7 @@ class Quickstart(unittest.TestCase):
         self.run_it()
         self.assertFalse([line for line in self.log() if line.startswith("apt-get")])
 
-    def test_arguments_go_on_to_the_planner(self):
+    def test_arguments_are_passed_to_the_planner(self):
         self.assertEqual(self.run_it("--seed", "3", "-o", "my plan.json").stdout,
                          f"plan: {self.root}/topologies/worldwide.yaml --seed 3 -o my plan.json\n")
 

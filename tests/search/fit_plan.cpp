@@ -67,7 +67,7 @@ TEST_CASE("splitting again makes no plan of three stages worse and keeps its eva
 }
 
 TEST_CASE("if memory requires flushes a stage boundary is placed at the best layer") {
-  int drained = 0, improved = 0;
+  int flushed = 0, improved = 0;
   for (const double first_memory : {2000.0, 3000.0, 6000.0})
     for (const double second_memory : {1500.0, 2000.0, 3000.0, 6000.0})
       for (const double speed : {0.3, 1.0, 2.0}) {
@@ -81,7 +81,7 @@ TEST_CASE("if memory requires flushes a stage boundary is placed at the best lay
           CHECK(recut.plan == fitted.plan);
           continue;
         }
-        ++drained;
+        ++flushed;
         PlanCandidate best = fitted;
         for (int layer = 1; layer < layers; ++layer) {
           const PlanCandidate other = balance_plan(job, cut_at(problem.job, layer), score);
@@ -90,6 +90,6 @@ TEST_CASE("if memory requires flushes a stage boundary is placed at the best lay
         CHECK(recut.score == best.score);
         improved += recut.score < fitted.score;
       }
-  CHECK(drained >= 5);
+  CHECK(flushed >= 5);
   CHECK(improved >= 3);
 }

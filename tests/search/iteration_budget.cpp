@@ -39,22 +39,22 @@ TEST_CASE("a longer search with the same seed finds nothing worse and keeps its 
   const Problem problem = undecided_problem();
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     double best = std::numeric_limits<double>::infinity();
-    long long priced = 0;
-    for (const long long most : {1, 200, 1000, 3000, 5000, 9000, 20'000, 50'000}) {
-      CAPTURE(seed, most);
+    long long previous_evaluations = 0;
+    for (const long long max_evaluations : {1, 200, 1000, 3000, 5000, 9000, 20'000, 50'000}) {
+      CAPTURE(seed, max_evaluations);
       IterationSearchOptions options;
       options.common.seed = seed;
-      options.common.evaluations = most;
+      options.common.evaluations = max_evaluations;
       const IterationSearchResult found = search_iteration(problem, options);
       CHECK(found.finalists.front().deficit_bytes <= 0);
       CHECK(found.finalists.front().score <= best);
-      if (most > 1) {
-        CHECK(found.evaluations <= most);
-        CHECK(found.evaluations > most / 2);
+      if (max_evaluations > 1) {
+        CHECK(found.evaluations <= max_evaluations);
+        CHECK(found.evaluations > max_evaluations / 2);
       }
-      CHECK(found.evaluations > priced);
+      CHECK(found.evaluations > previous_evaluations);
       best = found.finalists.front().score;
-      priced = found.evaluations;
+      previous_evaluations = found.evaluations;
       options.common.threads = 3;
       const IterationSearchResult other = search_iteration(problem, options);
       CHECK(other.evaluations == found.evaluations);

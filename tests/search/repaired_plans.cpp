@@ -78,12 +78,12 @@ TEST_CASE("of equally good plans the one with the least migration is chosen") {
   const auto [job, cost] = make_decided(problem, {1}, one_by_one(9), before);
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
   const PlanCandidate shuffled = evaluate_plan(job, after, 0, score);
-  const PlanCandidate settled = minimize_migration(shuffled, score);
+  const PlanCandidate minimized = minimize_migration(shuffled, score);
   // Each of the six devices has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
-  CHECK(cost->of(settled.plan, 1).bytes == 3 * 24'000);
+  CHECK(cost->of(minimized.plan, 1).bytes == 3 * 24'000);
   CHECK(cost->of(after, 1).bytes > 3 * 24'000);
-  CHECK(settled.score <= shuffled.score * (1 + 1e-9));
-  CHECK(settled.iteration_s == Approx(shuffled.iteration_s));
+  CHECK(minimized.score <= shuffled.score * (1 + 1e-9));
+  CHECK(minimized.iteration_s == Approx(shuffled.iteration_s));
 }
 
 TEST_CASE("a repair counts its evaluations and stops on request") {
@@ -101,9 +101,9 @@ TEST_CASE("a repair counts its evaluations and stops on request") {
   for (const int most : {0, 3, 7}) {
     CAPTURE(most);
     int asked = 0;
-    const PlanScore mutable_matrix = score.with_own_count();
-    const auto stopped = repaired_plans(plan, job, {}, mutable_matrix, [&] { return asked++ >= most; });
-    CHECK(mutable_matrix.evaluated() == 1 + most + fit);
+    const PlanScore counting_score = score.with_own_count();
+    const auto stopped = repaired_plans(plan, job, {}, counting_score, [&] { return asked++ >= most; });
+    CHECK(counting_score.evaluated() == 1 + most + fit);
     REQUIRE(stopped.size() == 1);
     const std::set<int> used = devices_of(stopped.front().plan);
     CHECK((used.size() == 4 && used.contains(1) && used.contains(2) && !used.contains(no_device)));
@@ -118,11 +118,11 @@ TEST_CASE("minimizing migration stops on request") {
   const auto [job, migration] = make_decided(problem, {1}, one_by_one(4), before);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
   const PlanCandidate candidate = evaluate_plan(job, after, 0, score);
-  const PlanScore mutable_matrix = score.with_own_count();
-  CHECK(minimize_migration(candidate, mutable_matrix, [] { return true; }).plan == after);
-  CHECK(mutable_matrix.evaluated() == 1);  // only the returned plan
-  CHECK(minimize_migration(candidate, mutable_matrix).migration.seconds == 0);
-  CHECK(mutable_matrix.evaluated() == 1 + 2);  // one swap returns both devices to their old stages
+  const PlanScore counting_score = score.with_own_count();
+  CHECK(minimize_migration(candidate, counting_score, [] { return true; }).plan == after);
+  CHECK(counting_score.evaluated() == 1);  // only the returned plan
+  CHECK(minimize_migration(candidate, counting_score).migration.seconds == 0);
+  CHECK(counting_score.evaluated() == 1 + 2);  // one swap returns both devices to their old stages
 }
 
 TEST_CASE("a stage that has lost a device continues with a smaller tensor degree") {

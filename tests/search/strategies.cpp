@@ -206,7 +206,7 @@ TEST_CASE("exhaustive keeps the evaluation budget and is complete if it suffices
   }
 }
 
-TEST_CASE("one stage, one replica and one device work for every strategy") {
+TEST_CASE("one stage or one replica or one device works for every strategy") {
   for (const Strategy& strategy : strategies()) {
     for (const Shape& shape : {Shape{1, 1}, Shape{1, 2}, Shape{2, 1}, Shape{1, 6}, Shape{6, 1}}) {
       for (const Network network : {Network::smooth, Network::ties, Network::directed}) {

@@ -70,7 +70,7 @@ TEST_CASE("uniform pipelines cost more if one device is slow") {
 }
 
 TEST_CASE("pipelines are uniform whatever is automatic and however memory requires flushes") {
-  int drained = 0;
+  int flushed = 0;
   for (const int batch : {1, 6, 12, 16, 36})
     for (const double memory : {400.0, 700.0, 1e9}) {
       CAPTURE(batch, memory);
@@ -84,11 +84,11 @@ TEST_CASE("pipelines are uniform whatever is automatic and however memory requir
           const auto micro_batches = static_cast<unsigned>(it.plan.pipelines.front().micro_batches);
           if (!std::has_single_bit(micro_batches)) continue;  // others have no divisor near any number
           CHECK(micro_batches % static_cast<unsigned>(it.flush) == 0);
-          ++drained;
+          ++flushed;
         }
       }
     }
-  CHECK(drained > 0);
+  CHECK(flushed > 0);
 }
 
 TEST_CASE("a number of uniform pipelines that does not divide the micro-batches is rejected") {

@@ -99,13 +99,13 @@ TEST_CASE("several devices can fail one after the other") {
 TEST_CASE("a synchronization in progress restarts and an optimizer step continues") {
   Chain it(1, 2, 2);
   it.problem.job.compression.gradients = 1;
-  const double exchange = it.run(1).length_s - 6;
-  REQUIRE(exchange > 1);
+  const double sync_s = it.run(1).length_s - 6;
+  REQUIRE(sync_s > 1);
   // Of two pipelines one remains, with two more micro-batches: 6 s.
-  const double leaves = 6 + exchange + 6 + exchange / 2;
-  it.scenario.events = {{leaves, 1, Kind::leave}};
+  const double failure_s = 6 + sync_s + 6 + sync_s / 2;
+  it.scenario.events = {{failure_s, 1, Kind::leave}};
   SimReport report = it.run(2);
-  CHECK(report.iterations[1].end_s == Approx(leaves + 6));
+  CHECK(report.iterations[1].end_s == Approx(failure_s + 6));
   CHECK(report.lost_work_s == Approx(6));
   // During the overhead at the end of an iteration no device is needed.
   Chain ends(1, 2, 2);

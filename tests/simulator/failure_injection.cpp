@@ -30,7 +30,7 @@ class InvariantChecker : public RunObserver {
     violation_if(run_interval.start < last_end_, "stretches overlap");
     violation_if(run_interval.end < run_interval.start, "a stretch ends before it starts");
     last_end_ = run_interval.end;
-    check_dates(run_interval);
+    check_times(run_interval);
     check_devices(run_interval);
     if (run_interval.kind == RunInterval::Kind::iteration) check_iteration(run_interval);
     if (run_interval.kind == RunInterval::Kind::lost_iteration) lost_compute_s += computed(run_interval);
@@ -45,7 +45,7 @@ class InvariantChecker : public RunObserver {
     if (condition) violations.insert(what);
   }
 
-  void check_dates(const RunInterval& run_interval) {
+  void check_times(const RunInterval& run_interval) {
     for (const TaskRecord& task : run_interval.replay.tasks) {
       violation_if(task.start < run_interval.start, "a task starts before its stretch");
       violation_if(task.finish > run_interval.end, "a task ends after its stretch");

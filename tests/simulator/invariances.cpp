@@ -55,7 +55,7 @@ TaskGraph random_graph(Rng& rng) {
 }
 
 /// Checks that every time of `other` is `factor` times that of `one`.
-void check_dates(const Replay& one, const Replay& other, double factor) {
+void check_times(const Replay& one, const Replay& other, double factor) {
   REQUIRE(one.tasks.size() == other.tasks.size());
   for (std::size_t i = 0; i < one.tasks.size(); ++i) {
     INFO("task " << i);
@@ -126,8 +126,8 @@ TEST_CASE("splitting links in series or reordering links changes no time") {
     const TaskGraph graph = random_graph(rng);
     const Replay dates = replay(graph);
     CHECK(dates.flows > tasks / 4);
-    check_dates(dates, replay(split_in_series(graph)), 1);
-    check_dates(dates, replay(renumbered(graph, rng)), 1);
+    check_times(dates, replay(split_in_series(graph)), 1);
+    check_times(dates, replay(renumbered(graph, rng)), 1);
   }
 }
 
@@ -136,8 +136,8 @@ TEST_CASE("a system that is k times as fast takes 1 / k of every time") {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 1);
     const TaskGraph graph = random_graph(rng);
-    check_dates(replay(graph), replay(faster(graph, 4)), 0.25);
-    check_dates(replay(graph), replay(faster(graph, 0.3)), 1 / 0.3);
+    check_times(replay(graph), replay(faster(graph, 4)), 0.25);
+    check_times(replay(graph), replay(faster(graph, 0.3)), 1 / 0.3);
   }
 }
 

@@ -164,10 +164,10 @@ TEST_CASE("micro-batch overhead applies once to every forward and every backward
 TEST_CASE("sync efficiency has no effect without gradient synchronization") {
   Problem problem = busy_problem("1f1b", "ring");
   const Plan alone = plan_of(problem.job, 4, 1, 8), both = busy_plan(problem.job);
-  const double before = makespan(problem, alone), exchanged = makespan(problem, both);
+  const double without_sync = makespan(problem, alone), with_sync = makespan(problem, both);
   problem.constants.sync_efficiency = 0.5;
-  CHECK(makespan(problem, alone) == before);
-  CHECK(makespan(problem, both) > exchanged);
+  CHECK(makespan(problem, alone) == without_sync);
+  CHECK(makespan(problem, both) > with_sync);
 }
 
 // Case p08: m = 8, p = 4. Messages of 0.4 s + a = 0.1 s hide behind forward passes of 1 s:

@@ -99,13 +99,13 @@ TEST_CASE("a capacity belongs to the pair of sites whatever the entry of a flow"
   rules.table = Eigen::MatrixXi(3, 3);
   rules.table.mutable_matrix() << -1, 0, 1, 0, -1, 2, 1, 1, -1;
   rules.same_host = Eigen::MatrixXi::Constant(3, 3, -1);
-  for (const BitsPerSecond mutable_matrix : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
-    rules.links[2].capacity = mutable_matrix;
+  for (const BitsPerSecond capacity : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
+    rules.links[2].capacity = capacity;
     Lowered lowered(topology);
     const int shared = lowered.link(0, 2, Kind::pair_capacity);
     REQUIRE(shared != no_index);
     CHECK(lowered.link(1, 2, Kind::pair_capacity) == shared);
-    CHECK(lowered.graph.links[at(shared)].bandwidth == Approx(std::min(5e8, mutable_matrix.value() / 8)));
+    CHECK(lowered.graph.links[at(shared)].bandwidth == Approx(std::min(5e8, capacity.value() / 8)));
     CHECK(lowered.link(0, 1, Kind::pair_capacity) == no_index);
   }
 }
@@ -147,7 +147,7 @@ TEST_CASE("the GPUs of a host share its network card") {
     topology.devices[i].host_uplink = BitsPerSecond(1e9);
     topology.devices[i].host_downlink = BitsPerSecond(2e9);
   }
-  const auto check_dates = [&](const std::vector<std::pair<int, int>>& messages,
+  const auto check_times = [&](const std::vector<std::pair<int, int>>& messages,
                                const std::vector<double>& expected) {
     Lowered lowered(topology);
     for (const auto& [from, to] : messages) {
@@ -162,8 +162,8 @@ TEST_CASE("the GPUs of a host share its network card") {
     const Replay result = replay(lowered.graph);
     for (std::size_t i = 0; i < messages.size(); ++i) CHECK(result.tasks[i].finish == Approx(expected[i]));
   };
-  check_dates({{0, 2}, {1, 3}, {0, 1}}, {1.6, 1.6, 0.1});
-  check_dates({{2, 0}, {3, 1}, {0, 2}}, {0.8, 0.8, 0.8});
+  check_times({{0, 2}, {1, 3}, {0, 1}}, {1.6, 1.6, 0.1});
+  check_times({{2, 0}, {3, 1}, {0, 2}}, {0.8, 0.8, 0.8});
   Lowered lowered(topology);
   CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(0, 2)) ==
         std::vector{Kind::flow, Kind::host_uplink});

@@ -61,14 +61,14 @@ PathSchedule as_pipelines(const Plan& plan) {
 }
 
 /// Returns start and end of each task. `first` is the index of each pipeline's first micro-batch.
-std::map<std::string, std::pair<double, double>> dates_of(const LabelledGraph& lowered,
+std::map<std::string, std::pair<double, double>> times_of(const LabelledGraph& lowered,
                                                           const std::vector<int>& first) {
-  const Replay played = replay(lowered.graph);
+  const Replay replayed = replay(lowered.graph);
   std::map<std::string, std::pair<double, double>> dates;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
     TaskLabel label = lowered.labels[i];
     if (label.pipeline != no_index) label.micro_batch -= first[at(label.pipeline)];
-    dates[format_label(label)] = {played.tasks[i].start, played.tasks[i].finish};
+    dates[format_label(label)] = {replayed.tasks[i].start, replayed.tasks[i].finish};
   }
   return dates;
 }
@@ -99,8 +99,8 @@ TEST_CASE("paths along pipelines give the same times as pipelines") {
         Plan plan = plan_of(problem.job, 4, 2, 6);
         plan.pipelines[1].micro_batches = 5;
         const PathSchedule paths = as_pipelines(plan);
-        const auto expected = dates_of(iteration_graph(problem, plan), {0, 0});
-        const auto found = dates_of(iteration_graph(problem, plan, &paths), {0, 6});
+        const auto expected = times_of(iteration_graph(problem, plan), {0, 0});
+        const auto found = times_of(iteration_graph(problem, plan, &paths), {0, 6});
         REQUIRE(found.size() == expected.size());
         for (const auto& [name, dates] : expected) {
           CAPTURE(name);

@@ -74,12 +74,12 @@ TEST_CASE("the best assignment equals the exhaustive optimum") {
     CHECK(best.bound == best.samples_per_s);
     std::vector<double> speeds(kinds.front().rates.size());
     for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-      int dealt = 0;
+      int assigned = 0;
       for (std::size_t stage = 0; stage < speeds.size(); ++stage) {
-        dealt += best.counts[stage][kind];
+        assigned += best.counts[stage][kind];
         speeds[stage] += best.counts[stage][kind] * kinds[kind].rates[stage];
       }
-      CHECK(dealt <= kinds[kind].count);
+      CHECK(assigned <= kinds[kind].count);
     }
     CHECK(*std::min_element(speeds.begin(), speeds.end()) == Approx(best.samples_per_s));
   }
@@ -97,10 +97,10 @@ TEST_CASE("peers of one kind have the assignment derived by hand") {
 // 40 peers of rate 1 and 40 of rate 3 over four equal stages: the bound is 160 ÷ 4, which is reached.
 TEST_CASE("many peers of several kinds have an upper bound") {
   const std::vector<PeerKind> kinds = {{40, {1, 1, 1, 1}}, {40, {3, 3, 3, 3}}};
-  const Assignment dealt = best_assignment(kinds);
-  CHECK_FALSE(dealt.is_optimal);
-  CHECK(dealt.bound == Approx(40));
-  CHECK(dealt.samples_per_s == Approx(40));
+  const Assignment found = best_assignment(kinds);
+  CHECK_FALSE(found.is_optimal);
+  CHECK(found.bound == Approx(40));
+  CHECK(found.samples_per_s == Approx(40));
   // The bound is never below what peers can achieve.
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed " << seed);

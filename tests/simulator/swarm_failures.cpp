@@ -156,7 +156,9 @@ TEST_CASE("no gradient is lost or counted twice if any peer fails at any time") 
   }
 }
 
-TEST_CASE("so it is if the peer rejoins with delayed updates and rebalancing") {
+TEST_CASE(
+    "no gradient is lost or counted twice if a failed peer rejoins with delayed updates and "
+    "rebalancing") {
   for (const SwarmTransport transport : transports) {
     SmallSwarm swarm(transport);
     swarm.setup.delayed_update = true;
@@ -169,7 +171,7 @@ TEST_CASE("so it is if the peer rejoins with delayed updates and rebalancing") {
   }
 }
 
-TEST_CASE("so it is if calls are verified and one peer is faulty") {
+TEST_CASE("no gradient is lost or counted twice if calls are verified and one peer is faulty") {
   for (const SwarmTransport transport : transports) {
     SmallSwarm swarm(transport);
     swarm.setup.verify = 0.5;
@@ -182,7 +184,7 @@ TEST_CASE("so it is if calls are verified and one peer is faulty") {
   }
 }
 
-TEST_CASE("so it is if peers fail and join at random") {
+TEST_CASE("no gradient is lost or counted twice if peers fail and join at random") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 0);
@@ -263,11 +265,11 @@ TEST_CASE("rebalancing moves a peer to the stage with the most requests") {
   // The peers are assigned 2 and 6. Four leave the slower stage: 2 and 2 remain.
   Scenario scenario;
   scenario.compute_jitter.cv = 0.01;
-  const SwarmReport dealt = simulate_swarm(problem, setup, scenario, options);
-  CHECK(dealt.stages[0].peers == 2);
-  CHECK(dealt.stages[1].peers == 6);
+  const SwarmReport initial = simulate_swarm(problem, setup, scenario, options);
+  CHECK(initial.stages[0].peers == 2);
+  CHECK(initial.stages[1].peers == 6);
   for (int device = 3, left = 0; device < 8 && left < 4; ++device)
-    if (dealt.devices[at(device)].stage == 1) scenario.events.push_back({10.0 + left++, device});
+    if (initial.devices[at(device)].stage == 1) scenario.events.push_back({10.0 + left++, device});
   const SwarmReport without = simulate_swarm(problem, setup, scenario, options);
   setup.rebalance_s = 300;
   const SwarmReport with = simulate_swarm(problem, setup, scenario, options);

@@ -43,19 +43,19 @@ TEST_CASE("peers decompress what they receive and compress what they send") {
 // 2 ÷ 4: 4 s.
 TEST_CASE("between equal pairs an all-reduce takes as long as on each pair") {
   const Problem problem = problem_of({4}, link_of(0, 1e8), link_of(0, 1e8));
-  const Butterfly exchange = butterfly(bytes, all_reduce_rates(problem, members));
-  CHECK(exchange.seconds == Approx(4));
-  CHECK(slowest_pair_s(problem, members, bytes, exchange.shards) == Approx(4));
+  const Butterfly all_reduce = butterfly(bytes, all_reduce_rates(problem, members));
+  CHECK(all_reduce.seconds == Approx(4));
+  CHECK(slowest_pair_s(problem, members, bytes, all_reduce.shards) == Approx(4));
 }
 
 // Two sites of two peers: a peer has 1e9 + 2e8 B/s, so all together could finish in 2 · 8e8 · 3 ÷ (4 · 1.2e9)
 // = 1 s; but half of V is sent over every pair between the sites.
 TEST_CASE("a slow pair limits an all-reduce whatever its peers can send elsewhere") {
   Problem problem = problem_of({2, 2}, link_of(0, 1e9), link_of(0, 1e8));
-  const Butterfly exchange = butterfly(bytes, all_reduce_rates(problem, members));
-  CHECK(exchange.seconds == Approx(1));
-  CHECK(slowest_pair_s(problem, members, bytes, exchange.shards) == Approx(4));
+  const Butterfly all_reduce = butterfly(bytes, all_reduce_rates(problem, members));
+  CHECK(all_reduce.seconds == Approx(1));
+  CHECK(slowest_pair_s(problem, members, bytes, all_reduce.shards) == Approx(4));
   // All messages of a sender over that entry share its rate: two pairs.
   std::get<RuleLinks>(problem.topology.links).links[1].shared_by_sender = true;
-  CHECK(slowest_pair_s(problem, members, bytes, exchange.shards) == Approx(8));
+  CHECK(slowest_pair_s(problem, members, bytes, all_reduce.shards) == Approx(8));
 }

@@ -32,7 +32,7 @@ const Recording g4dn{"g4dn", "g4dn_alive.csv", 24, 10.8}, p3{"p3", "p3_alive.csv
     v100{"v100", "gcp_v100x1-east1c_alive.csv", 80, 22.3};
 
 /// Returns nothing if the recording is missing.
-std::optional<Scenario> read_fleet_scenario(const Recording& recording) {
+std::optional<Scenario> read_recorded_scenario(const Recording& recording) {
   std::ifstream file(std::string(DTFM_SHARED_DATA) + "/spot/" + recording.file);
   if (!file) return std::nullopt;
   std::stringstream text;
@@ -98,7 +98,7 @@ double share(const Recording& recording, const Scenario& scenario, int stages, c
 
 TEST_CASE("rebalancing every 300 s brings swarms closer to the optimum") {
   for (const Recording& recording : {a100, v100}) {
-    const std::optional<Scenario> scenario = read_fleet_scenario(recording);
+    const std::optional<Scenario> scenario = read_recorded_scenario(recording);
     if (!scenario) {
       WARN("skipped: there is no " << recording.file);
       continue;
@@ -118,7 +118,7 @@ TEST_CASE("rebalancing every 300 s brings swarms closer to the optimum") {
 // Two stages of many peers have almost nothing to gain.
 TEST_CASE("the more often peers may move where it helps the closer a swarm gets to the optimum") {
   for (const Recording& recording : {g4dn, p3, a100, v100}) {
-    const std::optional<Scenario> scenario = read_fleet_scenario(recording);
+    const std::optional<Scenario> scenario = read_recorded_scenario(recording);
     if (!scenario) {
       WARN("skipped: there is no " << recording.file);
       continue;
@@ -147,7 +147,7 @@ TEST_CASE("the more often peers may move where it helps the closer a swarm gets 
 // Gradients that a peer has summed since the last step are lost with it; the larger its share of a batch, the
 // more is lost.
 TEST_CASE("small swarms lose less of small batches when peers fail") {
-  const std::optional<Scenario> scenario = read_fleet_scenario(g4dn);
+  const std::optional<Scenario> scenario = read_recorded_scenario(g4dn);
   if (!scenario) {
     WARN("skipped: there is no " << g4dn.file);
     return;
@@ -169,7 +169,7 @@ TEST_CASE("small swarms lose less of small batches when peers fail") {
 // every time, whether that helps or not. A period of 60 s is therefore better than 300 s only if moves are
 // almost free.
 TEST_CASE("rebalancing as fast as states can be fetched costs more than it gains") {
-  const std::optional<Scenario> scenario = read_fleet_scenario(a100);
+  const std::optional<Scenario> scenario = read_recorded_scenario(a100);
   if (!scenario) {
     WARN("skipped: there is no " << a100.file);
     return;
@@ -185,7 +185,7 @@ TEST_CASE("the table of simulator/swarm/README.md", "[.][table]") {
   int rows = 0;
   for (const Recording& recording : {g4dn, p3, a100, v100})
     for (const int stages : {2, 4, 8}) {
-      const std::optional<Scenario> scenario = read_fleet_scenario(recording);
+      const std::optional<Scenario> scenario = read_recorded_scenario(recording);
       REQUIRE(scenario);
       std::string row = fmt::format("| {}, {} machines, {} h | {} |", recording.name, recording.devices,
                                     recording.hours, stages);

@@ -38,7 +38,7 @@ links: [{within: datacenter, latency: 0 ms, bandwidth: 1.25 Gbps}]
 )";
 
 /// Returns GPT-3 XL with the batch that 24 of the instances share in six pipelines.
-Problem fleet_problem() {
+Problem spot_problem() {
   Problem problem;
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
   problem.job = default_job();
@@ -57,7 +57,7 @@ TEST_CASE("every policy handles recorded spot instances consistently") {
     WARN("skipped: no p3-trace.csv in " << folder);
     return;
   }
-  const Problem problem = fleet_problem();
+  const Problem problem = spot_problem();
   const Plan plan = plan_of(problem.job, stages, replicas, micro_batches);
   SimOptions options;
   options.iterations = 1;

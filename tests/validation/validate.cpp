@@ -209,10 +209,10 @@ void validate_regular_layouts() {
   fmt::print(
       "\npipelines from host to host, each of which has one uplink\n"
       "| schedule | speeds differ by | mean error | worst | beyond 5 % |\n|---|---|---|---|---|\n");
-  for (const double unlike : {0.0, 0.1, 0.4})
+  for (const double speed_spread : {0.0, 0.1, 0.4})
     for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
-      const EstimateError error = regular_layout_error(schedule, unlike);
-      fmt::print("| {} | {:.0f} % | {:.2f} % | {:+.1f} % | {:.1f} % |\n", schedule, 100 * unlike,
+      const EstimateError error = regular_layout_error(schedule, speed_spread);
+      fmt::print("| {} | {:.0f} % | {:.2f} % | {:+.1f} % | {:.1f} % |\n", schedule, 100 * speed_spread,
                  100 * error.mean, 100 * error.worst, 100 * error.far);
     }
 }
