@@ -119,9 +119,9 @@ speed() {
 }
 
 plans() {
-  "$root/build/release/tests/dtfm_plan_bars" "$root/topologies" "$threads"
+  "$root/build/release/tests/dtfm_placement_comparison" "$root/topologies" "$threads"
   printf '\n'
-  "$root/build/release/tests/dtfm_kind_bars" "$threads"
+  "$root/build/release/tests/dtfm_mixed_gpu_plans" "$threads"
 }
 
 # The job of most plans of `sizes`.
@@ -206,7 +206,7 @@ swarm() {
 
 read_arguments "$@"
 install_missing "${build_packages[@]}" python3
-build release dtfm-plan dtfm_plan_bars dtfm_kind_bars benchmark_swarm
+build release dtfm-plan dtfm_placement_comparison dtfm_mixed_gpu_plans benchmark_swarm
 planner=$root/build/release/dtfm-plan
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -3,7 +3,7 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
   exit
 fi
-# From a bare Debian 12 or Ubuntu 24.04 to a plan: installs what is missing, builds, and plans the 64 devices of
+# From a bare Debian 12 or Ubuntu 24.04 to a plan: installs what is missing, builds all programs, and plans the 64 devices of
 # topologies/worldwide.yaml into build/worldwide-plan.json, with a page of charts beside it, build/worldwide.html.
 # Arguments go on to dtfm-plan:
 #   scripts/quickstart.sh --seed 3
@@ -12,7 +12,7 @@ fi
 
 install_missing "${build_packages[@]}"
 install_npm
-DTFM_PRECOMPILE=ON build release dtfm-plan # who comes here builds for the first time
+build release programs
 [[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
 page=$root/build/worldwide.html
 # Without npm there is no page to fill, and some options go without it.

@@ -14,7 +14,7 @@ install_npm
 # The sanitizers' runtime comes in a package named for the compiler's version.
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
-build asan all
+DTFM_UNITY=OFF build asan all # file by file: every file must include what it uses
 run_tests asan -LE numbers
 build tsan thread_tests
 run_tests tsan -L threads

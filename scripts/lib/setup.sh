@@ -12,7 +12,7 @@ export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR="${CCACHE_NOHA
 # Names of Debian 12 and Ubuntu 24.04 alike.
 build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
 # shellcheck disable=SC2034 # for those who source this
-test_packages=("${build_packages[@]}" python3)
+test_packages=("${build_packages[@]}" python3 mold)
 
 # Tests that need more than the above are skipped, and say so, where these are not there; .ci/run tries to install
 # them: programs that plans are handed to, browsers, emulated networks.
@@ -73,10 +73,14 @@ install_npm() {
 }
 
 # Warnings stop a build only where that is asked for: a compiler newer than ours must keep nobody from building.
+# Whoever calls this builds most things from scratch, so libraries are compiled as unity builds (DTFM_UNITY=OFF
+# compiles file by file), and mold links if it is installed.
 build() { # PRESET TARGET...
+  local linker=()
+  command -v mold >/dev/null && linker=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)
   (
     cd "$root"
-    cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}" ${DTFM_PRECOMPILE:+"-DDTFM_PRECOMPILE=$DTFM_PRECOMPILE"}
+    cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}" "-DDTFM_UNITY=${DTFM_UNITY:-ON}" "${linker[@]}"
     cmake --build --preset "$1" --target "${@:2}"
   ) >&2
 }
