@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  exit
+fi
+# What takes too long to run before every change: the kernels for every generation of GPUs, all tests of the release
+# preset, and every fuzzer for FUZZ_RUNS inputs (default 200000) from a new seed. Installs what is missing.
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+install_missing "${test_packages[@]}" clang libomp-dev
+install_if_possible "${extra_test_packages[@]}"
+install_npm
+install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
+
+build release all
+run_tests release
+DTFM_UNITY=OFF build asan all
+seed=$(date +%j)
+while IFS= read -r fuzzer; do
+  name=$(basename "$fuzzer")
+  echo "$name, seed $seed" >&2
+  "$fuzzer" -seed="$seed" -runs="${FUZZ_RUNS:-200000}" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+    -seed_inputs=@"$(dirname "$fuzzer")/${name#fuzz_}.seeds" -artifact_prefix="$root/build/$name-"
+done < <(find "$root/build/asan/tests/fuzz" -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
