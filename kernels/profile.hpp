@@ -1,5 +1,5 @@
 // Profiles of a transformer's layers on this device, as files with schema dtfm-profile/1
-// (configs/profiles/README.md).
+// (docs/files/profile.md).
 #pragma once
 
 #include <functional>

@@ -23,8 +23,8 @@ using Kind = CalibrationConstant::Kind;
 
 constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty::size);
 
-// The prior, which is no more than an order of magnitude (README.md): standard deviations of the constants
-// about their prior means, and the relative noise of measured times, weighted like that many runs.
+// The prior, which is no more than an order of magnitude (docs/how-it-works.md): standard deviations of the
+// constants about their prior means, and the relative noise of measured times, weighted like that many runs.
 constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5, 0.02, 0.5, 2, 0.02, 0.5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
 // Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of

@@ -1,5 +1,5 @@
 // Fits the calibration constants of the simulator to measured runs, by the statistics described in
-// simulator/calibration/README.md.
+// docs/how-it-works.md.
 #pragma once
 
 #include <array>

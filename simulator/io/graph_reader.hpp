@@ -1,4 +1,4 @@
-// Reads task graphs from text with one statement per line (simulator/README.md describes the language).
+// Reads task graphs from text with one statement per line (docs/files/task-graph.md).
 #pragma once
 
 #include <cstddef>

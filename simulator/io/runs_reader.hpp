@@ -1,4 +1,4 @@
-// Reads a table of measured iterations: a CSV file, described in simulator/calibration/README.md.
+// Reads a table of measured iterations: a CSV file, described in docs/files/calibration.md.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,8 @@ inline constexpr std::size_t max_runs = 200;  // per table
 
 struct RunsContext {
   const std::shared_ptr<const Topology>& topology;
-  /// The job of rows that name none, which replaces the jobs in plans. The README says what applies if empty.
+  /// The job of rows that name none, which replaces the jobs in plans. docs/files/calibration.md says which
+  /// applies if empty.
   const std::optional<Job>& job;
   const Roofline& roofline;
 };

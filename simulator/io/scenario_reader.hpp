@@ -1,4 +1,4 @@
-// Reads scenario files (simulator/scenario/README.md).
+// Reads scenario files (docs/files/scenario.md).
 #pragma once
 
 #include <filesystem>

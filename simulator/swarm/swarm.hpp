@@ -1,6 +1,6 @@
 // Simulation of SWARM parallelism: stages are served by peers that join and leave, and micro-batches are
 // routed through whichever peers are available (Ryabinin et al., SWARM Parallelism, ICML 2023, arXiv
-// 2301.11913, and the authors' released code). simulator/swarm/README.md describes the model and its limits.
+// 2301.11913, and the authors' released code). docs/how-it-works.md describes the model and its limits.
 #pragma once
 
 #include <cstdint>

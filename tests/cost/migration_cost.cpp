@@ -268,7 +268,7 @@ TEST_CASE("migration time equals the simulator without contention and is a lower
     worst = std::min(worst, it.seconds / simulated);
     sum += it.seconds / simulated;
   }
-  CHECK(sum / 30 >= 0.99);  // as stated in planner/cost/README.md
+  CHECK(sum / 30 >= 0.99);  // as stated in docs/validation.md
   CHECK(sum / 30 <= 1.001);
   CHECK(worst >= 0.88);
 }

@@ -108,7 +108,7 @@ TEST_CASE("the roofline constants in use are the fitted ones") {
   CHECK(in_use.update == Approx(fitted.update).epsilon(0.005));
 }
 
-// The README has the numbers.
+// docs/validation.md has the numbers.
 TEST_CASE("estimates are within 7 % of measured times on average and within 40 % on an excluded GPU") {
   if (!has_shared_profiles()) return;
   const auto fitted = filter_samples(measured(), is_used_in_fit);

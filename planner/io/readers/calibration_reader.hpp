@@ -1,5 +1,5 @@
 // Reads and writes the simulator's calibration constants: configs/calibration.yaml, which is compiled in, and
-// the output of dtfm-calibrate, schema dtfm-calibration/1 (simulator/calibration/README.md).
+// the output of dtfm-calibrate, schema dtfm-calibration/1 (docs/files/calibration.md).
 #pragma once
 
 #include <filesystem>

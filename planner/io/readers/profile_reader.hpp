@@ -1,4 +1,4 @@
-// Reads and writes layer profiles, schema dtfm-profile/1 (configs/profiles/README.md).
+// Reads and writes layer profiles, schema dtfm-profile/1 (docs/files/profile.md).
 #pragma once
 
 #include <filesystem>

@@ -20,7 +20,7 @@ constexpr double guidance = 0.05;
 constexpr int near = 6;                                    // units on either side of a neighbour
 constexpr std::size_t max_pareto_front_size_per_run = 16;  // of a front
 // Steps of the estimate, of all annealing with 64 units; grows as units^1.25. The wall times of
-// planner/search/README.md asked for it.
+// docs/validation.md asked for it.
 constexpr double default_effort = 2.5e8;
 
 struct Slot {
@@ -354,7 +354,7 @@ class PlanAnnealer {
       false;  // units differ in speed or memory, so that pipelines may differ in their layers
 };
 
-/// Steps of the estimate after a move of `candidate`, each some 10 ns (planner/cost/README.md): the pipelines
+/// Steps of the estimate after a move of `candidate`, each some 10 ns (docs/validation.md): the pipelines
 /// that feel it, by stations or, of other schedules than gpipe, by events of the first micro-batches; and the
 /// messages of two exchanges. Where links are shared all pipelines feel it, and messages look at what they
 /// pass.

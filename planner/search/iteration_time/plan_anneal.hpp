@@ -29,7 +29,7 @@ struct AnnealedPlan {
 };
 
 /// Moves of all annealing of a search among 64 units or more, if nothing else limits it: so many as the wall
-/// times of planner/search/README.md asked for.
+/// times of docs/validation.md asked for.
 inline constexpr long long default_moves = 240'000;
 /// How many times as many there are among so few units, where a move takes little: 1 to 4.
 double move_multiplier(std::size_t tensor_groups);
