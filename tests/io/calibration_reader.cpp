@@ -77,8 +77,8 @@ TEST_CASE("an impossible covariance is rejected with its position") {
   CHECK(error_with("4, 2, 0, 0, 0, 0", "1, 1, 0, 0, 0, 0") ==
         "c.yaml:11:23: `message_overhead`: is not symmetric with `compute_scale`");
   CHECK(error_with("4, 3, 0, 0, 0, 0", "3, 1, 0, 0, 0, 0") ==
-        "c.yaml:11:23: `message_overhead`: has a covariance with `compute_scale` beyond their standard "
-        "deviations");
+        "c.yaml:11:23: `message_overhead`: has a covariance with `compute_scale` beyond the product of "
+        "their standard deviations");
   CHECK(error_with("-4, 0, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==
         "c.yaml:10:20: `compute_scale`: has a negative variance");
   CHECK(error_with("4, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==

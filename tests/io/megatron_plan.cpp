@@ -160,8 +160,8 @@ TEST_CASE("virtual stages become the chunks of an interleaved schedule") {
   CHECK(ends("--num-virtual-stages-per-pipeline-rank 2") == Counts{4, 8});
   CHECK(ends("--num-layers-per-virtual-pipeline-stage 2") == Counts{4, 8});
   CHECK(error_message([&] { ends("--num-layers-per-virtual-pipeline-stage 3"); }) ==
-        "flags:1:74: --num-layers-per-virtual-pipeline-stage 3: the 4 layers of a pipeline rank cannot be "
-        "cut so\n"
+        "flags:1:74: --num-layers-per-virtual-pipeline-stage 3 does not divide the 4 layers of a "
+        "pipeline rank\n"
         "flags: virtual stages per device: 1, but job small has schedule interleaved with 2");
   CHECK(
       error_message([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
@@ -222,7 +222,7 @@ TEST_CASE("first and last stages cannot have more layers than the model") {
             .find("--decoder-first-pipeline-num-layers: expected a whole number from 1 to") !=
         std::string::npos);
   CHECK(error_in("--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4")
-            .find("flags:1:37: more") == 0);
+            .find("flags:1:37: exceeds") == 0);
 }
 
 TEST_CASE("a layout is parsed as by Megatron") {

@@ -148,10 +148,10 @@ TEST_CASE("a direction without measurement is an error unless it is declared sym
   const NetworkMeasurements measurements = from_iperf3({{"r.json", iperf3(100e6)}}, settings);
   CHECK(topology_of(measurements, settings).link(1, 0).bandwidth.value() == Approx(100e6));
   CHECK_THAT(format_topology(measurements, summarize_links(measurements, settings), {}),
-             contains("# not measured: as the other direction"));
+             contains("not measured: copied from the other direction"));
   settings.is_symmetric = false;
   CHECK_THAT(error_message([&] { summarize_links(measurements, settings); }),
-             contains("no measurement from `b` to `a`; --symmetric"));
+             contains("no measurement from `b` to `a`; use --symmetric"));
 }
 
 TEST_CASE("a latency given by the user overrides measurements") {
@@ -219,7 +219,7 @@ TEST_CASE("GPUs and their number come from the measurements unless the user over
         from, text.replace(text.find(a), a.size(), R"({"name": "a", "gpu": "A100-80GB", "count": 2})")};
   };
   const NetworkMeasurements measurements = from_measurements({file("a", "b"), file("b", "a")});
-  CHECK_THAT(error_message([&] { topology_of(measurements, {}); }), contains("--within-host: is missing"));
+  CHECK_THAT(error_message([&] { topology_of(measurements, {}); }), contains("--within-host: is required"));
   InventorySettings inventory;
   inventory.within_host = LinkSettings{Seconds(5e-6), BitsPerSecond(3e11)};
   inventory.gpu_of["b"] = "T4";
@@ -239,7 +239,7 @@ TEST_CASE("GPUs and their number come from the measurements unless the user over
   inventory.gpu = "T4";
   inventory.hosts = 2;
   CHECK_THAT(error_message([&] { topology_of(measurements, {}, inventory); }),
-             contains("--within-site: is missing"));
+             contains("--within-site: is required"));
 }
 
 TEST_CASE("unusable measurements are rejected with a reason") {
@@ -286,7 +286,7 @@ TEST_CASE("matrices have a line of names and take their units from the user") {
   CHECK(topology.link(1, 0).latency.value() == Approx(0.030));
   CHECK(topology.link(1, 0).bandwidth.value() == Approx(200e6));
   CHECK_THAT(error_message([] { matrices("0,1\n1,0\n", ""); }),
-             contains("l.csv:1:1: expected a line with the names"));
+             contains("l.csv:1:1: expected a header with the names"));
   CHECK_THAT(error_message([] { matrices("x,y\n0,1\n1,0\n", "x,z\n0,1\n1,0\n"); }),
              contains("b.csv:1:3: expected `y`"));
   CHECK_THAT(error_message([] { matrices("x,y\n0,\n1,0\n", "x,y\n0,1\n1,0\n"); }),
@@ -297,7 +297,7 @@ TEST_CASE("matrices have a line of names and take their units from the user") {
   CHECK_THAT(error_message([] {
                import_matrices(std::vector<MeasurementFile>{{"l.csv", "x,y\n"}, {"b.csv", ""}}, {});
              }),
-             contains("--latency-unit: is missing"));
+             contains("--latency-unit: is required"));
 }
 
 TEST_CASE("nccl-tests: the fit recovers latency and bandwidth from times of the models") {
@@ -321,7 +321,7 @@ TEST_CASE("nccl-tests: the header determines the column of the time") {
   text.replace(text.find("  root"), 6, "");
   CHECK(topology_of(from_nccl(text), {}).link(1, 0).bandwidth.value() == Approx(800e6));
   text.replace(text.find("#       size"), 12, "# ");
-  CHECK_THAT(error_message([&] { from_nccl(text); }), contains("n.txt:5:1: a row before the header"));
+  CHECK_THAT(error_message([&] { from_nccl(text); }), contains("n.txt:5:1: a row precedes the header"));
 }
 
 TEST_CASE("nccl-tests: a fit with a negative latency is replaced by the best fit through zero") {
@@ -351,10 +351,10 @@ TEST_CASE("nccl-tests: unusable output is rejected with a reason") {
   CHECK_THAT(refused(nccl(2, rows)), contains("--collective"));
   CHECK_THAT(refused(nccl(2, rows, "broadcast_perf")),
              contains("expected sendrecv_perf or all_reduce_perf; found `broadcast`"));
-  CHECK_THAT(refused(nccl(1, rows, "sendrecv_perf")), contains("expected ranks on different hosts"));
+  CHECK_THAT(refused(nccl(1, rows, "sendrecv_perf")), contains("expected one rank per host"));
   CHECK_THAT(refused(nccl(2, nccl_row(1e6, 50e3), "sendrecv_perf")), contains("rows of several sizes"));
   CHECK_THAT(refused(nccl(2, nccl_row(1e6, 50e3) + nccl_row(2e6, 20e3), "sendrecv_perf")),
-             contains("the larger take longer"));
+             contains("with longer times for larger sizes"));
   CHECK_THAT(refused(nccl(2, "1000 nonsense\n", "sendrecv_perf")),
              contains("n.txt:5:1: expected the time in column 6; found 2 columns"));
   CHECK_THAT(refused("Segmentation fault\n"), contains("no rows of size and time"));
