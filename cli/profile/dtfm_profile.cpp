@@ -11,6 +11,6 @@ int main(int argc, char** argv) {
     dtfm::cli::add_profile_options(app, options);
     if (const auto code = dtfm::cli::parse_command_line(app, argc, argv)) return *code;
     dtfm::cli::check_profile_options(app, options);
-    return dtfm::cli::run_profile_command(options);
+    return dtfm::cli::run_profile_command(options, dtfm::cli::measure_layers);
   });
 }

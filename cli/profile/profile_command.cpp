@@ -111,12 +111,13 @@ LayerProfile import_layer_profile(const ProfileOptions& options, const Job& job)
       settings);
 }
 
-LayerProfile measure_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
+LayerProfile measure_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue,
+                             LayerProfile (*measure)(const MeasureRequest&)) {
   ProgressPrinter printer(options.quiet, "dtfm-profile");
-  return measure_layers({job, options.gpu, catalogue, default_if_empty(options.micro_batches, {1, 2, 4, 8}),
-                         default_if_empty(options.tensors, {1}), [&](double share, const std::string& text) {
-                           if (printer.is_due()) printer.show(share, text);
-                         }});
+  return measure({job, options.gpu, catalogue, default_if_empty(options.micro_batches, {1, 2, 4, 8}),
+                  default_if_empty(options.tensors, {1}), [&](double share, const std::string& text) {
+                    if (printer.is_due()) printer.show(share, text);
+                  }});
 }
 
 LayerProfile estimate_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
@@ -147,7 +148,7 @@ std::optional<Model> own_model(const LayerProfile& profile) {
 
 }  // namespace
 
-int run_profile_command(const ProfileOptions& options) {
+int run_profile_command(const ProfileOptions& options, LayerProfile (*measure)(const MeasureRequest&)) {
   const InterruptWatch watch("a profile");
   const std::vector<Gpu> catalogue = io::built_in_gpus();
   if (options.mode == Mode::list_gpus) {
@@ -167,8 +168,9 @@ int run_profile_command(const ProfileOptions& options) {
   check_not_read(read, std::vector{options.output.value_or("")});
   check_names(job);
   const LayerProfile profile = options.mode == Mode::estimate ? estimate_profile(options, job, catalogue)
-                               : options.mode == Mode::import ? import_layer_profile(options, job)
-                                                              : measure_profile(options, job, catalogue);
+                               : options.mode == Mode::import
+                                   ? import_layer_profile(options, job)
+                                   : measure_profile(options, job, catalogue, measure);
   write_output(options, {profile, job.model, catalogue});
   return exit_code::done;
 }

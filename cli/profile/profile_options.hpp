@@ -7,6 +7,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
+#include "cli/profile/measure_layers.hpp"
 
 namespace dtfm::cli {
 
@@ -27,7 +28,8 @@ struct ProfileOptions {
   bool quiet = false;
 };
 
-/// Runs the command and returns the exit code. Throws Error for bad input.
-int run_profile_command(const ProfileOptions& options);
+/// Runs the command and returns the exit code. `measure` is measure_layers: it comes from outside because
+/// only the program itself links the kernels. Throws Error for bad input.
+int run_profile_command(const ProfileOptions& options, LayerProfile (*measure)(const MeasureRequest&));
 
 }  // namespace dtfm::cli
