@@ -66,7 +66,7 @@ api::ChosenLayout plan_layout(const Problem& problem, const CompareOptions& opti
   search::IterationSearchOptions search;
   search.common.seed = options.seed;
   search.common.threads = options.threads;
-  search.common.interrupted = &watch.interrupted();
+  search.common.stop = watch.stop();
   search.common.on_progress = [&](const search::Progress& progress) {
     if (printer.is_due()) printer.show(progress);
   };
