@@ -30,7 +30,7 @@ search::PlanObjectives plan_objectives(const io::ParetoPoint::Cost& cost,
 }
 
 io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::PlanCandidate& candidate,
-                                  const FinalistResult* finalist_result) {
+                                  const api::FinalistResult* finalist_result) {
   io::ParetoPoint point;
   point.estimated = cost_of(candidate, candidate.iteration_s);
   if (finalist_result) point.simulated = cost_of(candidate, finalist_result->seconds);
@@ -40,18 +40,18 @@ io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::Plan
     return it.name == "tensor" ||
            ((it.name == "chunks" || it.name == "flush") && std::get<int>(it.value) == 0);
   });
-  point.job = simulated_problem(candidate).job;
+  point.job = api::simulated_problem(candidate).job;
   point.plan = candidate.plan;
   point.record = make_plan_record(options, candidate);
   point.record.finalists = {make_finalist(candidate)};
-  if (finalist_result) point.record.finalists.front().simulated = finalist_result->simulated;
+  if (finalist_result) point.record.finalists.front().simulated = make_simulated(finalist_result->simulated);
   return point;
 }
 
 }  // namespace
 
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
-                                    const std::vector<FinalistResult>& finalist_results) {
+                                    const std::vector<api::FinalistResult>& finalist_results) {
   PlanOptions options_without_explanation = options;
   options_without_explanation.explain = false;
   std::vector<std::size_t> known;

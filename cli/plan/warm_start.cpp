@@ -157,7 +157,7 @@ io::PlanRecord::Migration make_migration_record(const cost::Migration& migration
   return record;
 }
 
-io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
+io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
                                                  const search::WarmStart& warm) {
   const search::PlanCandidate& best = search.best();
   const search::IterationSearchResult& result = search.found;

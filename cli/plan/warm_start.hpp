@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
-#include "cli/plan/simulated_search.hpp"
+#include "planner/api/plan_request.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
@@ -44,7 +44,7 @@ io::PlanRecord::Migration make_migration_record(const cost::Migration& migration
 
 /// What there is to say of going on with the best plan; estimates say how long iterations take where none
 /// were simulated.
-io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
+io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
                                                  const search::WarmStart& warm);
 
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm);
