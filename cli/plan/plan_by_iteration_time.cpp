@@ -72,7 +72,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (requested.warm) {
     for (std::size_t i = 0; i < search.plans.size(); ++i)
       record.finalists[i].migration_s = search.plans[i].migration.seconds;
-    record.warm_start = make_warm_start_record(options, search, *requested.warm);
+    record.warm_start = make_warm_start_record(options, search, requested);
   }
   add_notes(no_progress_notes(record.finalists.front()), record);
   if (search.fits() && !watch.interrupted()) {

@@ -173,7 +173,7 @@ io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan&
   const cost::MigrationCost cost(problem, network, before, stage_chunks(first.job));
   if (given) check_migration_effort(first, cost, static_cast<int>(pipeline_major(after).size()));
   io::PlanRecord::Migration record =
-      make_migration_record(cost.of(after, stage_chunks(second.job)), topology);
+      make_migration_record(api::summarize_migration(cost.of(after, stage_chunks(second.job))), topology);
   if (!given) record.seconds.reset();
   return record;
 }
@@ -192,7 +192,7 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
     else if (then->second != role)
       diff.changes.push_back({id, then->second, role});
   }
-  diff.no_migration_reason = model_difference(first.job, second.job);
+  diff.no_migration_reason = format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
     diff.no_migration_reason =
         "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;

@@ -11,6 +11,8 @@
 #pragma once
 
 #include "planner/api/compare.hpp"
+#include "planner/api/pareto.hpp"
 #include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/api/simulate.hpp"
+#include "planner/api/warm_start.hpp"
