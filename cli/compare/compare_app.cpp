@@ -8,6 +8,7 @@
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/scheme_options.hpp"
+#include "planner/api/compare.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/text/suggest.hpp"
 
@@ -51,7 +52,7 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
            ->type_name("NAME")
            ->expected(1)
            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
-      compared_schemes());
+      api::compared_schemes());
   app.add_flag("--list-schemes", options.list_schemes, "names the schemes and exits");
   add_option(app, "--calibration", "FILE", "the constants of the model, as dtfm-calibrate -o writes them",
              [&](const std::string& text) { options.calibration = text; });
@@ -85,7 +86,7 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
 void check_compare_options(const CLI::App& app, const CompareOptions& options) {
   if (!options.list_schemes && options.topology.empty())
     throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
-  const std::vector<std::string> names = compared_schemes();
+  const std::vector<std::string> names = api::compared_schemes();
   for (const std::string& scheme : options.schemes)
     if (std::find(names.begin(), names.end(), scheme) == names.end())
       io::fail_unknown("--scheme", "unknown scheme", scheme, {names.begin(), names.end()});

@@ -29,9 +29,6 @@ struct CompareOptions {
   bool quiet = false, list_schemes = false;
 };
 
-/// The names of all that can be compared.
-std::vector<std::string> compared_schemes();
-
 /// Compares as the options ask; the exit code. Throws Error for bad input.
 int run_compare_command(const CompareOptions& options);
 

@@ -9,9 +9,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
-#include "planner/core/index.hpp"
 #include "simulator/io/swarm_json.hpp"
-#include "simulator/report/run_totals.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -21,61 +19,25 @@ using Rows = std::vector<std::vector<std::string>>;
 
 constexpr const char* interrupted = "interrupted: schemes may be missing, and others not run to their end";
 
-double tokens_per_batch(const Problem& problem) {
-  return static_cast<double>(problem.job.training.global_batch) * sequence_length(problem.job.model);
-}
-
-/// Why a run is no result; empty: it is one.
-std::string no_layout_reason(const Problem& problem, const ComparedRun& run) {
-  if (!run.error.empty()) return run.error;
-  if (!run.report.out_of_memory.empty())
-    return fmt::format("{} lacks memory", problem.topology.devices[at(run.report.out_of_memory.front())].id);
-  if (run.report.tokens_per_s > 0) return "";
-  return run.report.stopped.empty() ? "no iteration in this time" : run.report.stopped;
-}
-
-/// 0: the run is no result.
-double tokens_per_s(const Problem& problem, const ComparedRun& run) {
-  return no_layout_reason(problem, run).empty() ? run.report.tokens_per_s : 0;
-}
-
-/// As many tokens as an iteration of the job has, at the rate of the run.
-double seconds_per_batch(const Problem& problem, const ComparedRun& run) {
-  const double rate = tokens_per_s(problem, run);
-  return rate > 0 ? tokens_per_batch(problem) / rate : 0;
-}
-
 double sent_bytes(const sim::SimReport& report) {
   double bytes = 0;
   for (const sim::LinkReport& it : report.links) bytes += it.bytes;
   return bytes;
 }
 
-std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedRun& run) {
-  return sim::usd_per_million_tokens(problem, run.report, tokens_per_s(problem, run));
-}
-
-/// Its time ÷ that of the scheme that the others are held against: the first of all, which is the plan where
-/// it is asked for. 0: one of the two does not run.
-double time_ratio(const Comparison& comparison, const ComparedRun& run, std::size_t scenario) {
-  const ComparedScheme& first = comparison.schemes.front();
-  const double rate = tokens_per_s(comparison.problem, run);
-  if (first.runs.empty() || rate <= 0) return 0;
-  return tokens_per_s(comparison.problem, first.runs[scenario]) / rate;
-}
-
 /// The fastest first; then those whose run ended early, whose rate is of a part of it; then those that do not
 /// run, in the order of the table.
-std::vector<const ComparedScheme*> rank_schemes(const Comparison& comparison, std::size_t scenario) {
-  std::vector<const ComparedScheme*> order;
-  for (const ComparedScheme& it : comparison.schemes) order.push_back(&it);
-  const auto rate = [&](const ComparedScheme* it) {
-    return it->runs.empty() ? 0 : tokens_per_s(comparison.problem, it->runs[scenario]);
+std::vector<const api::ComparedScheme*> rank_schemes(const api::Comparison& comparison,
+                                                     std::size_t scenario) {
+  std::vector<const api::ComparedScheme*> order;
+  for (const api::ComparedScheme& it : comparison.schemes) order.push_back(&it);
+  const auto rate = [&](const api::ComparedScheme* it) {
+    return it->runs.empty() ? 0 : it->runs[scenario].tokens_per_s;
   };
-  const auto is_cut = [&](const ComparedScheme* it) {
+  const auto is_cut = [&](const api::ComparedScheme* it) {
     return rate(it) > 0 && !it->runs[scenario].report.stopped.empty();
   };
-  const auto group = [&](const ComparedScheme* it) { return rate(it) <= 0 ? 2 : is_cut(it) ? 1 : 0; };
+  const auto group = [&](const api::ComparedScheme* it) { return rate(it) <= 0 ? 2 : is_cut(it) ? 1 : 0; };
   std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) {
     return group(a) != group(b) ? group(a) < group(b) : rate(a) > rate(b);
   });
@@ -83,26 +45,24 @@ std::vector<const ComparedScheme*> rank_schemes(const Comparison& comparison, st
 }
 
 /// Whose time the others are held against; empty where there is nobody.
-std::string format_reference(const Comparison& comparison) {
+std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
   return fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name);
 }
 
-std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
-  const Problem& problem = comparison.problem;
+std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
   Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
-  for (const ComparedScheme* it : rank_schemes(comparison, scenario)) {
-    const std::string why =
-        it->runs.empty() ? it->chosen.no_layout_reason : no_layout_reason(problem, it->runs[scenario]);
+  for (const api::ComparedScheme* it : rank_schemes(comparison, scenario)) {
+    const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
       rows.push_back({it->name, "–", "–", "–", "–", (it->runs.empty() ? "none: " : "stopped: ") + why});
       continue;
     }
-    const ComparedRun& run = it->runs[scenario];
-    const double ratio = time_ratio(comparison, run, scenario);
-    const auto cost = cost_per_million_tokens(problem, run);
-    rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(problem, run)),
-                    fmt::format("{:.6g}", tokens_per_s(problem, run)),
+    const api::ComparedRun& run = it->runs[scenario];
+    const double ratio = run.time_ratio;
+    const auto& cost = run.cost_per_million_tokens;
+    rows.push_back({it->name, fmt::format("{:.6g}", run.seconds_per_batch),
+                    fmt::format("{:.6g}", run.tokens_per_s),
                     ratio <= 0     ? "–"
                     : ratio < 0.01 ? fmt::format("{:.2g} ×", ratio)
                                    : fmt::format("{:.2f} ×", ratio),
@@ -121,11 +81,12 @@ std::string format_measure(const sim::SimReport& report, bool by_time) {
 
 /// Rates of runs of unlike length are held against each other: over how much each is; empty where all are
 /// alike.
-std::string format_measured(const Comparison& comparison, std::size_t scenario) {
-  const bool by_time = comparison.scenarios[scenario].horizon_s.has_value();
+std::string format_measured(const api::CompareRequest& request, const api::Comparison& comparison,
+                            std::size_t scenario) {
+  const bool by_time = request.scenarios[scenario].horizon_s.has_value();
   std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // and the schemes of each
-  for (const ComparedScheme& it : comparison.schemes) {
-    if (it.runs.empty() || tokens_per_s(comparison.problem, it.runs[scenario]) <= 0) continue;
+  for (const api::ComparedScheme& it : comparison.schemes) {
+    if (it.runs.empty() || it.runs[scenario].tokens_per_s <= 0) continue;
     const std::string own = format_measure(it.runs[scenario].report, by_time);
     auto place =
         std::find_if(measures.begin(), measures.end(), [&](const auto& other) { return other.first == own; });
@@ -142,17 +103,17 @@ std::string format_measured(const Comparison& comparison, std::size_t scenario) 
 }
 
 /// What verifying came to, a line for each who does; empty where nobody does.
-std::string format_scenario_verification(const Comparison& comparison, std::size_t scenario) {
+std::string format_scenario_verification(const api::Comparison& comparison, std::size_t scenario) {
   std::string text;
-  for (const ComparedScheme& it : comparison.schemes)
+  for (const api::ComparedScheme& it : comparison.schemes)
     if (!it.runs.empty() && it.runs[scenario].report.verification)
       text += fmt::format("{}: {}\n", it.name, format_verification(it.runs[scenario].report));
   return text;
 }
 
-std::string format_assumptions(const Comparison& comparison) {
+std::string format_assumptions(const api::Comparison& comparison) {
   Rows rows;
-  for (const ComparedScheme& it : comparison.schemes)
+  for (const api::ComparedScheme& it : comparison.schemes)
     rows.push_back({it.name, fmt::format("{}; {}", it.what, it.assumes)});
   return align_columns(rows);
 }
@@ -185,15 +146,14 @@ ordered_json null_if_empty(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
-ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {
-  const Problem& problem = comparison.problem;
-  const ComparedRun& run = scheme.runs[scenario];
-  const auto cost = cost_per_million_tokens(problem, run);
-  const std::string why = no_layout_reason(problem, run);
-  ordered_json json = {{"scenario", null_if_empty(comparison.scenarios[scenario].name)},
-                       {"seconds_per_batch", null_if_empty(seconds_per_batch(problem, run))},
-                       {"time_ratio", null_if_empty(time_ratio(comparison, run, scenario))},
-                       {"tokens_per_s", null_if_empty(tokens_per_s(problem, run))},
+ordered_json run_json(const api::CompareRequest& request, const api::ComparedRun& run,
+                      const sim::Scenario& scenario) {
+  const auto& cost = run.cost_per_million_tokens;
+  const std::string& why = run.failure;
+  ordered_json json = {{"scenario", null_if_empty(scenario.name)},
+                       {"seconds_per_batch", null_if_empty(run.seconds_per_batch)},
+                       {"time_ratio", null_if_empty(run.time_ratio)},
+                       {"tokens_per_s", null_if_empty(run.tokens_per_s)},
                        {"model_flops_per_s", null_if_empty(why.empty() ? run.report.model_flops_per_s : 0)},
                        {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
                        {"iterations", run.report.iterations.size()},
@@ -202,43 +162,45 @@ ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme
                        {"lost_work_s", run.report.lost_work_s},
                        {"stopped", null_if_empty(why.empty() ? run.report.stopped : why)}};
   if (run.report.verification)
-    json["verification"] = io::verification_json(problem.topology, *run.report.verification);
+    json["verification"] = io::verification_json(request.problem.topology, *run.report.verification);
   return json;
 }
 
 }  // namespace
 
-std::string format_summary(const Comparison& comparison) {
-  const Topology& topology = comparison.problem.topology;
+std::string format_summary(const api::CompareRequest& request, const api::Comparison& comparison) {
+  const Job& job = request.problem.job;
   std::string text =
-      fmt::format("{}, job {}, batch {}, seed {}\n", format_topology_size(topology),
-                  comparison.problem.job.name, comparison.problem.job.training.global_batch, comparison.seed);
+      fmt::format("{}, job {}, batch {}, seed {}\n", format_topology_size(request.problem.topology), job.name,
+                  job.training.global_batch, request.options.seed);
   if (comparison.is_interrupted) text += format_remarks("warning", {interrupted});
-  for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
-    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i].name,
-                        scenario_table(comparison, i) + format_reference(comparison) +
-                            format_measured(comparison, i) + format_scenario_verification(comparison, i));
+  for (std::size_t i = 0; i < request.scenarios.size(); ++i)
+    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + request.scenarios[i].name,
+                        scenario_table(request.problem, comparison, i) + format_reference(comparison) +
+                            format_measured(request, comparison, i) +
+                            format_scenario_verification(comparison, i));
   return text + "\nWhat each row is, and assumes:\n" + format_assumptions(comparison);
 }
 
-ordered_json comparison_document(const Comparison& comparison) {
-  const auto& [problem, scenarios, seed, schemes, is_interrupted] = comparison;
+ordered_json comparison_document(const api::CompareRequest& request, const api::Comparison& comparison) {
+  const Problem& problem = request.problem;
   ordered_json json = {
       {"schema", "dtfm-compare/1"},
       {"topology", {{"name", problem.topology.name}, {"fingerprint", problem.topology.fingerprint()}}},
       {"job", problem.job.name},
       {"batch", problem.job.training.global_batch},
-      {"seed", seed},
-      {"stopped", is_interrupted ? ordered_json(interrupted) : ordered_json(nullptr)}};
+      {"seed", request.options.seed},
+      {"stopped", comparison.is_interrupted ? ordered_json(interrupted) : ordered_json(nullptr)}};
   json["schemes"] = ordered_json::array();
-  for (const ComparedScheme& it : schemes) {
+  for (const api::ComparedScheme& it : comparison.schemes) {
     ordered_json row = {{"scheme", it.name},
                         {"what", it.what},
                         {"assumes", it.assumes},
                         {"layout", layout_json(problem, it.chosen)},
                         {"why_none", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
     row["runs"] = ordered_json::array();
-    for (std::size_t i = 0; i < it.runs.size(); ++i) row["runs"].push_back(run_json(comparison, it, i));
+    for (std::size_t i = 0; i < it.runs.size(); ++i)
+      row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));
     json["schemes"].push_back(std::move(row));
   }
   json["version"] = DTFM_VERSION;

@@ -1,7 +1,6 @@
 #include "cli/plan/pareto.hpp"
 
-#include <cmath>
-#include <limits>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -11,63 +10,45 @@
 #include "cli/plan/plan_decisions.hpp"
 #include "cli/plan/plan_record.hpp"
 #include "cli/plan/search_termination.hpp"
-#include "planner/core/index.hpp"
-#include "planner/search/iteration_time/pareto_front.hpp"
 
 namespace dtfm::cli {
 namespace {
 
-/// Of the candidate, if an iteration takes so long.
-io::ParetoPoint::Cost cost_of(const search::PlanCandidate& candidate, double iteration_s) {
-  return {iteration_s,
-          search::usd_of(candidate.job->problem.topology, candidate.plan, iteration_s, candidate.egress_usd)};
+io::ParetoPoint::Cost make_cost(const api::ParetoPoint::Cost& cost) {
+  return {cost.iteration_s, cost.usd};
 }
 
-search::PlanObjectives plan_objectives(const io::ParetoPoint::Cost& cost,
-                                       const search::PlanCandidate& candidate) {
-  return {cost.iteration_time_s, cost.usd.value_or(std::numeric_limits<double>::infinity()),
-          static_cast<int>(pipeline_major(candidate.plan).size())};
-}
-
-io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::PlanCandidate& candidate,
-                                  const FinalistResult* finalist_result) {
+io::ParetoPoint make_pareto_point(const PlanOptions& options, const api::ParetoPoint& costs,
+                                  const search::PlanCandidate& candidate,
+                                  const api::FinalistResult* finalist_result) {
   io::ParetoPoint point;
-  point.estimated = cost_of(candidate, candidate.iteration_s);
-  if (finalist_result) point.simulated = cost_of(candidate, finalist_result->seconds);
-  point.devices = static_cast<int>(pipeline_major(candidate.plan).size());
+  point.estimated = make_cost(costs.estimated);
+  if (costs.simulated) point.simulated = make_cost(*costs.simulated);
+  point.devices = costs.devices;
   point.decisions = plan_decisions(candidate);
   std::erase_if(point.decisions, [](const io::PlanRecord::Decision& it) {
     return it.name == "tensor" ||
            ((it.name == "chunks" || it.name == "flush") && std::get<int>(it.value) == 0);
   });
-  point.job = simulated_problem(candidate).job;
+  point.job = api::simulated_problem(candidate).job;
   point.plan = candidate.plan;
   point.record = make_plan_record(options, candidate);
   point.record.finalists = {make_finalist(candidate)};
-  if (finalist_result) point.record.finalists.front().simulated = finalist_result->simulated;
+  if (finalist_result) point.record.finalists.front().simulated = make_simulated(finalist_result->simulated);
   return point;
 }
 
 }  // namespace
 
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
-                                    const std::vector<FinalistResult>& finalist_results) {
+                                    const std::vector<api::FinalistResult>& finalist_results) {
   PlanOptions options_without_explanation = options;
   options_without_explanation.explain = false;
-  std::vector<std::size_t> known;
-  std::vector<search::PlanObjectives> measures;
-  for (std::size_t i = 0; i < search.candidates.size(); ++i) {
-    const search::PlanCandidate& it = search.candidates[i];
-    const double seconds = finalist_results.empty() ? it.iteration_s : finalist_results[i].seconds;
-    if (it.deficit_bytes > 0 || !std::isfinite(seconds)) continue;
-    known.push_back(i);
-    measures.push_back(plan_objectives(cost_of(it, seconds), it));
-  }
   io::ParetoRecord record;
-  for (const std::size_t i : search::undominated(measures))
+  for (const api::ParetoPoint& point : api::pareto_points(search, finalist_results))
     record.points.push_back(
-        make_pareto_point(options_without_explanation, search.candidates[known[i]],
-                          finalist_results.empty() ? nullptr : &finalist_results[known[i]]));
+        make_pareto_point(options_without_explanation, point, search.candidates[point.candidate],
+                          finalist_results.empty() ? nullptr : &finalist_results[point.candidate]));
   record.search = make_search_record(options, search.evaluations, search.stopped, {});
   record.warnings = search.notes;
   if (finalist_results.empty() && !record.points.empty())

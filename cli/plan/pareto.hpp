@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/finalist_simulation.hpp"
 #include "cli/plan/plan_options.hpp"
+#include "planner/api/pareto.hpp"
 #include "planner/io/writers/pareto_json.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
 
@@ -16,7 +16,7 @@ namespace dtfm::cli {
 /// there are no `judgements`, else one for each candidate. A candidate that completed no iteration is in no
 /// front of simulated ones.
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
-                                    const std::vector<FinalistResult>& finalist_results);
+                                    const std::vector<api::FinalistResult>& finalist_results);
 
 /// A table of some of the points, spread over all, with the first and the last; nothing where there are none.
 std::string format_pareto_front(const io::ParetoRecord& record, const std::string& file);

@@ -76,10 +76,10 @@ void set_objective(const std::string& name, PlanOptions& options) {
   options.objective_given = true;
 }
 
-RobustCriterion parse_robust_criterion(const std::string& name) {
-  if (name == "mean") return RobustCriterion::mean;
-  if (name == "p95") return RobustCriterion::p95;
-  if (name == "worst") return RobustCriterion::worst;
+api::RobustCriterion parse_robust_criterion(const std::string& name) {
+  if (name == "mean") return api::RobustCriterion::mean;
+  if (name == "p95") return api::RobustCriterion::p95;
+  if (name == "worst") return api::RobustCriterion::worst;
   throw Error("--robust",
               fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, {"mean", "p95", "worst"})));
 }

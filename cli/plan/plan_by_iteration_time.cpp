@@ -28,7 +28,7 @@ std::string write_pareto_front(const PlanOptions& options, const Topology& topol
 /// That no plan fits, and what would make one fit.
 std::vector<std::string> out_of_memory_notes(const Problem& problem,
                                              const search::IterationSearchOptions& options,
-                                             const SimulatedSearch& search) {
+                                             const api::PlanResult& search) {
   const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
                            search.found.stopped == search::Stopped::interrupted;
   std::vector<std::string> notes = {
@@ -43,7 +43,7 @@ std::vector<std::string> out_of_memory_notes(const Problem& problem,
   return notes;
 }
 
-void add_decisions(const SimulatedSearch& search, std::vector<io::PlanRecord::Finalist>& finalists) {
+void add_decisions(const api::PlanResult& search, std::vector<io::PlanRecord::Finalist>& finalists) {
   std::vector<std::vector<io::PlanRecord::Decision>> decisions;
   for (const search::PlanCandidate& plan : search.plans) decisions.push_back(plan_decisions(plan));
   keep_only_differences(decisions);
@@ -55,37 +55,37 @@ void add_decisions(const SimulatedSearch& search, std::vector<io::PlanRecord::Fi
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
                            const std::optional<CalibrationUncertainty>& spread, const io::ReadLog& read,
                            InterruptWatch& watch) {
-  const std::vector<NamedScenario> scenarios = read_scenarios(options, problem.topology);
+  const std::vector<api::NamedScenario> scenarios = read_scenarios(options, problem.topology);
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   const search::IterationSearchOptions requested = iteration_search_options(options, problem, printer, watch);
   check_not_read(read, output_files(options));
   watch.keep_result();
-  const SimulatedSearch search = search_from_options(options, problem, requested, scenarios, watch);
+  const api::PlanResult search = search_from_options(options, problem, requested, scenarios);
   const search::PlanCandidate& best = search.best();
   io::PlanRecord record = make_plan_record(options, best);
-  add_notes(search.notes, record);
+  add_notes(search_notes(search, problem.topology), record);
   if (!search.fits()) add_notes(out_of_memory_notes(problem, requested, search), record);
   record.search =
-      make_search_record(options, search.found.evaluations, search.found.stopped, search.found.convergence);
+      make_search_record(options, search.found.evaluations, search.stopped(), search.found.convergence);
   record.finalists = make_finalists(search);
   add_decisions(search, record.finalists);
   if (requested.warm) {
     for (std::size_t i = 0; i < search.plans.size(); ++i)
       record.finalists[i].migration_s = search.plans[i].migration.seconds;
-    record.warm_start = make_warm_start_record(options, search, *requested.warm);
+    record.warm_start = make_warm_start_record(options, search, requested);
   }
   add_notes(no_progress_notes(record.finalists.front()), record);
   if (search.fits() && !watch.interrupted()) {
     add_bound(best, requested, !(problem.job.automatic == Automatic{}), record);
     if (spread)
       record.interval =
-          sim::time_interval(simulated_problem(best), best.plan, *spread, nominal_seconds(record));
+          sim::time_interval(api::simulated_problem(best), best.plan, *spread, nominal_seconds(record));
   }
   std::string front;
   if (search.front)
     front = write_pareto_front(options, problem.topology,
                                make_pareto_record(options, *search.front, search.pareto_results));
-  write_iteration_plan(options, {simulated_problem(best), best.plan, record}, watch.stop(), front);
+  write_iteration_plan(options, {api::simulated_problem(best), best.plan, record}, watch.stop(), front);
   if (watch.interrupted()) return exit_code::interrupted;
   return search.fits() && search.completes_iteration() ? exit_code::done : exit_code::infeasible;
 }

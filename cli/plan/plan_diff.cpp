@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <set>
 
@@ -16,6 +15,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/plan/warm_start.hpp"
+#include "planner/api/plan_diff.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
@@ -31,66 +31,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What a device does in a plan; pipelines have no names but their devices.
-struct Role {
-  int stage = 0, rank = 0, degree = 1, micro_batches = 0;
-  std::vector<std::pair<int, int>> layers;  // of its virtual stages
-  std::vector<std::string> before, after;   // of the stages next to it, those whose shards overlap its own
-
-  bool has_other_layers(const Role& other) const {
-    return stage != other.stage || rank != other.rank || degree != other.degree || layers != other.layers;
-  }
-  friend bool operator==(const Role&, const Role&) = default;
-};
-
 struct Decision {
   std::string name, first, second;
 };
 
 struct PlanDiff {
   std::vector<Decision> decisions;  // that differ
-  std::vector<std::string> enter, leave;
-  struct Change {
-    std::string id;
-    Role first, second;
-  };
-  std::vector<Change> changes;
+  api::DeviceDiff devices;
   std::string no_migration_reason;  // why nothing is said of it; empty: it is
   io::PlanRecord::Migration migration;
 
-  bool is_same() const { return decisions.empty() && enter.empty() && leave.empty() && changes.empty(); }
+  bool is_same() const { return decisions.empty() && devices.is_same(); }
 };
-
-std::map<std::string, Role> device_roles(const RunningPlan& running) {
-  const io::StandalonePlan& named = running.named;
-  std::map<std::string, Role> result;
-  for (const Pipeline& pipeline : named.plan.pipelines) {
-    const auto& stages = pipeline.stages;
-    const auto layers = layers_by_stage(pipeline, stage_chunks(running.job));
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      const std::size_t degree = stages[s].devices.size();
-      // All stages have equal shards: of another degree, those between the ends of this one.
-      const auto adjacent_devices = [&](std::size_t rank, std::size_t stage) {
-        std::vector<std::string> names;
-        if (stage >= stages.size()) return names;
-        const std::vector<int>& devices = stages[stage].devices;
-        for (std::size_t i = rank * devices.size() / degree; i * degree < (rank + 1) * devices.size(); ++i)
-          names.push_back(named.ids[at(devices[i])]);
-        return names;
-      };
-      for (std::size_t rank = 0; rank < degree; ++rank)
-        result[named.ids[at(stages[s].devices[rank])]] = {
-            static_cast<int>(s),
-            static_cast<int>(rank),
-            static_cast<int>(degree),
-            pipeline.micro_batches,
-            layers[s],
-            s == 0 ? std::vector<std::string>{} : adjacent_devices(rank, s - 1),
-            adjacent_devices(rank, s + 1)};
-    }
-  }
-  return result;
-}
 
 std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& second) {
   std::vector<Decision> result;
@@ -173,7 +125,7 @@ io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan&
   const cost::MigrationCost cost(problem, network, before, stage_chunks(first.job));
   if (given) check_migration_effort(first, cost, static_cast<int>(pipeline_major(after).size()));
   io::PlanRecord::Migration record =
-      make_migration_record(cost.of(after, stage_chunks(second.job)), topology);
+      make_migration_record(api::summarize_migration(cost.of(after, stage_chunks(second.job))), topology);
   if (!given) record.seconds.reset();
   return record;
 }
@@ -182,17 +134,9 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
                        const std::optional<Topology>& topology) {
   PlanDiff diff;
   diff.decisions = decisions(first, second);
-  const auto before = device_roles(first), after = device_roles(second);
-  for (const auto& [id, role] : before)
-    if (!after.contains(id)) diff.leave.push_back(id);
-  for (const auto& [id, role] : after) {
-    const auto then = before.find(id);
-    if (then == before.end())
-      diff.enter.push_back(id);
-    else if (then->second != role)
-      diff.changes.push_back({id, then->second, role});
-  }
-  diff.no_migration_reason = model_difference(first.job, second.job);
+  diff.devices = api::compare_devices({first.named.plan, first.named.ids, first.job},
+                                      {second.named.plan, second.named.ids, second.job});
+  diff.no_migration_reason = format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
     diff.no_migration_reason =
         "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
@@ -203,10 +147,10 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
   return diff;
 }
 
-ordered_json role_json(const Role& role) {
+ordered_json role_json(const api::DeviceRole& role) {
   return {{"stage", role.stage},
           {"rank", role.rank},
-          {"tensor", role.degree},
+          {"tensor", role.tensor},
           {"layers", role.layers},
           {"micro_batches", role.micro_batches},
           {"before", role.before},
@@ -217,10 +161,10 @@ std::string diff_json(const PlanOptions& options, const PlanDiff& diff) {
   ordered_json json = {{"schema", "dtfm-plan-diff/1"}, {"plans", *options.diff}, {"same", diff.is_same()}};
   json["decisions"] = ordered_json::object();
   for (const auto& [name, first, second] : diff.decisions) json["decisions"][name] = {first, second};
-  json["enter"] = diff.enter;
-  json["leave"] = diff.leave;
+  json["enter"] = diff.devices.enter;
+  json["leave"] = diff.devices.leave;
   json["changes"] = ordered_json::array();
-  for (const auto& [id, first, second] : diff.changes)
+  for (const auto& [id, first, second] : diff.devices.changes)
     json["changes"].push_back({{"device", id}, {"first", role_json(first)}, {"second", role_json(second)}});
   if (diff.no_migration_reason.empty())
     json["moving"] = io::migration_json(diff.migration);
@@ -234,15 +178,15 @@ std::string format_device_list(const std::vector<std::string>& ids) {
                      truncate_text(fmt::format("{}", fmt::join(ids, " ")), 80));
 }
 
-std::string format_role(const Role& role) {
+std::string format_role(const api::DeviceRole& role) {
   return fmt::format("stage {}, layers {}{}", role.stage, format_layers(role.layers),
-                     role.degree > 1 ? fmt::format(", rank {} of {}", role.rank, role.degree) : "");
+                     role.tensor > 1 ? fmt::format(", rank {} of {}", role.rank, role.tensor) : "");
 }
 
 std::string format_changes(const PlanDiff& diff) {
   Rows rows = {{"device", "before", "after"}};
   std::size_t all = 0, neighbours = 0;
-  for (const auto& [id, first, second] : diff.changes) {
+  for (const auto& [id, first, second] : diff.devices.changes) {
     if (!first.has_other_layers(second)) {
       ++neighbours;
       continue;
@@ -276,8 +220,8 @@ std::string format_diff(const PlanOptions& options, const PlanDiff& diff) {
   Rows rows = {{"decision", first, second}};
   for (const auto& [name, before, after] : diff.decisions) rows.push_back({name, before, after});
   std::string devices;
-  if (!diff.leave.empty()) devices += "Leave: " + format_device_list(diff.leave) + "\n";
-  if (!diff.enter.empty()) devices += "Enter: " + format_device_list(diff.enter) + "\n";
+  if (!diff.devices.leave.empty()) devices += "Leave: " + format_device_list(diff.devices.leave) + "\n";
+  if (!diff.devices.enter.empty()) devices += "Enter: " + format_device_list(diff.devices.enter) + "\n";
   return join_blocks(
       {rows.size() > 1 ? table(rows) : "", devices, format_changes(diff), format_migration_summary(diff)});
 }

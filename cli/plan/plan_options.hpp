@@ -9,7 +9,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "cli/plan/finalist_simulation.hpp"
+#include "planner/api/finalist_simulation.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -28,7 +28,7 @@ struct PlanOptions {
   std::optional<std::string> calibration;  // file; nothing: the built-in constants
   std::vector<std::string> scenarios;      // files: the finalists are simulated under each
   std::optional<int> finalists;
-  std::optional<RobustCriterion> robust;
+  std::optional<api::RobustCriterion> robust;
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;

@@ -87,11 +87,19 @@ io::PlanRecord::Finalist make_finalist(const search::PlanCandidate& candidate) {
           candidate.iteration_s,    {}};
 }
 
-std::vector<io::PlanRecord::Finalist> make_finalists(const SimulatedSearch& search) {
+std::vector<io::PlanRecord::Finalist::Simulated> make_simulated(
+    const std::vector<api::SimulatedTimes>& times) {
+  std::vector<io::PlanRecord::Finalist::Simulated> result;
+  for (const auto& [scenario, mean_s, p95_s, max_s] : times)
+    result.push_back({scenario, mean_s, p95_s, max_s});
+  return result;
+}
+
+std::vector<io::PlanRecord::Finalist> make_finalists(const api::PlanResult& search) {
   std::vector<io::PlanRecord::Finalist> finalists;
   for (const search::PlanCandidate& plan : search.plans) finalists.push_back(make_finalist(plan));
   for (std::size_t i = 0; i < search.finalist_results.size(); ++i)
-    finalists[i].simulated = search.finalist_results[i].simulated;
+    finalists[i].simulated = make_simulated(search.finalist_results[i].simulated);
   return finalists;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
-#include "cli/plan/simulated_search.hpp"
+#include "planner/api/plan_request.hpp"
 #include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
@@ -13,7 +13,9 @@ namespace dtfm::cli {
 /// Of `candidate` by itself; and of it as one that is simulated.
 io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCandidate& candidate);
 io::PlanRecord::Finalist make_finalist(const search::PlanCandidate& candidate);
-std::vector<io::PlanRecord::Finalist> make_finalists(const SimulatedSearch& search);
+std::vector<io::PlanRecord::Finalist> make_finalists(const api::PlanResult& search);
+std::vector<io::PlanRecord::Finalist::Simulated> make_simulated(
+    const std::vector<api::SimulatedTimes>& times);
 
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record);
 /// Scenarios under which a plan that was simulated does nothing.

@@ -25,12 +25,12 @@ std::string format_shape_limits(const search::ShapeLimits& limits) {
 
 }  // namespace
 
-std::vector<NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {
-  std::vector<NamedScenario> scenarios = {{"nominal", {}}};
+std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {
+  std::vector<api::NamedScenario> scenarios = {api::nominal_scenario()};
   for (const std::string& file : options.scenarios) {
     sim::Scenario scenario = io::read_scenario(file, topology);
     const std::string name = scenario.name.empty() ? file : scenario.name;
-    for (const NamedScenario& other : scenarios)
+    for (const api::NamedScenario& other : scenarios)
       if (other.name == name) throw Error(file, fmt::format("there are two scenarios of the name {}", name));
     scenarios.push_back({name, std::move(scenario)});
   }
@@ -46,7 +46,7 @@ search::SearchOptions common_search_options(const PlanOptions& options,
   result.evaluations = options.evaluations;
   result.time_limit = options.time_limit;
   result.begin = begin;
-  result.interrupted = &watch.interrupted();
+  result.stop = watch.stop();
   result.on_progress = [&printer](const search::Progress& progress) { printer.show(progress); };
   return result;
 }
@@ -74,13 +74,11 @@ search::IterationSearchOptions iteration_search_options(const PlanOptions& optio
   return result;
 }
 
-SimulatedSearch search_from_options(const PlanOptions& options, const Problem& problem,
+api::PlanResult search_from_options(const PlanOptions& options, const Problem& problem,
                                     const search::IterationSearchOptions& search,
-                                    const std::vector<NamedScenario>& scenarios,
-                                    const InterruptWatch& watch) {
+                                    const std::vector<api::NamedScenario>& scenarios) {
   try {
-    return search_and_simulate(problem, search, scenarios, options.robust.value_or(RobustCriterion::mean),
-                               watch);
+    return api::plan({problem, search, scenarios, options.robust.value_or(api::RobustCriterion::mean)});
   } catch (const search::NoSuchShape& error) {
     throw Error(source_of_limits(options, problem.job),
                 fmt::format("no plan{} is possible: {}", format_shape_limits(search.limits), error.what()));

@@ -7,13 +7,13 @@
 #include "cli/common/interrupt.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "cli/plan/simulated_search.hpp"
+#include "planner/api/plan_request.hpp"
 #include "planner/core/problem.hpp"
 
 namespace dtfm::cli {
 
 /// The nominal network first, then those of --scenario. Throws Error where two have one name.
-std::vector<NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology);
+std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology);
 
 /// What the options say of any search, which began at `begin`.
 search::SearchOptions common_search_options(const PlanOptions& options,
@@ -23,9 +23,10 @@ search::IterationSearchOptions iteration_search_options(const PlanOptions& optio
                                                         ProgressPrinter& printer,
                                                         const InterruptWatch& watch);
 
-/// Throws Error for shapes that cannot be, in the words of who asked for them.
-SimulatedSearch search_from_options(const PlanOptions& options, const Problem& problem,
+/// Runs the search. If no plan has the requested shape, throws an Error that names the option or the job that
+/// requested it.
+api::PlanResult search_from_options(const PlanOptions& options, const Problem& problem,
                                     const search::IterationSearchOptions& search,
-                                    const std::vector<NamedScenario>& scenarios, const InterruptWatch& watch);
+                                    const std::vector<api::NamedScenario>& scenarios);
 
 }  // namespace dtfm::cli

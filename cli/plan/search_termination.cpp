@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/common/text_formatting.hpp"
+#include "planner/core/index.hpp"
 
 namespace dtfm::cli {
 
@@ -16,6 +17,28 @@ io::PlanRecord::Search make_search_record(const PlanOptions& options, long long 
       options.strategy, options.seed, evaluations, std::string(name_of(stopped)), {}};
   for (const auto& [evaluated, best] : convergence) record.convergence.emplace_back(evaluated, best);
   return record;
+}
+
+std::vector<std::string> search_notes(const api::PlanResult& result, const Topology& topology) {
+  const search::IterationSearchResult& found = result.found;
+  std::vector<std::string> notes = stop_notes(found.stopped, "plan");
+  if (!found.unpriced.empty())
+    notes.push_back(
+        fmt::format("{} without a price left out, {} first; the topology may give it one: `price: 1.2 USD/h`",
+                    format_count(static_cast<long long>(found.unpriced.size()), "device"),
+                    topology.devices[at(found.unpriced.front())].id));
+  if (!found.unusable.empty())
+    notes.push_back(fmt::format("{} cannot be used, {} first: {}",
+                                format_count(static_cast<long long>(found.unusable.size()), "device"),
+                                topology.devices[at(found.unusable.front().first)].id,
+                                found.unusable.front().second));
+  if (result.simulation == api::SimulationStatus::interrupted &&
+      found.stopped != search::Stopped::interrupted)
+    notes.emplace_back("interrupted before the finalists were simulated: this is the best by its estimate");
+  if (result.simulation == api::SimulationStatus::failed)
+    notes.emplace_back("the plans could not be simulated, and this is the best by its estimate: " +
+                       result.simulation_error);
+  return notes;
 }
 
 std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view noun) {

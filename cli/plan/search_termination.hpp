@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
+#include "planner/api/plan_request.hpp"
 #include "planner/io/writers/plan_json.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
@@ -14,6 +15,9 @@ namespace dtfm::cli {
 io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations,
                                           search::Stopped stopped,
                                           const std::vector<search::ConvergencePoint>& convergence);
+
+/// What the user should know about the search and about the simulation of its finalists.
+std::vector<std::string> search_notes(const api::PlanResult& result, const Topology& topology);
 
 /// Where the user ended it. `noun`: what it was for, "plan".
 std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view noun);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,24 +23,19 @@ std::string row(std::string_view name, const std::string& text) {
   return fmt::format("  {:<24}{}\n", name, text);
 }
 
-std::string cannot_keep_reason(const search::WarmStart& warm, const search::IterationSearchResult& result) {
-  if (result.unchanged)
-    return result.unchanged->deficit_bytes > 0 ? "it does not fit the memory of its devices" : "";
-  const std::vector<int> devices = pipeline_major(warm.plan);
-  if (const auto gone = std::count(devices.begin(), devices.end(), cost::no_device); gone > 0)
-    return fmt::format("{} of its {} {} gone", gone,
-                       format_count(static_cast<long long>(devices.size()), "device"),
-                       gone == 1 ? "is" : "are");
+std::string format_obstacle(const api::WarmStartResult& result) {
+  switch (result.obstacle) {
+    case api::ContinuationObstacle::none:
+      return "";
+    case api::ContinuationObstacle::out_of_memory:
+      return "it does not fit the memory of its devices";
+    case api::ContinuationObstacle::devices_gone:
+      return fmt::format("{} of its {} {} gone", result.devices_gone, format_count(result.devices, "device"),
+                         result.devices_gone == 1 ? "is" : "are");
+    case api::ContinuationObstacle::not_allowed:
+      break;
+  }
   return "the job, the limits, or times or prices of its devices do not allow it";
-}
-
-bool is_same(const search::PlanCandidate& a, const search::PlanCandidate& b) {
-  return a.job == b.job && a.plan == b.plan && a.flush == b.flush;
-}
-
-double tokens_per_iteration(const Job& job) {
-  return static_cast<double>(micro_batch_count(job.training)) * job.training.micro_batch *
-         sequence_length(job.model);
 }
 
 /// "1.5 s an iteration; the old plan would take 4 s; paid after 3 iterations"
@@ -79,35 +73,27 @@ RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
   return {file, std::move(named), std::move(job)};
 }
 
-std::string model_difference(const Job& from, const Job& to) {
-  const std::vector<Layer> before = layer_chain(from), after = layer_chain(to);
-  if (before.size() != after.size()) return fmt::format("{} layers, not {}", before.size(), after.size());
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i].parameters != after[i].parameters)
-      return fmt::format("layer {} of {} parameters, not {}", i, before[i].parameters, after[i].parameters);
-    if (before[i].tied_parameters != after[i].tied_parameters)
-      return fmt::format("layer {} with {} tied parameters, not {}", i, before[i].tied_parameters,
-                         after[i].tied_parameters);
+std::string format_model_difference(const Job& from, const Job& to) {
+  const std::optional<api::ModelDifference> difference = api::model_difference(from, to);
+  if (!difference) return "";
+  const auto& [kind, layer, before, after] = *difference;
+  switch (kind) {
+    case api::ModelDifference::Kind::layer_count:
+      return fmt::format("{:.0f} layers, not {:.0f}", before, after);
+    case api::ModelDifference::Kind::parameters:
+      return fmt::format("layer {} of {} parameters, not {}", layer, before, after);
+    case api::ModelDifference::Kind::tied_parameters:
+      break;
   }
-  return "";
+  return fmt::format("layer {} with {} tied parameters, not {}", layer, before, after);
 }
 
 search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s) {
-  if (const std::string other = model_difference(running.job, problem.job); !other.empty())
+  if (const std::string other = format_model_difference(running.job, problem.job); !other.empty())
     throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so nothing of it "
                                           "could go on (--job FILE says what is trained)",
                                           io::quote(problem.job.name), other));
-  std::map<std::string, int> device_of;
-  for (int device = 0; device < problem.topology.size(); ++device)
-    device_of[problem.topology.devices[at(device)].id] = device;
-  search::WarmStart warm{running.named.plan, running.job, horizon_s};
-  for (Pipeline& pipeline : warm.plan.pipelines)
-    for (Stage& stage : pipeline.stages)
-      for (int& device : stage.devices) {
-        const auto now = device_of.find(running.named.ids[at(device)]);
-        device = now == device_of.end() ? cost::no_device : now->second;
-      }
-  return warm;
+  return api::warm_start({running.named.plan, running.named.ids, running.job}, problem.topology, horizon_s);
 }
 
 void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices) {
@@ -127,70 +113,40 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
     throw Error(running.file, fmt::format("is for job {}, and no job is given, which means the built-in {}; "
                                           "--job FILE says what is trained",
                                           io::quote(running.job.name), problem.job.name));
-  search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(default_horizon_s));
+  search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
   const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
   check_migration_effort(running, cost::MigrationCost(problem, network, warm.plan, stage_chunks(warm.job)),
                          problem.topology.size());
   return warm;
 }
 
-io::PlanRecord::Migration make_migration_record(const cost::Migration& migration, const Topology& topology) {
+io::PlanRecord::Migration make_migration_record(const api::MigrationSummary& migration,
+                                                const Topology& topology) {
   io::PlanRecord::Migration record{
       migration.bytes, migration.checkpoint_bytes, migration.seconds, migration.usd, {}};
-  for (const cost::MigratedPart& part : migration.parts) {
-    const std::string& id = topology.devices[at(part.to)].id;
-    if (record.devices.empty() || record.devices.back().id != id)
-      record.devices.push_back({id, {}, 0, 0, {}});
-    io::PlanRecord::Migration::Device& device = record.devices.back();
-    const auto contains = [&](const std::pair<int, int>& it) {  // a tied matrix comes apart from its layer
-      return it.first <= part.layers.first && part.layers.second <= it.second;
-    };
-    if (std::none_of(device.layers.begin(), device.layers.end(), contains))
-      device.layers.push_back(part.layers);
-    (part.from == cost::no_device ? device.checkpoint_bytes : device.bytes) += part.bytes;
-    if (part.from == cost::unspecified_source) continue;
-    const std::string from =
-        part.from == cost::no_device ? "a checkpoint" : topology.devices[at(part.from)].id;
-    if (std::find(device.from.begin(), device.from.end(), from) == device.from.end())
-      device.from.push_back(from);
+  for (const auto& [device, layers, bytes, checkpoint_bytes, sources] : migration.devices) {
+    std::vector<std::string> from;
+    for (const int source : sources)
+      from.push_back(source == cost::no_device ? "a checkpoint" : topology.devices[at(source)].id);
+    record.devices.push_back({topology.devices[at(device)].id, layers, bytes, checkpoint_bytes, from});
   }
   return record;
 }
 
-io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
-                                                 const search::WarmStart& warm) {
-  const search::PlanCandidate& best = search.best();
-  const search::IterationSearchResult& result = search.found;
+io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
+                                                 const search::IterationSearchOptions& requested) {
+  const api::WarmStartResult result = api::compare_with_running(requested, search);
   io::PlanRecord::WarmStart record;
   record.plan = options.warm_start.value();
-  record.horizon_s = warm.horizon_s;
-  record.keeps_plan = result.unchanged && is_same(*result.unchanged, best);
-  record.cannot_keep_reason = cannot_keep_reason(warm, result);
-  const Problem& problem = best.job->problem;
-  const cost::MigrationCost cost(problem, best.job->model.shared_network, warm.plan, stage_chunks(warm.job));
-  record.migration = make_migration_record(cost.of(best.plan, best.job->model.chunks), problem.topology);
-  if (!record.cannot_keep_reason.empty()) return record;
-  const auto seconds = [&](const search::PlanCandidate& candidate) {
-    for (std::size_t i = 0; i < search.finalist_results.size(); ++i)
-      if (is_same(search.plans[i], candidate)) return search.finalist_results[i].seconds;
-    return candidate.iteration_s;
-  };
-  const double before_s = seconds(*result.unchanged), after_s = seconds(best);
-  if (!std::isfinite(before_s) || !std::isfinite(after_s)) return record;
-  record.unchanged_iteration_time_s = before_s;
-  const search::Objective objective = *search::objective_named(options.objective);
-  const search::PlanScore score(objective, problem.topology);
-  const auto weighted_cost = [&](double elapsed_s, const search::PlanCandidate& plan, double egress_usd) {
-    return score.of(elapsed_s, score.total_weight(plan.plan), egress_usd);
-  };
-  const double unchanged = weighted_cost(before_s, *result.unchanged, result.unchanged->egress_usd);
-  const double gain = unchanged - weighted_cost(after_s, best, best.egress_usd);
-  if (gain > 0)
-    record.break_even_iterations =
-        std::ceil(weighted_cost(best.migration.seconds, best, best.migration.usd) / gain);
-  const double unit =
-      objective == search::Objective::cost_per_token ? 1e6 / tokens_per_iteration(problem.job) : 1;
-  record.gain = {gain * unit, unchanged * unit, std::string(objective_unit(objective))};
+  record.horizon_s = requested.warm->horizon_s;
+  record.keeps_plan = result.keeps_plan;
+  record.cannot_keep_reason = format_obstacle(result);
+  record.migration = make_migration_record(result.migration, search.best().job->problem.topology);
+  record.unchanged_iteration_time_s = result.unchanged_iteration_s;
+  record.break_even_iterations = result.break_even_iterations;
+  if (result.gain)
+    record.gain = {result.gain->value, result.gain->unchanged,
+                   std::string(objective_unit(requested.objective))};
   return record;
 }
 

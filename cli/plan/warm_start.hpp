@@ -6,17 +6,12 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
-#include "cli/plan/simulated_search.hpp"
+#include "planner/api/warm_start.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
-
-/// Nobody knows when the network changes next. Prices and loads of shared machines change from hour to hour
-/// in published traces, so what pays within two hours is likely to pay at all; who knows better says so
-/// (--horizon).
-inline constexpr double default_horizon_s = 2 * 3600;
 
 struct RunningPlan {
   std::string file;
@@ -27,8 +22,8 @@ struct RunningPlan {
 /// A plan that dtfm-plan wrote. `fallback`: the job, where the file has none. Throws Error.
 RunningPlan read_running_plan(const std::string& file, const Job& fallback);
 
-/// "" or what tells the models of two jobs apart, layer by layer: "24 layers, not 32".
-std::string model_difference(const Job& from, const Job& to);
+/// The first difference between the models of two jobs, "24 layers, not 32"; empty if they are equal.
+std::string format_model_difference(const Job& from, const Job& to);
 
 /// On the devices of the problem's topology, by their ids. Throws Error where the model is another one,
 /// or the plan's schedule cannot run it.
@@ -40,12 +35,13 @@ void check_migration_effort(const RunningPlan& running, const cost::MigrationCos
 /// plan is not for the built-in one.
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem);
 
-io::PlanRecord::Migration make_migration_record(const cost::Migration& migration, const Topology& topology);
+io::PlanRecord::Migration make_migration_record(const api::MigrationSummary& migration,
+                                                const Topology& topology);
 
 /// What there is to say of going on with the best plan; estimates say how long iterations take where none
 /// were simulated.
-io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
-                                                 const search::WarmStart& warm);
+io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
+                                                 const search::IterationSearchOptions& requested);
 
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm);
 /// The devices and what they fetch, as a table; empty where nothing moves.

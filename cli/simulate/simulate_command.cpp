@@ -19,10 +19,9 @@
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
-#include "cli/simulate/swarm_run.hpp"
 #include "cli/simulate/swarm_summary.hpp"
-#include "planner/api/replanner.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "planner/api/simulate.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/shards.hpp"
@@ -34,9 +33,9 @@
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/control_characters.hpp"
 #include "planner/io/text/suggest.hpp"
-#include "simulator/calibration/prediction.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
+#include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/run/failure_policy.hpp"
 #include "simulator/simulate.hpp"
@@ -132,26 +131,6 @@ Input read_input(const SimulateOptions& options) {
   return input;
 }
 
-/// How far the run is, on stderr.
-class RunProgress : public sim::RunObserver {
- public:
-  RunProgress(const SimulateOptions& options, const sim::Scenario& scenario)
-      : printer_(options.quiet, "dtfm-sim"), iterations_(options.iterations), horizon_(scenario.horizon_s) {}
-
-  void on_interval(const sim::RunInterval& run_interval) override {
-    if (!printer_.is_due()) return;
-    const double share =
-        horizon_ ? run_interval.end / *horizon_ : (run_interval.iteration + 1.0) / iterations_;
-    printer_.show(share,
-                  fmt::format("iteration {}, {:.6g} s simulated", run_interval.iteration, run_interval.end));
-  }
-
- private:
-  ProgressPrinter printer_;
-  int iterations_;
-  std::optional<double> horizon_;
-};
-
 /// The outputs that are written while the run goes on, whole or not at all.
 class StreamedOutputs {
  public:
@@ -206,53 +185,60 @@ struct Outcome {
   RunStats stats;
   std::optional<Timeline> timeline = {};  // for a report
   std::optional<io::SwarmRecord> swarm = {};
+  std::optional<PredictionInterval> interval = {};
 };
 
-void add_to_stats(const sim::SimReport& run, RunStats& stats) {
-  stats.tasks += run.tasks;
-  stats.flows += run.flows;
-  stats.events += run.events_handled;
+api::SimulateRequest make_request(const SimulateOptions& options, const Input& input) {
+  api::SimulateRequest request;
+  request.problem = input.problem;
+  request.plan = input.plan;
+  request.scenario = input.scenario;
+  request.iterations = options.iterations;
+  request.seed = options.seed;
+  request.samples = options.samples;
+  request.threads = options.threads;
+  request.sync_every = input.sync_every;
+  request.routing = input.routing;
+  request.swarm = input.swarm;
+  request.spread = input.spread;
+  return request;
+}
+
+Outcome make_outcome(const api::SimulateRequest& request, api::SimulateResult result) {
+  Outcome outcome{std::move(result.report), {}, {}, {result.tasks, result.flows, result.events}};
+  outcome.interval = result.interval;
+  if (result.samples) {
+    const auto& [requested, finished, summary] = *result.samples;
+    outcome.samples = summary;
+    if (request.stop())
+      outcome.report.stopped = fmt::format("interrupted after {} of {} runs", finished, requested);
+  }
+  if (result.swarm)
+    outcome.swarm = {std::move(*result.swarm), sim::usd_per_million_tokens(request.problem, outcome.report,
+                                                                           outcome.report.tokens_per_s)};
+  return outcome;
 }
 
 Outcome run_simulation(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
-  sim::SimOptions sim_options;
-  sim_options.iterations = options.iterations * input.sync_every;
-  sim_options.sync_every = input.sync_every;
-  sim_options.paths = input.paths();
-  sim_options.seed = options.seed;
-  sim_options.stop = watch.stop();
-  sim_options.replan = api::make_replanner(input.problem);
-  if (options.samples) {
-    const int samples = sim::is_random(input.scenario) ? *options.samples : 1;
-    std::vector<sim::SimReport> runs = sim::simulate_samples(input.problem, input.plan, input.scenario,
-                                                             sim_options, samples, options.threads);
-    Outcome outcome{runs.front(), {}, {}, {}};
-    for (const sim::SimReport& it : runs) add_to_stats(it, outcome.stats);
-    // Of those that were broken off, iterations at their beginning would count more than others.
-    if (watch.interrupted())
-      std::erase_if(runs, [](const sim::SimReport& it) { return it.stopped == sim::stopped_by_user; });
-    outcome.samples = sim::sample_summary(runs);
-    if (watch.interrupted())
-      outcome.report.stopped = fmt::format("interrupted after {} of {} runs", runs.size(), samples);
-    return outcome;
-  }
-  if (input.swarm) {
-    auto [swarm, report] = run_swarm(options, input.problem, *input.swarm, input.scenario, watch);
-    Outcome outcome{std::move(report), {}, {}, {}, {}, std::move(swarm)};
-    add_to_stats(outcome.report, outcome.stats);
-    return outcome;
-  }
-  RunProgress progress(options, input.scenario);
+  ProgressPrinter printer(options.quiet, "dtfm-sim");
+  const char* noun = input.swarm ? "step" : "iteration";
+  api::SimulateRequest request = make_request(options, input);
+  request.stop = watch.stop();
+  request.on_progress = [&](const api::SimulationProgress& progress) {
+    if (printer.is_due())
+      printer.show(progress.share,
+                   fmt::format("{} {}, {:.6g} s simulated", noun, progress.iteration, progress.simulated_s));
+  };
+  if (options.samples || input.swarm) return make_outcome(request, api::simulate(request));
   // A second Ctrl-C must not leave half a file beside its place.
   const InterruptHold hold(
       must_be_atomic(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
   StreamedOutputs outputs(options, input);
-  sim_options.observers = outputs.observers();
-  sim_options.observers.push_back(&progress);
-  Outcome outcome{sim::simulate(input.problem, input.plan, input.scenario, sim_options), {}, {}, {}};
+  request.observers = outputs.observers();
+  api::SimulateResult result = api::simulate(request);
   outputs.commit();
+  Outcome outcome = make_outcome(request, std::move(result));
   outcome.timeline = outputs.timeline();
-  add_to_stats(outcome.report, outcome.stats);
   return outcome;
 }
 
@@ -284,13 +270,6 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   return notes;
 }
 
-/// Nothing where there is no iteration, or where nobody says how well the constants are known.
-std::optional<PredictionInterval> predicted_interval(const Input& input, const sim::SimReport& report) {
-  if (!input.spread || input.swarm || report.iterations.empty()) return std::nullopt;
-  return sim::time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean,
-                            input.paths());
-}
-
 std::string format_run_summary(const Input& input, const sim::SimReport& report,
                                const io::SimRecord& record) {
   return input.swarm ? format_swarm_summary(input.problem, report, record)
@@ -298,11 +277,9 @@ std::string format_run_summary(const Input& input, const sim::SimReport& report,
 }
 
 void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const io::SimRecord record{input.problem.job.name, input.scenario.name,
-                             options.seed,           outcome.samples,
-                             outcome.fairness,       notes_of(options, input, outcome),
-                             DTFM_VERSION,           predicted_interval(input, outcome.report),
-                             outcome.swarm};
+  const io::SimRecord record{input.problem.job.name, input.scenario.name, options.seed,
+                             outcome.samples,        outcome.fairness,    notes_of(options, input, outcome),
+                             DTFM_VERSION,           outcome.interval,    outcome.swarm};
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must be there even if this fails

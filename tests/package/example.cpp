@@ -2,27 +2,24 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <planner/api/api.hpp>
 #include <planner/io/readers/calibration_reader.hpp>
 #include <planner/io/readers/job_reader.hpp>
 #include <planner/io/readers/roofline_reader.hpp>
 #include <planner/io/readers/topology_reader.hpp>
-#include <planner/search/iteration_time/iteration_search.hpp>
-#include <simulator/simulate.hpp>
 
 int main(int argc, char** argv) {
   using namespace dtfm;
   if (argc != 3) return 2;
-  const Problem problem{read_topology(argv[1]), default_job(), built_in_calibration(), built_in_roofline()};
+  api::PlanRequest request{
+      {io::read_topology(argv[1]), io::default_job(), io::built_in_calibration(), io::built_in_roofline()}};
+  request.options.common.evaluations = std::atoll(argv[2]);
+  const api::PlanResult planned = api::plan(request);
 
-  IterationSearchOptions search;
-  search.common.evaluations = std::atoll(argv[2]);
-  const PlanCandidate best = search_iteration(problem, search).finalists.front();
-
-  Problem decided = best.job->problem;  // with `auto` settings replaced by the decisions
-  if (best.flush > 0) decided.job.parallelism.flush = best.flush;
-  SimOptions once;
-  once.iterations = 1;
-  const SimReport report = simulate(decided, best.plan, Scenario(), once);
+  const search::PlanCandidate& best = planned.best();
+  api::SimulateRequest run{api::simulated_problem(best), best.plan};
+  run.iterations = 1;
+  const api::SimulateResult simulated = api::simulate(run);
   std::printf("%d stages, %zu pipelines: estimated %.17g s, simulated %.17g s\n", depth(best.plan),
-              best.plan.pipelines.size(), best.iteration_s, report.iteration_time_s.mean);
+              best.plan.pipelines.size(), best.iteration_s, simulated.report.iteration_time_s.mean);
 }

@@ -78,7 +78,7 @@ class Installed(unittest.TestCase):
         said = run(folder / "example", self.topology, EVALUATIONS)
         stages, pipelines, estimated, simulated = re.fullmatch(r"(\d+) stages, (\d+) pipelines: estimated (\S+) s, simulated (\S+) s\n", said).groups()
         plan = json.loads(self.program("dtfm-plan", self.topology, "--evaluations", EVALUATIONS, "--quiet", "--format", "json"))
-        best = min(plan["finalists"], key=lambda it: it["iteration_time_s"])
+        best = plan["finalists"][0]
         self.assertEqual((int(stages), int(pipelines)), (best["pipeline"], best["data"]))
         self.assertEqual(float(estimated), best["iteration_time_s"])
         self.assertEqual(float(simulated), best["simulated"]["nominal"]["mean_s"])

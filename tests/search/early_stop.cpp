@@ -42,9 +42,8 @@ void check_early_stop(std::string_view strategy, const SearchOptions& options, S
 }  // namespace
 
 TEST_CASE("every strategy interrupted before it begins still returns a placement") {
-  const std::atomic<bool> interrupted = true;
   SearchOptions options;
-  options.interrupted = &interrupted;
+  options.stop = [] { return true; };
   for (const Strategy& strategy : strategies()) {
     for (const bool prove : {false, true}) {
       INFO(strategy.name << ", prove " << prove);
@@ -61,7 +60,7 @@ TEST_CASE("an interrupted search stops soon and keeps its best placement") {
     std::atomic<bool> interrupted = false;
     double best = 0;
     SearchOptions options;
-    options.interrupted = &interrupted;
+    options.stop = [&] { return interrupted.load(); };
     options.evaluations = 1'000'000'000;
     options.on_progress = [&](const Progress& progress) {
       best = progress.best;
@@ -76,9 +75,8 @@ TEST_CASE("an interrupted search stops soon and keeps its best placement") {
 }
 
 TEST_CASE("a proven optimum stays proven after an interrupt") {
-  const std::atomic<bool> interrupted = true;
   SearchOptions options;
-  options.interrupted = &interrupted;
+  options.stop = [] { return true; };
   const CommCostModel model = irregular_model(1, 6);  // with one stage there is only one partition
   for (const Strategy& strategy : strategies()) {
     INFO(strategy.name);
@@ -159,7 +157,7 @@ TEST_CASE("an interrupt while the bound is computed is reported") {
   const CommCostModel model = irregular_model(6, 6);
   std::atomic<bool> interrupted = false;
   SearchOptions options;
-  options.interrupted = &interrupted;
+  options.stop = [&] { return interrupted.load(); };
   options.evaluations = 64;
   options.prove = true;
   options.on_progress = [&](const Progress& progress) { interrupted = progress.evaluations >= 64; };

@@ -94,7 +94,7 @@ TEST_CASE("with a time limit a search continues after its normal end and finds n
   std::atomic<bool> interrupted = false;
   IterationSearchOptions options;
   options.common.time_limit = 1e6;  // in seconds; the interrupt comes first
-  options.common.interrupted = &interrupted;
+  options.common.stop = [&] { return interrupted.load(); };
   options.common.on_progress = [&](const Progress& progress) {
     CHECK(progress.budget == 0);
     interrupted = progress.evaluations > 2 * alone.evaluations;
@@ -110,7 +110,7 @@ TEST_CASE("with a time limit a Pareto search continues and no point gets worse i
   std::atomic<bool> interrupted = false;
   IterationSearchOptions options;
   options.common.time_limit = 1e6;
-  options.common.interrupted = &interrupted;
+  options.common.stop = [&] { return interrupted.load(); };
   options.common.on_progress = [&](const Progress& progress) {
     interrupted = progress.evaluations > alone.evaluations * 5 / 4;
   };

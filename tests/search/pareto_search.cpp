@@ -157,8 +157,7 @@ TEST_CASE("an interrupted Pareto search returns what it found so far") {
   Rng rng = Rng::for_task(0, 4);
   const Problem problem = problem_with_prices(rng, {4, 4}, 6, 12);
   IterationSearchOptions options = search_options(2000);
-  const std::atomic<bool> interrupted = true;
-  options.common.interrupted = &interrupted;
+  options.common.stop = [] { return true; };
   const ParetoSearch search = search_pareto(problem, options);
   CHECK(search.stopped == Stopped::interrupted);
   CHECK_FALSE(search.candidates.empty());

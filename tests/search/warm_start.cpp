@@ -1,7 +1,6 @@
 #include "planner/search/iteration_time/warm_start.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -176,9 +175,8 @@ TEST_CASE("a warm search gives the same plans for any number of threads") {
 TEST_CASE("an interrupt ends the repair and leaves a complete plan") {
   const Problem problem = small_problem({9}, 4, 8);
   const Plan plan = plan_missing_two_devices(problem.job);
-  const std::atomic<bool> interrupted = true;
   IterationSearchOptions options = search_options();
-  options.common.interrupted = &interrupted;
+  options.common.stop = [] { return true; };
   const IterationSearchResult found = warm_search(problem, plan, 1e6, options);
   CHECK(found.stopped == Stopped::interrupted);
   CHECK(found.evaluations == 1 + 3 + 1);  // the plan is filled and fitted, but its migration is not minimized

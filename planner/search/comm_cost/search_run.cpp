@@ -23,12 +23,11 @@ double SearchRun::time_share() const {
 }
 
 bool SearchRun::must_stop() const {
-  return (options_.interrupted && options_.interrupted->load(std::memory_order_relaxed)) || time_share() >= 1;
+  return is_stopped(options_) || time_share() >= 1;
 }
 
 Stopped SearchRun::reason_to_stop() const {
-  const bool interrupted = options_.interrupted && options_.interrupted->load(std::memory_order_relaxed);
-  return interrupted ? Stopped::interrupted : Stopped::time_limit;
+  return is_stopped(options_) ? Stopped::interrupted : Stopped::time_limit;
 }
 
 long long SearchRun::budget(long long fallback) {

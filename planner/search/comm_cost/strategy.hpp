@@ -2,7 +2,6 @@
 // of strategy.cpp.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -28,10 +27,15 @@ struct SearchOptions {
   std::optional<long long> evaluations;  // candidate placements to evaluate; empty: the strategy's default
   std::optional<double> time_limit;      // s; makes the result nondeterministic
   std::optional<std::chrono::steady_clock::time_point> begin;  // start of `time_limit`; empty: now
-  bool prove = false;  // continue until the lower bound meets the cost; takes half of a time limit
-  const std::atomic<bool>* interrupted = nullptr;    // set by the caller: return the best placement so far
+  bool prove = false;          // continue until the lower bound meets the cost; takes half of a time limit
+  std::function<bool()> stop;  // asked by any thread; once true, the best result so far is returned
   std::function<void(const Progress&)> on_progress;  // called occasionally, by one thread at a time
 };
+
+/// Whether the caller asks the search to stop.
+inline bool is_stopped(const SearchOptions& options) {
+  return options.stop && options.stop();
+}
 
 /// What ended a search: the requested evaluations were used up; the strategy converged; the result is proven
 /// optimal; all placements were evaluated; or the time limit or an interrupt.

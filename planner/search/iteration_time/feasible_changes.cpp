@@ -43,7 +43,6 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 std::vector<std::string> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
   std::vector<std::string> changes;
-  const auto is_interrupted = [&] { return options.common.interrupted && *options.common.interrupted; };
   const auto try_job = [&](const std::string& words, const auto& change) {
     Problem other = problem;
     change(other.job);
@@ -73,7 +72,7 @@ std::vector<std::string> feasible_changes(const Problem& problem, const Iteratio
     });
   if (const auto memory = fitting_memory(problem, options))
     changes.push_back(fmt::format("GPUs of at least {:.0f} GB", *memory));
-  return is_interrupted() ? std::vector<std::string>() : changes;
+  return is_stopped(options.common) ? std::vector<std::string>() : changes;
 }
 
 }  // namespace dtfm::search

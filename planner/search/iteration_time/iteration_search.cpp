@@ -103,7 +103,7 @@ class IterationSearch {
     screen_shapes(decisions_.first());
   }
 
-  bool is_interrupted() const { return options_.common.interrupted && *options_.common.interrupted; }
+  bool is_interrupted() const { return is_stopped(options_.common); }
   bool is_late(double share) const {
     const auto limit = options_.common.time_limit;
     return limit && elapsed_s() >= share * *limit;

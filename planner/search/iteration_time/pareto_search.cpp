@@ -75,7 +75,7 @@ class FrontSearch {
   double elapsed_s() const {
     return std::chrono::duration<double>(Clock::now() - *options_.common.begin).count();
   }
-  bool is_interrupted() const { return options_.common.interrupted && *options_.common.interrupted; }
+  bool is_interrupted() const { return is_stopped(options_.common); }
   bool must_stop() const {
     return is_interrupted() || (options_.common.time_limit && elapsed_s() >= *options_.common.time_limit);
   }

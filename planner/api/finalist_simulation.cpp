@@ -1,4 +1,4 @@
-#include "cli/plan/finalist_simulation.hpp"
+#include "planner/api/finalist_simulation.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -10,20 +10,20 @@
 #include "planner/core/parallel.hpp"
 #include "simulator/simulate.hpp"
 
-namespace dtfm::cli {
+namespace dtfm::api {
 namespace {
 
 constexpr int random_runs = 8;
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Where nothing happens, all iterations are alike and one is enough.
+/// Without events all iterations take equally long, and one is enough.
 bool is_event_free(const sim::Scenario& scenario) {
   return scenario.traces.empty() && scenario.events.empty() && !sim::is_random(scenario) &&
          !scenario.horizon_s;
 }
 
-/// From each end of an iteration to the next, with all that was lost, fetched and written between them; and
-/// from the last to the end of the run, where that is longer than any.
+/// Times between the ends of consecutive iterations, including lost work, state migration and checkpoints;
+/// and from the last end to the end of the run if that is longer than any of them.
 sim::Distribution completion_intervals(const sim::SimReport& report) {
   std::vector<double> seconds;
   double before = 0, longest = 0;
@@ -35,9 +35,9 @@ sim::Distribution completion_intervals(const sim::SimReport& report) {
   return sim::distribution(std::move(seconds));
 }
 
-/// Where machines come and go, the mean is over the whole run. Of a run that came to a stop for good, it is
-/// over all of the horizon, and the last iteration never ends.
-io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, const NamedScenario& named) {
+/// With churn the mean is over the whole run. If the run deadlocked, it is over the whole horizon, and the
+/// last iteration never ends.
+SimulatedTimes summarize_run(const sim::SimReport& report, const NamedScenario& named) {
   const sim::Distribution& times = report.iteration_time_s;
   if (report.iterations.empty() || !report.out_of_memory.empty()) return {named.name, never, never, never};
   const auto completed = static_cast<double>(report.iterations.size());
@@ -49,15 +49,15 @@ io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, 
   return {named.name, named.scenario.horizon_s ? *named.scenario.horizon_s / completed : never, never, never};
 }
 
-io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candidate,
-                                              const NamedScenario& named, const std::function<bool()>& stop) {
+SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScenario& named,
+                         const std::function<bool()>& stop) {
   const Problem problem = simulated_problem(candidate);
   sim::SimOptions options;
   options.stop = stop;
-  options.replan = api::make_replanner(problem);
+  options.replan = make_replanner(problem);
   if (is_event_free(named.scenario)) options.iterations = 1;
   const int runs = sim::is_random(named.scenario) ? random_runs : 1;
-  io::PlanRecord::Finalist::Simulated result{named.name, 0, 0, 0};
+  SimulatedTimes result{named.name, 0, 0, 0};
   for (int run = 0; run < runs; ++run) {
     options.seed = static_cast<std::uint64_t>(run);
     const auto times = summarize_run(sim::simulate(problem, candidate.plan, named.scenario, options), named);
@@ -69,11 +69,11 @@ io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candi
 }
 
 struct Run {
-  io::PlanRecord::Finalist::Simulated simulated;
+  SimulatedTimes simulated;
   std::string error;
 };
 
-/// A plan that the simulator refuses, because it has too many micro-batches, say, is a plan all the same.
+/// The simulator rejects some valid plans, for example those with too many micro-batches.
 Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named,
                  const std::function<bool()>& stop) {
   try {
@@ -83,8 +83,7 @@ Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& na
   }
 }
 
-double aggregate_seconds(const std::vector<io::PlanRecord::Finalist::Simulated>& scenarios,
-                         RobustCriterion robust) {
+double aggregate_seconds(const std::vector<SimulatedTimes>& scenarios, RobustCriterion robust) {
   double sum = 0, p95 = 0, worst = 0;
   for (const auto& it : scenarios) {
     sum += it.mean_s;
@@ -124,4 +123,4 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
   return finalist_results;
 }
 
-}  // namespace dtfm::cli
+}  // namespace dtfm::api

@@ -1,0 +1,19 @@
+// The library interface of the planner and simulator. Every request is a struct with a problem (topology, job
+// and constants), options with defaults, and callbacks for progress and cancellation; every result is a
+// struct of numbers and plans. Nothing here prints, reads or writes files: planner/io/readers reads
+// topologies and jobs, simulator/io reads scenarios. Bad input throws dtfm::Error.
+//
+//   plan      searches for the best plan and simulates the finalists   (dtfm-plan)
+//   score     estimates and simulates a given plan                     (dtfm-plan --score)
+//   simulate  simulates a plan or a swarm under a scenario             (dtfm-sim)
+//   compare   plans and simulates every scheme                         (dtfm-compare)
+//   make_replanner  plans anew when devices fail or join               (on_failure: replan)
+#pragma once
+
+#include "planner/api/compare.hpp"
+#include "planner/api/pareto.hpp"
+#include "planner/api/plan_diff.hpp"
+#include "planner/api/plan_request.hpp"
+#include "planner/api/replanner.hpp"
+#include "planner/api/simulate.hpp"
+#include "planner/api/warm_start.hpp"

@@ -1,0 +1,205 @@
+#include "planner/api/compare.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/api/replanner.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "simulator/report/run_totals.hpp"
+
+namespace dtfm::api {
+namespace {
+
+bool is_interrupted(const CompareRequest& request) {
+  return request.stop && request.stop();
+}
+
+bool is_requested(const CompareRequest& request, std::string_view scheme) {
+  return request.schemes.empty() ||
+         std::find(request.schemes.begin(), request.schemes.end(), scheme) != request.schemes.end();
+}
+
+void report_progress(const CompareRequest& request, const ComparisonProgress& progress) {
+  if (request.on_progress) request.on_progress(progress);
+}
+
+double failure_free_s(const search::PlanCandidate& candidate) {
+  Problem problem = candidate.job->problem;
+  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
+  return sim::undisturbed_seconds(problem, candidate.plan);
+}
+
+/// The plan that `plan` finds by default: of the search's finalists, the one that is simulated fastest.
+ChosenLayout plan_layout(const CompareRequest& request) {
+  search::IterationSearchOptions search;
+  search.common.seed = request.options.seed;
+  search.common.threads = request.threads;
+  search.common.stop = request.stop;
+  search.common.on_progress = [&](const search::Progress& progress) {
+    report_progress(request, {planned_scheme, 0, &progress});
+  };
+  ChosenLayout chosen;
+  const search::IterationSearchResult found = search::search_iteration(request.problem, search);
+  std::vector<search::PlanCandidate> fitting;
+  for (const search::PlanCandidate& it : found.finalists)
+    if (it.deficit_bytes <= 0) fitting.push_back(it);
+  chosen.tried = static_cast<int>(found.finalists.size());
+  chosen.fitting = static_cast<int>(fitting.size());
+  if (fitting.empty()) {
+    chosen.no_layout_reason = "no plan fits the memory";
+    return chosen;
+  }
+  const std::vector<double> seconds = parallel_map(static_cast<int>(fitting.size()), request.threads,
+                                                   [&](int i) { return failure_free_s(fitting[at(i)]); });
+  const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+  const search::PlanCandidate& plan = fitting[static_cast<std::size_t>(best)];
+  chosen.layout = Layout{plan.job->problem.job, plan.plan, 1};
+  if (plan.flush > 0) chosen.layout->job.parallelism.flush = plan.flush;
+  return chosen;
+}
+
+ChosenLayout plan_layout_or_error(const CompareRequest& request) {
+  try {
+    return plan_layout(request);
+  } catch (const Error& error) {
+    ChosenLayout none;
+    none.no_layout_reason = error.what();
+    none.is_input_error = true;
+    return none;
+  }
+}
+
+/// Why a run is no result; empty if it is one.
+std::string failure_of(const Problem& problem, const sim::SimReport& report) {
+  if (!report.out_of_memory.empty())
+    return fmt::format("{} lacks memory", problem.topology.devices[at(report.out_of_memory.front())].id);
+  if (report.tokens_per_s > 0) return "";
+  return report.stopped.empty() ? "no iteration in this time" : report.stopped;
+}
+
+double tokens_per_batch(const Problem& problem) {
+  return static_cast<double>(problem.job.training.global_batch) * sequence_length(problem.job.model);
+}
+
+/// `replans`: the run may continue with another plan of the planner if the scenario's policy asks for one.
+sim::SimReport simulate_layout(const CompareRequest& request, const ChosenLayout& chosen,
+                               const sim::Scenario& scenario, bool replans) {
+  sim::SimOptions sim;
+  sim.iterations = request.iterations;
+  sim.seed = request.options.seed;
+  sim.stop = request.stop;
+  const Problem& problem = request.problem;
+  const Problem scheme_problem{problem.topology, chosen.layout ? chosen.layout->job : problem.job,
+                               problem.constants, problem.roofline};  // outlives the run
+  if (replans) sim.replan = make_replanner(scheme_problem);
+  return simulate_chosen(problem, chosen, scenario, sim);
+}
+
+ComparedRun make_run(const CompareRequest& request, const ChosenLayout& chosen, const sim::Scenario& scenario,
+                     bool replans) {
+  ComparedRun run;
+  try {
+    run.report = simulate_layout(request, chosen, scenario, replans);
+    run.failure = failure_of(request.problem, run.report);
+  } catch (const Error& error) {
+    run.failure = error.what();
+  }
+  if (run.failure.empty()) run.tokens_per_s = run.report.tokens_per_s;
+  if (run.tokens_per_s > 0) run.seconds_per_batch = tokens_per_batch(request.problem) / run.tokens_per_s;
+  run.cost_per_million_tokens = sim::usd_per_million_tokens(request.problem, run.report, run.tokens_per_s);
+  return run;
+}
+
+/// The runs under every scenario; empty without a layout.
+std::vector<ComparedRun> simulate_scenarios(const CompareRequest& request, const ComparedScheme& scheme) {
+  if (!scheme.chosen.is_any()) return {};
+  return parallel_map(static_cast<int>(request.scenarios.size()), request.threads, [&](int i) {
+    return make_run(request, scheme.chosen, request.scenarios[at(i)], scheme.name == planned_scheme);
+  });
+}
+
+ComparedScheme choose_scheme(const CompareRequest& request, const Scheme& scheme) {
+  return {std::string(scheme.name),
+          std::string(scheme.what),
+          assumptions(scheme, request.options),
+          choose_layout(request.problem, scheme, request.options, request.threads, request.stop),
+          {}};
+}
+
+ComparedScheme choose_plan(const CompareRequest& request) {
+  return {std::string(planned_scheme),
+          "the plan that dtfm-plan makes",
+          "messages overlap with computations; stages and pipelines may differ from each other",
+          plan_layout_or_error(request),
+          {}};
+}
+
+/// Every scheme is simulated before the next is chosen, so that an interrupt keeps the results of those
+/// before.
+std::vector<ComparedScheme> compare_schemes(const CompareRequest& request) {
+  std::vector<ComparedScheme> done;
+  const auto add = [&](ComparedScheme scheme) {
+    scheme.runs = simulate_scenarios(request, scheme);
+    done.push_back(std::move(scheme));
+  };
+  if (is_requested(request, planned_scheme)) add(choose_plan(request));
+  const auto all = static_cast<double>(schemes().size());
+  for (const Scheme& scheme : schemes()) {
+    if (is_interrupted(request) || !is_requested(request, scheme.name)) continue;
+    report_progress(request, {scheme.name, static_cast<double>(&scheme - schemes().data()) / all});
+    add(choose_scheme(request, scheme));
+  }
+  return done;
+}
+
+void set_time_ratios(std::vector<ComparedScheme>& schemes) {
+  if (schemes.empty() || schemes.front().runs.empty()) return;
+  std::vector<double> reference;
+  for (const ComparedRun& run : schemes.front().runs) reference.push_back(run.tokens_per_s);
+  for (ComparedScheme& scheme : schemes)
+    for (std::size_t i = 0; i < scheme.runs.size(); ++i)
+      if (scheme.runs[i].tokens_per_s > 0)
+        scheme.runs[i].time_ratio = reference[i] / scheme.runs[i].tokens_per_s;
+}
+
+void check_names(const CompareRequest& request) {
+  const std::vector<std::string> names = compared_schemes();
+  for (const std::string& scheme : request.schemes)
+    if (std::find(names.begin(), names.end(), scheme) == names.end())
+      throw Error("", fmt::format("unknown scheme '{}'", scheme));
+}
+
+void throw_if_input_errors(const std::vector<ComparedScheme>& schemes) {
+  if (std::all_of(schemes.begin(), schemes.end(),
+                  [](const ComparedScheme& it) { return it.chosen.is_input_error; }))
+    throw Error("", fmt::format("no scheme can be simulated: {}", schemes.front().chosen.no_layout_reason));
+}
+
+}  // namespace
+
+bool Comparison::is_any_feasible() const {
+  return std::any_of(schemes.begin(), schemes.end(),
+                     [](const ComparedScheme& it) { return it.chosen.is_any(); });
+}
+
+std::vector<std::string> compared_schemes() {
+  std::vector<std::string> names = {std::string(planned_scheme)};
+  for (const Scheme& it : schemes()) names.emplace_back(it.name);
+  return names;
+}
+
+Comparison compare(const CompareRequest& request) {
+  check_names(request);
+  Comparison comparison;
+  comparison.schemes = compare_schemes(request);
+  comparison.is_interrupted = is_interrupted(request);
+  if (!comparison.is_interrupted) throw_if_input_errors(comparison.schemes);
+  set_time_ratios(comparison.schemes);
+  return comparison;
+}
+
+}  // namespace dtfm::api

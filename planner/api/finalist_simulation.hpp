@@ -1,0 +1,52 @@
+// Simulates the best plans of a search, because the closed formulas only estimate how long an iteration
+// takes.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "planner/search/iteration_time/plan_candidate.hpp"
+#include "simulator/scenario/scenario.hpp"
+
+namespace dtfm::api {
+
+/// How the times under several scenarios become one: the mean of the means, the largest 95th percentile, or
+/// the longest iteration.
+enum class RobustCriterion { mean, p95, worst };
+
+struct NamedScenario {
+  std::string name;
+  sim::Scenario scenario;
+};
+
+/// The network and the devices as the topology describes them, without failures or jitter.
+inline NamedScenario nominal_scenario() {
+  return {"nominal", {}};
+}
+
+/// Iteration times of a plan under one scenario; infinite if no iteration was completed.
+struct SimulatedTimes {
+  std::string scenario;
+  double mean_s = 0, p95_s = 0, max_s = 0;
+};
+
+struct FinalistResult {
+  std::string error;                      // why the simulator rejected the plan; empty if it did not
+  std::vector<SimulatedTimes> simulated;  // by scenario
+  double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
+};
+
+/// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
+/// the times are means over several runs. The results do not depend on the number of threads. Once `stop`
+/// returns true, runs end early, and their times cover only what was simulated.
+std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
+                                               const std::vector<NamedScenario>& scenarios,
+                                               RobustCriterion robust, int threads,
+                                               const std::function<bool()>& stop);
+
+/// The problem with the decisions of the candidate, including its pipeline flushes, as the simulator expects
+/// it.
+Problem simulated_problem(const search::PlanCandidate& candidate);
+
+}  // namespace dtfm::api

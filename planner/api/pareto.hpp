@@ -1,0 +1,29 @@
+// The plans of a Pareto search that no other plan dominates by simulated times.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "planner/api/finalist_simulation.hpp"
+#include "planner/search/iteration_time/pareto_search.hpp"
+
+namespace dtfm::api {
+
+struct ParetoPoint {
+  struct Cost {
+    double iteration_s = 0;
+    std::optional<double> usd;  // per iteration; empty if a price is unknown
+  };
+  std::size_t candidate = 0;  // index into the candidates of the search, and into their results
+  Cost estimated;
+  std::optional<Cost> simulated;
+  int devices = 0;
+};
+
+/// The undominated candidates, sorted by time, then price, then devices. `results`: one per candidate, or
+/// none; then estimates decide. Plans that exceed memory or complete no iteration are left out.
+std::vector<ParetoPoint> pareto_points(const search::ParetoSearch& search,
+                                       const std::vector<FinalistResult>& results);
+
+}  // namespace dtfm::api

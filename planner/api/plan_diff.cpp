@@ -1,0 +1,58 @@
+#include "planner/api/plan_diff.hpp"
+
+#include <map>
+
+#include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
+
+namespace dtfm::api {
+namespace {
+
+std::map<std::string, DeviceRole> device_roles(const RunningPlan& running) {
+  std::map<std::string, DeviceRole> result;
+  for (const Pipeline& pipeline : running.plan.pipelines) {
+    const auto& stages = pipeline.stages;
+    const auto layers = layers_by_stage(pipeline, stage_chunks(running.job));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const std::size_t degree = stages[s].devices.size();
+      // The shards of a stage have equal sizes; with another degree, several may overlap this one.
+      const auto adjacent_devices = [&](std::size_t rank, std::size_t stage) {
+        std::vector<std::string> names;
+        if (stage >= stages.size()) return names;
+        const std::vector<int>& devices = stages[stage].devices;
+        for (std::size_t i = rank * devices.size() / degree; i * degree < (rank + 1) * devices.size(); ++i)
+          names.push_back(running.ids[at(devices[i])]);
+        return names;
+      };
+      for (std::size_t rank = 0; rank < degree; ++rank)
+        result[running.ids[at(stages[s].devices[rank])]] = {
+            static_cast<int>(s),
+            static_cast<int>(rank),
+            static_cast<int>(degree),
+            pipeline.micro_batches,
+            layers[s],
+            s == 0 ? std::vector<std::string>{} : adjacent_devices(rank, s - 1),
+            adjacent_devices(rank, s + 1)};
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+DeviceDiff compare_devices(const RunningPlan& first, const RunningPlan& second) {
+  DeviceDiff diff;
+  const auto before = device_roles(first), after = device_roles(second);
+  for (const auto& [id, role] : before)
+    if (!after.contains(id)) diff.leave.push_back(id);
+  for (const auto& [id, role] : after) {
+    const auto then = before.find(id);
+    if (then == before.end())
+      diff.enter.push_back(id);
+    else if (then->second != role)
+      diff.changes.push_back({id, then->second, role});
+  }
+  return diff;
+}
+
+}  // namespace dtfm::api

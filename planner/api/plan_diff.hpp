@@ -1,0 +1,38 @@
+// How the work of devices differs between two plans.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/api/warm_start.hpp"
+
+namespace dtfm::api {
+
+/// What a device does in a plan. Pipelines have no names, so neighbours identify them.
+struct DeviceRole {
+  int stage = 0, rank = 0, tensor = 1, micro_batches = 0;
+  std::vector<std::pair<int, int>> layers;  // of its virtual stages
+  std::vector<std::string> before, after;   // devices of the adjacent stages whose shards overlap its own
+
+  bool has_other_layers(const DeviceRole& other) const {
+    return stage != other.stage || rank != other.rank || tensor != other.tensor || layers != other.layers;
+  }
+  friend bool operator==(const DeviceRole&, const DeviceRole&) = default;
+};
+
+struct DeviceDiff {
+  std::vector<std::string> enter, leave;  // devices that only the second or only the first plan uses
+  struct Change {
+    std::string id;
+    DeviceRole first, second;
+  };
+  std::vector<Change> changes;
+
+  bool is_same() const { return enter.empty() && leave.empty() && changes.empty(); }
+};
+
+/// Devices are matched by id, and listed in the order of their ids.
+DeviceDiff compare_devices(const RunningPlan& first, const RunningPlan& second);
+
+}  // namespace dtfm::api

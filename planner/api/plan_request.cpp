@@ -1,0 +1,116 @@
+#include "planner/api/plan_request.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "planner/core/shards.hpp"
+
+namespace dtfm::api {
+namespace {
+
+/// The indices of the candidates by their simulated objective; those that the simulator rejected come last.
+std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
+                                            const std::vector<FinalistResult>& finalist_results,
+                                            const search::PlanScore& score) {
+  std::vector<std::size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto value = [&](std::size_t i) {
+    const double seconds = finalist_results[i].seconds;
+    if (!std::isfinite(seconds)) return seconds;
+    const search::PlanCandidate& it = candidates[i];
+    return score.of(seconds, score.total_weight(it.plan), it.egress_usd, it.migration);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
+  return order;
+}
+
+/// The candidates already know how long their migration takes, so the score needs only the horizon.
+search::PlanScore simulation_score(const search::IterationSearchOptions& options, const Topology& topology) {
+  if (!options.warm) return {options.objective, topology};
+  return {options.objective, topology, nullptr, options.warm->horizon_s};
+}
+
+/// Runs that were cut short are not usable, so an interrupt comes first.
+SimulationStatus simulation_status(const std::vector<FinalistResult>& finalist_results,
+                                   const search::SearchOptions& options) {
+  if (is_stopped(options)) return SimulationStatus::interrupted;
+  const bool all_failed = std::all_of(finalist_results.begin(), finalist_results.end(),
+                                      [](const FinalistResult& it) { return !it.error.empty(); });
+  return all_failed ? SimulationStatus::failed : SimulationStatus::done;
+}
+
+SimulationStatus score_status(const FinalistResult& result, const std::function<bool()>& stop) {
+  if (stop && stop()) return SimulationStatus::interrupted;
+  return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
+}
+
+}  // namespace
+
+PlanResult plan(const PlanRequest& request) {
+  const search::IterationSearchOptions& options = request.options;
+  PlanResult result;
+  if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
+  result.found = result.front ? result.front->result : search::search_iteration(request.problem, options);
+  const std::vector<search::PlanCandidate>& finalists = result.found.finalists;
+  result.plans = {finalists.front()};
+  if (!result.fits()) {
+    result.simulation = SimulationStatus::out_of_memory;
+    return result;
+  }
+  std::vector<FinalistResult> finalist_results;
+  if (!is_stopped(options.common))
+    finalist_results =
+        simulate_finalists(result.front ? result.front->candidates : finalists, request.scenarios,
+                           request.robust, options.common.threads, options.common.stop);
+  result.simulation = simulation_status(finalist_results, options.common);
+  if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
+  if (result.simulation != SimulationStatus::done) return result;
+  result.plans.clear();
+  if (result.front) result.pareto_results = finalist_results;
+  for (const std::size_t i :
+       rank_by_simulation(finalists, finalist_results, simulation_score(options, request.problem.topology))) {
+    result.plans.push_back(finalists[i]);
+    result.finalist_results.push_back(finalist_results[i]);
+  }
+  return result;
+}
+
+ScoreResult score(const ScoreRequest& request) {
+  Problem problem = request.problem;
+  problem.job.automatic = {};
+  problem.job.parallelism.tensor = request.plan.tensor;
+  const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
+  const auto job =
+      std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(request.plan), network);
+  for (const int device : pipeline_major(request.plan))
+    if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
+  const search::PlanScore score(request.objective, problem.topology);
+  ScoreResult scored{search::evaluate_plan(job, request.plan, 0, score), SimulationStatus::done, {}};
+  FinalistResult result;
+  if (scored.fits()) {
+    result = simulate_finalists({scored.candidate}, request.scenarios, request.robust, request.threads,
+                                request.stop)
+                 .front();
+    scored.simulation = score_status(result, request.stop);
+  } else {
+    scored.simulation = SimulationStatus::out_of_memory;
+  }
+  if (scored.simulation == SimulationStatus::done) {
+    scored.result = std::move(result);
+    return scored;
+  }
+  if (scored.simulation == SimulationStatus::failed) scored.result.error = result.error;
+  scored.result.seconds = std::numeric_limits<double>::infinity();
+  return scored;
+}
+
+double objective_value(search::Objective objective, const search::PlanCandidate& candidate, double seconds) {
+  const search::PlanScore score(objective, candidate.job->problem.topology);
+  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd);
+}
+
+}  // namespace dtfm::api

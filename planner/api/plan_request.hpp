@@ -1,0 +1,84 @@
+// Plans a job on a topology, and scores a given plan: what dtfm-plan does by iteration time, without text.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/api/finalist_simulation.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/search/iteration_time/objective.hpp"
+#include "planner/search/iteration_time/pareto_search.hpp"
+
+namespace dtfm::api {
+
+/// Whether plans were simulated, or why they were not.
+enum class SimulationStatus {
+  done,
+  out_of_memory,  // no plan fits the memory of its devices, and such plans are not simulated
+  interrupted,    // `stop` returned true before all runs ended
+  failed          // the simulator rejected every plan; `simulation_error` says why
+};
+
+struct PlanRequest {
+  Problem problem;
+  /// Objective, limits, budget, seed, threads and warm start. `common.on_progress` reports progress, and
+  /// `common.stop` cancels the search as well as the simulations: the best plan so far is returned.
+  search::IterationSearchOptions options = {};
+  std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
+  RobustCriterion robust = RobustCriterion::mean;
+};
+
+struct PlanResult {
+  search::IterationSearchResult found;       // unusable and unpriced devices, evaluations, convergence
+  std::vector<search::PlanCandidate> plans;  // best first: as simulated, or only the best estimate
+  SimulationStatus simulation = SimulationStatus::done;
+  std::string simulation_error;
+  std::vector<FinalistResult> finalist_results;  // one per plan; empty if `simulation` is not `done`
+  std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
+  std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
+
+  const search::PlanCandidate& best() const { return plans.front(); }
+  bool fits() const { return best().deficit_bytes <= 0; }
+  /// Whether the best plan completes an iteration under every scenario; true if that is not known.
+  bool completes_iteration() const {
+    return finalist_results.empty() || std::isfinite(finalist_results.front().seconds);
+  }
+  /// What ended the search, or the simulations if they were interrupted.
+  search::Stopped stopped() const {
+    return simulation == SimulationStatus::interrupted ? search::Stopped::interrupted : found.stopped;
+  }
+};
+
+/// Searches for a plan, simulates the finalists, and ranks them by their simulated times. Throws Error if no
+/// device's times are known, search::NoSuchShape if no plan has the requested numbers of stages and replicas.
+PlanResult plan(const PlanRequest& request);
+
+struct ScoreRequest {
+  Problem problem;
+  Plan plan;
+  search::Objective objective = search::Objective::iteration_time;
+  std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
+  RobustCriterion robust = RobustCriterion::mean;
+  int threads = 1;
+  std::function<bool()> stop = {};  // asked by any thread; once true, the estimate alone is returned
+};
+
+struct ScoreResult {
+  search::PlanCandidate candidate;  // the plan with its estimate
+  SimulationStatus simulation = SimulationStatus::done;
+  FinalistResult result;  // without times, and with infinite `seconds`, if `simulation` is not `done`
+
+  bool fits() const { return candidate.deficit_bytes <= 0; }
+};
+
+/// Estimates and simulates a plan as it is. Settings that the job leaves open are taken as the job has them;
+/// the tensor-parallel degree is that of the plan. Throws Error if the times of a device are not known.
+ScoreResult score(const ScoreRequest& request);
+
+/// The objective of a plan whose iterations take `seconds`, without migration: s, USD, or device-seconds.
+double objective_value(search::Objective objective, const search::PlanCandidate& candidate, double seconds);
+
+}  // namespace dtfm::api

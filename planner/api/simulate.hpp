@@ -1,0 +1,65 @@
+// Simulates a plan, or a swarm in place of one, under a scenario: what dtfm-sim does, without text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "planner/core/calibration.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/search/path_routing/path_router.hpp"
+#include "simulator/observation/observer.hpp"
+#include "simulator/report/samples.hpp"
+#include "simulator/report/sim_report.hpp"
+#include "simulator/scenario/scenario.hpp"
+#include "simulator/swarm/swarm.hpp"
+
+namespace dtfm::api {
+
+struct SimulationProgress {
+  double share = 0;         // of the run, 0 to 1
+  long long iteration = 0;  // of a swarm: the steps of an average stage
+  double simulated_s = 0;
+};
+
+struct SimulateRequest {
+  Problem problem;  // with the job's decisions: `simulated_problem` returns that of a planned plan
+  Plan plan;
+  sim::Scenario scenario = {};
+  int iterations = 3;  // a scenario's horizon takes their place
+  std::uint64_t seed = 0;
+  /// Runs of a random scenario, with consecutive seeds; empty: one run. Only a single run reports progress
+  /// and has observers.
+  std::optional<int> samples = {};
+  int threads = 1;  // used by samples
+
+  int sync_every = 1;                           // as in Layout: so many times `iterations` are simulated
+  std::optional<search::Routing> routing = {};  // paths of micro-batches; empty: pipelines
+  std::optional<sim::SwarmSetup> swarm = {};    // simulated in place of the plan
+  std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
+  std::vector<sim::RunObserver*> observers = {};
+  std::function<void(const SimulationProgress&)> on_progress = {};
+  std::function<bool()> stop = {};  // asked by any thread; once true, the report so far is returned
+
+  const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
+};
+
+struct SimulateResult {
+  sim::SimReport report;  // of the first run if there are several
+  struct Samples {
+    int requested = 0, finished = 0;  // fewer are finished if `stop` ended the others
+    sim::SampleSummary summary;       // of those that finished
+  };
+  std::optional<Samples> samples;
+  std::optional<PredictionInterval> interval;  // of the iteration time, if `spread` is given
+  std::optional<sim::SwarmReport> swarm;
+  long long tasks = 0, flows = 0, events = 0;  // of all runs
+};
+
+/// Simulates the request. A policy that asks a planner is answered by `make_replanner`. The result does not
+/// depend on the number of threads. Throws Error for a plan that cannot be run.
+SimulateResult simulate(const SimulateRequest& request);
+
+}  // namespace dtfm::api

@@ -1,0 +1,78 @@
+// Resuming from a running plan: what must be migrated to the new plan, and whether that pays off.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/api/plan_request.hpp"
+#include "planner/core/job.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/topology.hpp"
+#include "planner/cost/iteration_time/migration_cost.hpp"
+
+namespace dtfm::api {
+
+/// How long a new plan is used if nobody says: prices and loads of shared machines change from hour to hour
+/// in published traces, so a migration that pays off within two hours is likely to pay off.
+inline constexpr double default_horizon_s = 2 * 3600;
+
+/// The first difference between the models of two jobs. State can only be migrated between equal models.
+struct ModelDifference {
+  enum class Kind { layer_count, parameters, tied_parameters };
+  Kind kind = Kind::layer_count;
+  std::size_t layer = 0;    // that differs, unless the number of layers does
+  double from = 0, to = 0;  // layers or parameters
+};
+/// Empty if the models are equal.
+std::optional<ModelDifference> model_difference(const Job& from, const Job& to);
+
+/// A running plan with the ids of its devices, which may have left the topology since.
+struct RunningPlan {
+  Plan plan;  // devices are indices into `ids`
+  std::vector<std::string> ids;
+  Job job;  // decided
+};
+
+/// The warm start for a search on `topology`. Devices are matched by id.
+search::WarmStart warm_start(const RunningPlan& running, const Topology& topology, double horizon_s);
+
+/// What each device must fetch before the first iteration of a plan.
+struct MigrationSummary {
+  struct Device {
+    int device = 0;
+    std::vector<std::pair<int, int>> layers;  // ranges of layers whose state it must fetch
+    double bytes = 0, checkpoint_bytes = 0;   // from other devices, from a checkpoint
+    std::vector<int> sources;  // devices, or cost::no_device for a checkpoint; empty if unknown
+  };
+  double bytes = 0, checkpoint_bytes = 0;
+  double seconds = 0;  // without loading the checkpoint
+  double usd = 0;      // egress cost
+  std::vector<Device> devices;
+};
+MigrationSummary summarize_migration(const cost::Migration& migration);
+
+/// Why the running plan cannot continue unchanged.
+enum class ContinuationObstacle { none, out_of_memory, devices_gone, not_allowed };
+
+/// How the best plan of a search differs from the running plan.
+struct WarmStartResult {
+  bool keeps_plan = false;  // the best plan is the running one
+  ContinuationObstacle obstacle = ContinuationObstacle::none;
+  int devices = 0, devices_gone = 0;  // of the running plan
+  MigrationSummary migration;         // to the best plan
+  struct Gain {                       // of an iteration; in s, device-seconds, or USD per million tokens
+    double value = 0, unchanged = 0;  // reduction of the objective; objective of the running plan
+  };
+  // Empty if the running plan cannot continue, or if one of the plans completes no iteration.
+  std::optional<double> unchanged_iteration_s;
+  std::optional<Gain> gain;
+  std::optional<double> break_even_iterations;  // until the migration pays off; empty if there is no gain
+};
+
+/// `options`: those of the search that found `result`; they must have a warm start. Iteration times are the
+/// simulated ones, or estimates if the finalists were not simulated.
+WarmStartResult compare_with_running(const search::IterationSearchOptions& options, const PlanResult& result);
+
+}  // namespace dtfm::api

@@ -1,0 +1,192 @@
+#include <atomic>
+#include <cmath>
+
+#include "planner/api/api.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Returns two sites of three devices each, and a chain of four layers with eight micro-batches.
+Problem small_problem() {
+  Problem problem{flat_topology({3, 3}, link_of(1e-4, 1e9), link_of(0.05, 1e8)), chain_job(4, 1e7, 1e7),
+                  Calibration{1, 0, 1, 0}};
+  problem.job.training.global_batch = 8;
+  return problem;
+}
+
+api::PlanRequest plan_request(long long evaluations = 2000) {
+  api::PlanRequest request{small_problem()};
+  request.options.common.evaluations = evaluations;
+  return request;
+}
+
+/// Returns a scenario in which the durations of tasks are random.
+sim::Scenario random_scenario() {
+  sim::Scenario scenario;
+  scenario.name = "jitter";
+  scenario.compute_jitter.cv = 0.1;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("plan simulates the finalists and returns the fastest first") {
+  const api::PlanResult result = api::plan(plan_request());
+  CHECK(result.simulation == api::SimulationStatus::done);
+  CHECK(result.fits());
+  CHECK(result.completes_iteration());
+  REQUIRE(result.finalist_results.size() == result.plans.size());
+  for (std::size_t i = 1; i < result.plans.size(); ++i)
+    CHECK(result.finalist_results[i - 1].seconds <= result.finalist_results[i].seconds);
+  REQUIRE(result.finalist_results.front().simulated.size() == 1);
+  CHECK(result.finalist_results.front().simulated.front().scenario == "nominal");
+}
+
+TEST_CASE("plan reports its progress") {
+  api::PlanRequest request = plan_request();
+  long long calls = 0, last = 0;
+  request.options.common.on_progress = [&](const search::Progress& progress) {
+    ++calls;
+    CHECK(progress.evaluations >= last);
+    last = progress.evaluations;
+  };
+  api::plan(request);
+  CHECK(calls > 0);
+}
+
+TEST_CASE("a cancelled plan request returns the best plan so far") {
+  for (const bool from_the_start : {true, false}) {
+    CAPTURE(from_the_start);
+    api::PlanRequest request = plan_request(1'000'000'000);
+    std::atomic<bool> cancelled = from_the_start;
+    request.options.common.on_progress = [&](const search::Progress&) { cancelled = true; };
+    request.options.common.stop = [&] { return cancelled.load(); };
+    const api::PlanResult result = api::plan(request);
+    CHECK(result.stopped() == search::Stopped::interrupted);
+    CHECK(result.simulation == api::SimulationStatus::interrupted);
+    CHECK(result.finalist_results.empty());
+    CHECK(result.fits());
+    CHECK(std::isfinite(result.best().iteration_s));
+  }
+}
+
+TEST_CASE("plans that exceed the memory are not simulated") {
+  api::PlanRequest request = plan_request();
+  request.problem.topology.gpus.front().memory = Bytes(1e3);
+  const api::PlanResult result = api::plan(request);
+  CHECK(result.simulation == api::SimulationStatus::out_of_memory);
+  CHECK_FALSE(result.fits());
+  CHECK(result.finalist_results.empty());
+}
+
+TEST_CASE("score gives a planned plan the estimate and the simulated time that the search found") {
+  const api::PlanRequest request = plan_request();
+  const api::PlanResult planned = api::plan(request);
+  const search::PlanCandidate& best = planned.best();
+  const api::ScoreResult scored = api::score({api::simulated_problem(best), best.plan});
+  CHECK(scored.simulation == api::SimulationStatus::done);
+  CHECK(scored.fits());
+  CHECK(scored.candidate.iteration_s == Approx(best.iteration_s).epsilon(1e-12));
+  CHECK(scored.result.seconds == planned.finalist_results.front().seconds);
+}
+
+TEST_CASE("a cancelled score has the estimate but no simulated time") {
+  const Problem problem = small_problem();
+  api::ScoreRequest request{problem, plan_of(problem.job, 2, 2, 4)};
+  request.stop = [] { return true; };
+  const api::ScoreResult scored = api::score(request);
+  CHECK(scored.simulation == api::SimulationStatus::interrupted);
+  CHECK(scored.candidate.iteration_s > 0);
+  CHECK(scored.result.simulated.empty());
+  CHECK(std::isinf(scored.result.seconds));
+}
+
+TEST_CASE("simulate agrees with the simulated times of the planner") {
+  const api::PlanResult planned = api::plan(plan_request());
+  api::SimulateRequest request{api::simulated_problem(planned.best()), planned.best().plan};
+  request.iterations = 1;
+  const api::SimulateResult result = api::simulate(request);
+  CHECK(result.report.iteration_time_s.mean == planned.finalist_results.front().simulated.front().mean_s);
+  CHECK(result.tasks > 0);
+  CHECK_FALSE(result.samples);
+}
+
+TEST_CASE("simulate reports its progress, and cancellation returns the iterations so far") {
+  const Problem problem = small_problem();
+  api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};
+  request.iterations = 50;
+  std::atomic<bool> cancelled = false;
+  double share = 0;
+  request.on_progress = [&](const api::SimulationProgress& progress) {
+    CHECK(progress.share > share);
+    share = progress.share;
+    cancelled = progress.iteration >= 2;
+  };
+  request.stop = [&] { return cancelled.load(); };
+  const api::SimulateResult result = api::simulate(request);
+  CHECK(share > 0);
+  CHECK(share < 1);
+  CHECK(result.report.stopped == sim::stopped_by_user);
+  CHECK(result.report.iterations.size() >= 3);
+  CHECK(result.report.iterations.size() < 50);
+}
+
+TEST_CASE("simulate summarizes samples of a random scenario, and one run of any other") {
+  const Problem problem = small_problem();
+  api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4), random_scenario()};
+  request.samples = 4;
+  const api::SimulateResult result = api::simulate(request);
+  REQUIRE(result.samples);
+  CHECK(result.samples->requested == 4);
+  CHECK(result.samples->finished == 4);
+  CHECK(result.samples->summary.mean_s.size() == 4);
+  request.scenario = {};
+  CHECK(api::simulate(request).samples->requested == 1);
+}
+
+TEST_CASE("compare runs the requested schemes under every scenario") {
+  api::CompareRequest request{small_problem()};
+  request.schemes = {"planned", "megatron"};
+  request.scenarios.push_back(random_scenario());
+  std::vector<std::string> names;
+  request.on_progress = [&](const api::ComparisonProgress& progress) {
+    if (names.empty() || names.back() != progress.scheme) names.emplace_back(progress.scheme);
+    CHECK((progress.planning != nullptr) == (progress.scheme == api::planned_scheme));
+  };
+  const api::Comparison comparison = api::compare(request);
+  CHECK(names == request.schemes);
+  CHECK_FALSE(comparison.is_interrupted);
+  CHECK(comparison.is_any_feasible());
+  REQUIRE(comparison.schemes.size() == 2);
+  for (const api::ComparedScheme& scheme : comparison.schemes) {
+    CAPTURE(scheme.name);
+    REQUIRE(scheme.runs.size() == 2);
+    for (const api::ComparedRun& run : scheme.runs) {
+      CHECK(run.failure.empty());
+      CHECK(run.tokens_per_s > 0);
+      CHECK(run.seconds_per_batch * run.tokens_per_s ==
+            Approx(8.0 * sequence_length(request.problem.job.model)));
+    }
+  }
+  CHECK(comparison.schemes.front().runs.front().time_ratio == 1);
+}
+
+TEST_CASE("a cancelled comparison keeps the schemes so far") {
+  api::CompareRequest request{small_problem()};
+  request.schemes = {"planned", "megatron"};
+  request.stop = [] { return true; };
+  const api::Comparison comparison = api::compare(request);
+  CHECK(comparison.is_interrupted);
+  REQUIRE(comparison.schemes.size() == 1);
+  CHECK(comparison.schemes.front().name == api::planned_scheme);
+}
+
+TEST_CASE("compare rejects an unknown scheme") {
+  api::CompareRequest request{small_problem()};
+  request.schemes = {"megatrom"};
+  CHECK(error_message([&] { api::compare(request); }).find("unknown scheme 'megatrom'") != std::string::npos);
+}
