@@ -48,11 +48,11 @@ TEST_CASE("plan simulates the finalists and returns the fastest first") {
 
 TEST_CASE("plan reports its progress") {
   api::PlanRequest request = plan_request();
-  long long calls = 0, last = 0;
+  long long calls = 0;
   request.options.common.on_progress = [&](const search::Progress& progress) {
     ++calls;
-    CHECK(progress.evaluations >= last);
-    last = progress.evaluations;
+    CHECK(progress.evaluations > 0);
+    CHECK(progress.best > 0);
   };
   api::plan(request);
   CHECK(calls > 0);
