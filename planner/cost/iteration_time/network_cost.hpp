@@ -38,7 +38,6 @@ class SharedPath {
 
 class NetworkCost {
  public:
-  /// `topology` must outlive this.
   NetworkCost(const Topology& topology, const Calibration& calibration);
   NetworkCost(Topology&&, const Calibration&) = delete;
 
@@ -74,7 +73,7 @@ class NetworkCost {
   bool are_interchangeable(int device, int other) const;
   void number_kinds();
 
-  const Topology& topology_;
+  Topology topology_;  // a copy that shares its matrices, so that a result may outlive its request
   double efficiency_, overhead_s_;
   bool is_priced_ = false;
   std::vector<double> seconds_per_byte_;  // of every shared capacity
