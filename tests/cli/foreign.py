@@ -134,7 +134,7 @@ def test_rejected_input():
         check(done.stderr.split(": ", 1)[1] == expected and done.stdout == "", done.stderr)
         check(not Path("never.json").exists(), "a plan that is wrong is written")
     done = run("hosts.yaml", "table.csv", status=2)  # the built-in job has 24 layers
-    check(done.stderr.endswith("it is read as a plan for the built-in gpt3-xl (--job FILE names another)\n"), done.stderr)
+    check(done.stderr.endswith("table.csv does not specify a job; assuming the built-in gpt3-xl (use --job FILE for another)\n"), done.stderr)
     refused("train.sh: contains Megatron flags, which require a rank file (--ranks FILE)", "hosts.yaml", "train.sh")
     refused("stages.txt: a rank file requires Megatron flags, but table.csv is a CSV", "hosts.yaml", "table.csv", "--ranks",
             "stages.txt")

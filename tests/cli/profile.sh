@@ -118,7 +118,7 @@ printf '{"execution_time": {"layer_compute_total_ms": [1, 3,3,3,3,3,3,3,3,3,3,3,
 cp DeviceType.V100_tp1_bs2.json DeviceType.V100_tp1_bs4.json
 run --import metis DeviceType.V100_tp1_bs2.json DeviceType.V100_tp1_bs4.json "${import[@]}" -o metis.json
 expect_status 0 '--import metis'
-expect_in metis.json 'split 1 : 2 is assumed'
+expect_in metis.json 'assumed to be split 1 : 2'
 expect_refused '--import: unknown format `metiss`; did you mean `metis`?' --import metiss sailor.json "${import[@]}"
 expect_refused '--micro-batch: is required, because kineto files do not contain it' --import kineto sailor.json "${import[@]}" --tensor 1
 expect_refused '--micro-batch: expected one number, with which the files were measured' \

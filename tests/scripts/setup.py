@@ -60,7 +60,7 @@ class Quickstart(unittest.TestCase):
         self.assertTrue(npm.endswith("--no-install-recommends npm"), npm)
         self.assertIn("Installing from the distribution's packages: g++ cmake", result.stderr)
         self.assertNotIn("stdin is open", self.log())
-        self.assertIn("cmake --build --preset release --target dtfm-plan", self.log())
+        self.assertIn("cmake --build --preset release --target programs", self.log())
 
     def test_second_run_asks_apt_for_nothing(self):
         self.run_it()
