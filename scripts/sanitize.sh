@@ -16,5 +16,5 @@ install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
 DTFM_UNITY=OFF build asan all # file by file: every file must include what it uses
 run_tests asan -LE numbers
-build tsan thread_tests
+DTFM_UNITY=OFF build tsan thread_tests
 run_tests tsan -L threads
