@@ -13,7 +13,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dtfm::FittedCalibration read;
   try {
-    read = dtfm::parse_calibration(std::string(reinterpret_cast<const char*>(data), size), "c.yaml");
+    read = dtfm::io::parse_calibration(std::string(reinterpret_cast<const char*>(data), size), "c.yaml");
   } catch (const dtfm::Error&) {
     return 0;
   }
@@ -21,11 +21,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DTFM_ASSERT(read.constants.network_efficiency > 0 && read.constants.network_efficiency <= 1);
   DTFM_ASSERT(read.constants.sync_efficiency > 0 && read.constants.sync_efficiency <= 1);
   const dtfm::FittedCalibration again =
-      dtfm::parse_calibration(dtfm::format_json(dtfm::calibration_json(read)), "written.json");
+      dtfm::io::parse_calibration(dtfm::io::format_json(dtfm::io::calibration_json(read)), "written.json");
   DTFM_ASSERT(again.constants == read.constants && again.spread == read.spread);
   if (!read.spread) return 0;
   const double factor =
-      dtfm::prediction_factor(read.constants, *read.spread, [](const dtfm::Calibration& constants) {
+      dtfm::sim::prediction_factor(read.constants, *read.spread, [](const dtfm::Calibration& constants) {
         return constants.compute_scale / constants.network_efficiency + constants.iteration_overhead_s;
       });
   DTFM_ASSERT(factor >= 1);

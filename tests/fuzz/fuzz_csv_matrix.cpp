@@ -10,8 +10,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<std::string> ids = {"a/0", "a/1", "b/0"};
   try {
-    const Eigen::MatrixXd matrix = dtfm::parse_csv_matrix(
-        std::string(reinterpret_cast<const char*>(data), size), "m.csv", {ids, dtfm::rate_unit("Gbps")});
+    const Eigen::MatrixXd matrix = dtfm::io::parse_csv_matrix(
+        std::string(reinterpret_cast<const char*>(data), size), "m.csv", {ids, dtfm::io::rate_unit("Gbps")});
     for (Eigen::Index from = 0; from < matrix.rows(); ++from)
       for (Eigen::Index to = 0; to < matrix.cols(); ++to)
         DTFM_ASSERT(from == to ? matrix(from, to) == 0 : matrix(from, to) > 0);

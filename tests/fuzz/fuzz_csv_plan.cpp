@@ -12,10 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const dtfm::Job job = dtfm::four_layers();
   const std::string file = "plan.csv";
   try {
-    const std::string text = dtfm::validate_text({reinterpret_cast<const char*>(data), size}, file);
-    dtfm::InputErrors errors;
-    dtfm::DeviceResolver resolver(topology, errors);
-    const dtfm::Plan plan = dtfm::read_csv_plan(text, file, job, resolver, errors);
+    const std::string text = dtfm::io::validate_text({reinterpret_cast<const char*>(data), size}, file);
+    dtfm::io::InputErrors errors;
+    dtfm::io::DeviceResolver resolver(topology, errors);
+    const dtfm::Plan plan = dtfm::io::read_csv_plan(text, file, job, resolver, errors);
     errors.throw_if_any();
     dtfm::check_reads_back(topology, job, plan);
   } catch (const dtfm::Error&) {

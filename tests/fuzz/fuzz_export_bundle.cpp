@@ -11,17 +11,17 @@
 
 namespace {
 
-void hand_over(const dtfm::NamedFile& plan, const dtfm::ExportChoices& choices,
-               const dtfm::Exporter& target) {
-  const dtfm::Exporter* const targets[] = {&target};
-  dtfm::ExportBundle bundle;
+void hand_over(const dtfm::io::NamedFile& plan, const dtfm::exporter::ExportChoices& choices,
+               const dtfm::exporter::Exporter& target) {
+  const dtfm::exporter::Exporter* const targets[] = {&target};
+  dtfm::exporter::ExportBundle bundle;
   try {
-    bundle = dtfm::read_export_bundle(plan, std::nullopt, choices);
+    bundle = dtfm::exporter::read_export_bundle(plan, std::nullopt, choices);
     target.check(bundle);
   } catch (const dtfm::Error&) {
     return;
   }
-  dtfm::export_files(bundle, targets);  // a plan that is not rejected must be written
+  dtfm::exporter::export_files(bundle, targets);  // a plan that is not rejected must be written
 }
 
 }  // namespace
@@ -30,15 +30,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::string_view dashes = "\n---\n";
   const std::string text(reinterpret_cast<const char*>(data), size);
   const std::size_t end = std::min(text.find(dashes), text.size());
-  dtfm::ExportChoices choices;
+  dtfm::exporter::ExportChoices choices;
   choices.launch.any_gpu = true;
   try {
-    const dtfm::NamedFile plan{"plan.json", dtfm::validate_text(text.substr(0, end), "plan.json")};
+    const dtfm::io::NamedFile plan{"plan.json", dtfm::io::validate_text(text.substr(0, end), "plan.json")};
     if (end < text.size())
       choices.hosts =
-          dtfm::NamedFile{"hosts", dtfm::validate_text(text.substr(end + dashes.size()), "hosts")};
-    for (const dtfm::Exporter& target : dtfm::exporters()) {
-      choices.order = target.is_trainer ? target.orders.front() : dtfm::RankOrder::stage_major;
+          dtfm::io::NamedFile{"hosts", dtfm::io::validate_text(text.substr(end + dashes.size()), "hosts")};
+    for (const dtfm::exporter::Exporter& target : dtfm::exporter::exporters()) {
+      choices.order = target.is_trainer ? target.orders.front() : dtfm::exporter::RankOrder::stage_major;
       hand_over(plan, choices, target);
     }
   } catch (const dtfm::Error& error) {

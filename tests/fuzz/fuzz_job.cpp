@@ -13,10 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   std::string json;
   try {
-    json = dtfm::job_json(dtfm::parse_job(text, "job.yaml")).dump();
+    json = dtfm::io::job_json(dtfm::io::parse_job(text, "job.yaml")).dump();
   } catch (const dtfm::Error&) {
     return 0;
   }
-  if (dtfm::job_json(dtfm::parse_job(json, "job.json")).dump() != json) std::abort();
+  if (dtfm::io::job_json(dtfm::io::parse_job(json, "job.json")).dump() != json) std::abort();
   return 0;
 }

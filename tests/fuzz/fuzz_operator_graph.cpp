@@ -43,8 +43,8 @@ void check(const dtfm::OperatorGraph& graph, int most_live) {
   if (!near(given.parameters, cut.parameters) || !near(given.forward, cut.forward) ||
       !near(given.backward, cut.backward))
     std::abort();
-  const std::string json = dtfm::job_json(job).dump();
-  if (dtfm::job_json(dtfm::parse_job(json, "written.json")).dump() != json) std::abort();
+  const std::string json = dtfm::io::job_json(job).dump();
+  if (dtfm::io::job_json(dtfm::io::parse_job(json, "written.json")).dump() != json) std::abort();
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void check(const dtfm::OperatorGraph& graph, int most_live) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    const dtfm::OperatorGraph graph = dtfm::parse_operator_graph(text, "ops.json");
+    const dtfm::OperatorGraph graph = dtfm::io::parse_operator_graph(text, "ops.json");
     for (const int most_live : {1, 2, 1000}) check(graph, most_live);
   } catch (const dtfm::Error& error) {
     if (error.where().starts_with("written.json")) std::abort();

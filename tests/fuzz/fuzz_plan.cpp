@@ -12,13 +12,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     const dtfm::Plan plan =
-        dtfm::parse_plan(dtfm::validate_text(text, "plan.json"), "plan.json", topology, job);
+        dtfm::io::parse_plan(dtfm::io::validate_text(text, "plan.json"), "plan.json", topology, job);
     dtfm::check_reads_back(topology, job, plan);
-    dtfm::balanced_placement(plan, topology, "plan.json");
+    dtfm::io::balanced_placement(plan, topology, "plan.json");
   } catch (const dtfm::Error&) {
   }
   try {
-    dtfm::parse_standalone_plan(dtfm::validate_text(text, "plan.json"), "plan.json", job);
+    dtfm::io::parse_standalone_plan(dtfm::io::validate_text(text, "plan.json"), "plan.json", job);
   } catch (const dtfm::Error&) {
   }
   return 0;

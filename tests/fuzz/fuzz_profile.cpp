@@ -12,11 +12,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dtfm::LayerProfile profile;
   try {
-    profile = dtfm::parse_profile(std::string(reinterpret_cast<const char*>(data), size), "profile.json");
+    profile = dtfm::io::parse_profile(std::string(reinterpret_cast<const char*>(data), size), "profile.json");
   } catch (const dtfm::Error&) {
     return 0;
   }
-  if (dtfm::parse_profile(dtfm::format_json(dtfm::profile_json(profile)), "written.json") != profile)
+  if (dtfm::io::parse_profile(dtfm::io::format_json(dtfm::io::profile_json(profile)), "written.json") !=
+      profile)
     std::abort();
   return 0;
 }

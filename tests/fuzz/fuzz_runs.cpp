@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::optional<Job> job = chain_job(4, 1e6, 1e6);
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    for (const MeasuredRun& run : parse_runs(text, "runs.csv", "no such folder", {topology, job, {}})) {
+    for (const MeasuredRun& run :
+         dtfm::io::parse_runs(text, "runs.csv", "no such folder", {topology, job, {}})) {
       DTFM_ASSERT(run.work && run.seconds > 0 && run.line > 1);
       DTFM_ASSERT(!run.work->plan.pipelines.empty());
     }

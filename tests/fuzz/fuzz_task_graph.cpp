@@ -10,14 +10,14 @@
 
 namespace {
 
-bool is_ordered(const dtfm::TaskRecord& task) {
+bool is_ordered(const dtfm::sim::TaskRecord& task) {
   switch (task.state) {
-    case dtfm::TaskState::done:
-    case dtfm::TaskState::failed:
+    case dtfm::sim::TaskState::done:
+    case dtfm::sim::TaskState::failed:
       return task.ready <= task.start && task.start <= task.finish;
-    case dtfm::TaskState::aborted:
+    case dtfm::sim::TaskState::aborted:
       return task.ready <= task.start;
-    case dtfm::TaskState::blocked:
+    case dtfm::sim::TaskState::blocked:
       return task.finish != task.finish;
   }
   return false;
@@ -27,13 +27,13 @@ bool is_ordered(const dtfm::TaskRecord& task) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const dtfm::TaskGraph graph =
-        dtfm::parse_task_graph(std::string(reinterpret_cast<const char*>(data), size), "graph.txt");
+    const dtfm::sim::TaskGraph graph =
+        dtfm::io::parse_task_graph(std::string(reinterpret_cast<const char*>(data), size), "graph.txt");
     // Periodic profiles could require any number of changes before a distant end.
-    for (const dtfm::Profile& profile : graph.profiles)
+    for (const dtfm::sim::Profile& profile : graph.profiles)
       if (profile.period > 0) return 0;
-    const dtfm::Replay first = dtfm::replay(graph), second = dtfm::replay(graph);
-    for (const dtfm::TaskRecord& task : first.tasks) DTFM_ASSERT(is_ordered(task));
+    const dtfm::sim::Replay first = dtfm::sim::replay(graph), second = dtfm::sim::replay(graph);
+    for (const dtfm::sim::TaskRecord& task : first.tasks) DTFM_ASSERT(is_ordered(task));
     DTFM_ASSERT(first.makespan == second.makespan && first.events == second.events);
   } catch (const dtfm::Error&) {
   }

@@ -8,7 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const dtfm::Topology topology = dtfm::parse_topology(
+    const dtfm::Topology topology = dtfm::io::parse_topology(
         std::string(reinterpret_cast<const char*>(data), size), "t.yaml", "/nonexistent");
     constexpr int checked = 64;
     for (int from = 0; from < topology.size() && from < checked; ++from)

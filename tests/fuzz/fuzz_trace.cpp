@@ -11,10 +11,10 @@
 namespace {
 
 void read_trace_of(const std::string& text) {
-  dtfm::TraceFormat format;
+  dtfm::io::TraceFormat format;
   format.relative = true;
   format.repeat = true;
-  const dtfm::Trace trace = dtfm::parse_trace(text, "t.csv", format);
+  const dtfm::sim::Trace trace = dtfm::io::parse_trace(text, "t.csv", format);
   DTFM_ASSERT(!trace.steps.empty());
   for (std::size_t i = 1; i < trace.steps.size(); ++i)
     DTFM_ASSERT(trace.steps[i - 1].date < trace.steps[i].date);
@@ -25,11 +25,11 @@ void read_availability_of(const std::string& text, bool has_counts) {
   const std::vector<int> devices{0, 1, 2};
   std::vector<bool> there(devices.size(), true);
   double date = 0;
-  for (const dtfm::DeviceEvent& event :
-       dtfm::parse_availability(text, "t.csv", {has_counts, dtfm::time_unit("s"), devices})) {
+  for (const dtfm::sim::DeviceEvent& event :
+       dtfm::io::parse_availability(text, "t.csv", {has_counts, dtfm::io::time_unit("s"), devices})) {
     DTFM_ASSERT(event.date >= date);
     date = event.date;
-    const bool joins = event.kind == dtfm::DeviceEvent::Kind::join;
+    const bool joins = event.kind == dtfm::sim::DeviceEvent::Kind::join;
     DTFM_ASSERT(there[static_cast<std::size_t>(event.device)] != joins);
     there[static_cast<std::size_t>(event.device)] = joins;
   }

@@ -26,7 +26,7 @@ namespace {
 
 namespace sg = simgrid::s4u;
 using dtfm::at;
-using dtfm::TaskKind;
+using dtfm::sim::TaskKind;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -47,7 +47,7 @@ enum class State { waiting, running, done, failed };
 
 class Driver {
  public:
-  explicit Driver(const dtfm::TaskGraph& graph);
+  explicit Driver(const dtfm::sim::TaskGraph& graph);
   void run();
   void print() const;
 
@@ -55,15 +55,15 @@ class Driver {
   void build_platform();
   void push_change(std::size_t profile, std::size_t step);
   void change(std::size_t profile, std::size_t step);
-  void push_failure(const dtfm::Failure& failure);
-  void set_down(const dtfm::Failure& failure, int change);
-  bool is_down(const dtfm::Task& task) const;
+  void push_failure(const dtfm::sim::Failure& failure);
+  void set_down(const dtfm::sim::Failure& failure, int change);
+  bool is_down(const dtfm::sim::Task& task) const;
   void after(double seconds, int task, void (Driver::*then)(int));
 
   void make_ready(int task);
   void start_ready();
   static int next_waiting(Line& line);
-  bool is_fifo(const dtfm::Task& task) const;
+  bool is_fifo(const dtfm::sim::Task& task) const;
   void enter_host(int task);
   void start(int task);
   void begin_flow(int task);
@@ -71,7 +71,7 @@ class Driver {
   void finish(int task) { end(task, State::done); }
   void end(int task, State state);
 
-  const dtfm::TaskGraph& graph_;
+  const dtfm::sim::TaskGraph& graph_;
   std::vector<sg::Host*> hosts_, sources_;  // sources: per flow
   std::vector<sg::Link*> links_;
   // per link: current value, and maximum over its profile or 0
@@ -87,7 +87,7 @@ class Driver {
   bool begun_ = false, starting_ = false;
 };
 
-Driver::Driver(const dtfm::TaskGraph& graph)
+Driver::Driver(const dtfm::sim::TaskGraph& graph)
     : graph_(graph),
       link_down_(graph.links.size()),
       host_down_(graph.hosts.size()),
@@ -112,30 +112,30 @@ Driver::Driver(const dtfm::TaskGraph& graph)
 /// it started.
 void Driver::build_platform() {
   sg::NetZone* zone = sg::create_full_zone("zone");
-  for (const dtfm::Host& host : graph_.hosts)
+  for (const dtfm::sim::Host& host : graph_.hosts)
     hosts_.push_back(zone->create_host(host.name, host.speed)->seal());
   most_.resize(graph_.links.size());
-  for (const dtfm::Profile& profile : graph_.profiles)
-    if (profile.quantity == dtfm::Profile::Quantity::bandwidth)
-      for (const dtfm::Profile::Step& step : profile.steps) {
+  for (const dtfm::sim::Profile& profile : graph_.profiles)
+    if (profile.quantity == dtfm::sim::Profile::Quantity::bandwidth)
+      for (const dtfm::sim::Profile::Step& step : profile.steps) {
         double& most = most_[at(profile.targets[0].index)];
         most = std::max({most, step.value, graph_.links[at(profile.targets[0].index)].bandwidth});
       }
   bandwidth_.resize(graph_.links.size());
   for (std::size_t i = 0; i < graph_.links.size(); ++i) {
-    const dtfm::GraphLink& link = graph_.links[i];
+    const dtfm::sim::GraphLink& link = graph_.links[i];
     bandwidth_[i] = link.bandwidth;
     latency_.push_back(link.latency);
     sg::Link* made = zone->create_link(link.name, most_[i] > 0 ? most_[i] : link.bandwidth)->set_latency(0);
     if (most_[i] > 0)
       made->set_sharing_policy(sg::Link::SharingPolicy::NONLINEAR,
                                [this, i](double, int) { return bandwidth_[i]; });
-    else if (link.sharing == dtfm::Sharing::fatpipe)
+    else if (link.sharing == dtfm::sim::Sharing::fatpipe)
       made->set_sharing_policy(sg::Link::SharingPolicy::FATPIPE);
     links_.push_back(made->seal());
   }
   std::vector<bool> added(graph_.routes.size());
-  for (const dtfm::Task& task : graph_.tasks) {
+  for (const dtfm::sim::Task& task : graph_.tasks) {
     sources_.push_back(task.kind == TaskKind::flow ? hosts_[at(task.host)] : nullptr);
     if (task.route == dtfm::no_index || (task.rate == infinity && added[at(task.route)])) continue;
     std::vector<sg::LinkInRoute> route;
@@ -156,7 +156,7 @@ void Driver::build_platform() {
 }
 
 void Driver::push_change(std::size_t number, std::size_t step) {
-  const dtfm::Profile& profile = graph_.profiles[number];
+  const dtfm::sim::Profile& profile = graph_.profiles[number];
   const std::size_t round = step / profile.steps.size();
   if (round > 0 && profile.period == 0) return;
   const double date =
@@ -166,10 +166,10 @@ void Driver::push_change(std::size_t number, std::size_t step) {
 
 void Driver::change(std::size_t number, std::size_t step) {
   if (begun_ && started_ == ended_) return;  // nothing will change any more
-  const dtfm::Profile& profile = graph_.profiles[number];
+  const dtfm::sim::Profile& profile = graph_.profiles[number];
   const double value = profile.steps[step % profile.steps.size()].value;
   const std::size_t link = at(profile.targets[0].index);
-  if (profile.quantity == dtfm::Profile::Quantity::latency) {
+  if (profile.quantity == dtfm::sim::Profile::Quantity::latency) {
     latency_[link] = value;
   } else {
     bandwidth_[link] = value;
@@ -178,13 +178,13 @@ void Driver::change(std::size_t number, std::size_t step) {
   push_change(number, step + 1);
 }
 
-void Driver::push_failure(const dtfm::Failure& failure) {
+void Driver::push_failure(const dtfm::sim::Failure& failure) {
   using simgrid::kernel::timer::Timer;
   Timer::set(failure.down, [this, &failure] { set_down(failure, 1); });
   if (failure.up < infinity) Timer::set(failure.up, [this, &failure] { set_down(failure, -1); });
 }
 
-void Driver::set_down(const dtfm::Failure& failure, int change) {
+void Driver::set_down(const dtfm::sim::Failure& failure, int change) {
   (failure.host == dtfm::no_index ? link_down_[at(failure.link)] : host_down_[at(failure.host)]) += change;
   if (change < 0) return;
   std::vector<int> failed;
@@ -193,7 +193,7 @@ void Driver::set_down(const dtfm::Failure& failure, int change) {
   for (const int task : failed) end(task, State::failed);
 }
 
-bool Driver::is_down(const dtfm::Task& task) const {
+bool Driver::is_down(const dtfm::sim::Task& task) const {
   if (task.kind == TaskKind::delay) return false;
   if (host_down_[at(task.host)] > 0) return true;
   if (task.kind == TaskKind::compute) return false;
@@ -222,7 +222,7 @@ void Driver::start_ready() {
     std::vector<int> batch, queues, hosts;
     batch.swap(ready_);
     for (const int task : batch) {
-      const dtfm::Task& it = graph_.tasks[at(task)];
+      const dtfm::sim::Task& it = graph_.tasks[at(task)];
       if (it.queue == dtfm::no_index) {
         enter_host(task);
       } else {
@@ -248,19 +248,20 @@ int Driver::next_waiting(Line& line) {
   return task;
 }
 
-bool Driver::is_fifo(const dtfm::Task& task) const {
-  return task.kind == TaskKind::compute && graph_.hosts[at(task.host)].sharing == dtfm::HostSharing::fifo;
+bool Driver::is_fifo(const dtfm::sim::Task& task) const {
+  return task.kind == TaskKind::compute &&
+         graph_.hosts[at(task.host)].sharing == dtfm::sim::HostSharing::fifo;
 }
 
 void Driver::enter_host(int task) {
-  const dtfm::Task& it = graph_.tasks[at(task)];
+  const dtfm::sim::Task& it = graph_.tasks[at(task)];
   if (!is_fifo(it)) return start(task);
   fifo_[at(it.host)].waiting.push({it.priority, ready_at_[at(task)], task});
   host_changes_.push_back(it.host);
 }
 
 void Driver::start(int task) {
-  const dtfm::Task& it = graph_.tasks[at(task)];
+  const dtfm::sim::Task& it = graph_.tasks[at(task)];
   state_[at(task)] = State::running;
   running_.push_back(task);
   ++started_;
@@ -276,7 +277,7 @@ void Driver::start(int task) {
 }
 
 void Driver::begin_flow(int task) {
-  const dtfm::Task& it = graph_.tasks[at(task)];
+  const dtfm::sim::Task& it = graph_.tasks[at(task)];
   const sg::CommPtr comm = sg::Comm::sendto_init();
   comm->set_payload_size(static_cast<uint64_t>(it.amount));
   comm->set_name(std::to_string(task));
@@ -286,7 +287,7 @@ void Driver::begin_flow(int task) {
 }
 
 void Driver::begin_work(int task) {
-  const dtfm::Task& it = graph_.tasks[at(task)];
+  const dtfm::sim::Task& it = graph_.tasks[at(task)];
   if (it.amount == 0) return finish(task);
   const sg::ExecPtr exec = sg::Exec::init();
   exec->set_flops_amount(it.amount)->set_host(hosts_[at(it.host)])->set_name(std::to_string(task));
@@ -296,7 +297,7 @@ void Driver::begin_work(int task) {
 
 void Driver::end(int task, State state) {
   if (state_[at(task)] != State::running) return;
-  const dtfm::Task& it = graph_.tasks[at(task)];
+  const dtfm::sim::Task& it = graph_.tasks[at(task)];
   state_[at(task)] = state;
   finish_[at(task)] = sg::Engine::get_clock();
   ++ended_;
@@ -322,7 +323,7 @@ void Driver::run() {
         std::stoi(comm != nullptr ? comm->get_name() : dynamic_cast<const sg::Exec&>(activity).get_name()));
   });
   for (std::size_t i = 0; i < graph_.profiles.size(); ++i) push_change(i, 0);
-  for (const dtfm::Failure& failure : graph_.failures) push_failure(failure);
+  for (const dtfm::sim::Failure& failure : graph_.failures) push_failure(failure);
   simgrid::kernel::timer::Timer::set(0, [this] {
     for (std::size_t i = 0; i < state_.size(); ++i)
       if (awaited_[i] == 0) make_ready(static_cast<int>(i));
@@ -358,8 +359,8 @@ int main(int argc, char** argv) {
     sg::Engine::set_config("maxmin/precision:1e-9");
   }
   const std::string file = argv[1];
-  const dtfm::TaskGraph graph =
-      dtfm::parse_task_graph(dtfm::read_file(file, dtfm::max_graph_file_bytes), file);
+  const dtfm::sim::TaskGraph graph =
+      dtfm::io::parse_task_graph(dtfm::io::read_file(file, dtfm::io::max_graph_file_bytes), file);
   Driver driver(graph);
   const std::clock_t begin = std::clock();
   driver.run();
