@@ -4,14 +4,13 @@
 #include <cmath>
 
 #include "planner/core/infinity.hpp"
+#include "simulator/network/tolerance.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr int none = -1;
-/// Levels that differ by less than this count as equal. The tolerances are far above rounding errors and far
-/// below any difference that matters.
-constexpr double relative_tolerance = 1e-12, frozen_tolerance = 1e-9;
+/// Far above `relative_tolerance` and still far below any difference that matters.
+constexpr double frozen_tolerance = 1e-9;
 /// For this many rounds only inconsistent links are opened. After that all touched links are opened, which
 /// guarantees termination.
 constexpr int careful_rounds = 6;

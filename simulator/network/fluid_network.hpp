@@ -43,6 +43,7 @@ class FluidNetwork {
   const FlowEnds& ends() const { return ends_; }
 
  private:
+  static constexpr int none = -1;
   enum class FillState : std::uint8_t { frozen, rising, stopped };
   struct Use {
     int link;

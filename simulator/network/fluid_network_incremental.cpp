@@ -9,12 +9,11 @@
 
 #include "planner/core/infinity.hpp"
 #include "simulator/network/fluid_network.hpp"
+#include "simulator/network/tolerance.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr int none = -1;
-constexpr double relative_tolerance = 1e-12;  // allows for rounding errors
 /// Flows demand up to this factor times their level, where there is room. As n flows leave one by one,
 /// demands are therefore renewed log(n) ÷ log(headroom) times.
 constexpr double headroom = 1.25;

@@ -39,7 +39,6 @@ class SharedPath {
 class NetworkCost {
  public:
   NetworkCost(const Topology& topology, const Calibration& calibration);
-  NetworkCost(Topology&&, const Calibration&) = delete;
 
   /// A device sends to itself in no time.
   MessageCost message(int from, int to) const {
