@@ -15,9 +15,9 @@ int stages_of(const PipelineWork& work) {
   return static_cast<int>(work.forward_s.size());
 }
 
-/// Stations one after the other, by which so many messages pass: the sum of their times so far, and the
-/// largest. A link that is passed several times is one station: while one message is on its way from one
-/// passage to the next, others use it.
+/// Chain of resources (stages and hops) that all messages pass in order: the sum of their times so far, and
+/// the largest. A link that is crossed several times is one resource: while one message is between two
+/// crossings, others use the link.
 class Line {
  public:
   explicit Line(int messages) : messages_(messages) {}
@@ -50,9 +50,9 @@ class Line {
  private:
   struct Link {
     int number = -1;
-    double all_s = 0;                  // of everything that passes it in the time of a message
-    double reached_s = 0, left_s = 0;  // sums before its first passage and after its last one
-    double own_s = 0;                  // of all passages of a message
+    double all_s = 0;                  // of all traffic that crosses it per message of this pipeline
+    double reached_s = 0, left_s = 0;  // sums before its first crossing and after its last one
+    double own_s = 0;                  // of all crossings of one message
   };
   void update() {
     const double others = messages_ - 1;
@@ -86,10 +86,10 @@ PipelineTime gpipe_time(const PipelineWork& work) {
   return time;
 }
 
-/// Messages over one boundary, sent one after the other.
+/// Sends messages over one boundary, one after the other.
 class Sender {
  public:
-  /// When the message that is ready at `ready` arrives.
+  /// Arrival time of a message that is ready at `ready`.
   double arrival(double ready, const HopTime& hop) {
     free_ = std::max(free_, ready) + hop.occupancy_s;
     return free_ + hop.latency_s;
@@ -99,7 +99,7 @@ class Sender {
   double free_ = 0;
 };
 
-/// The largest mean of a cycle of events, a micro-batch.
+/// Maximum cycle mean of the graph of events, per micro-batch.
 double one_f_one_b_steady_s(const PipelineWork& work) {
   const int stages = stages_of(work);
   double most = 0;
@@ -118,9 +118,9 @@ double one_f_one_b_steady_s(const PipelineWork& work) {
   return most;
 }
 
-/// Every micro-batch by the definition. In round i stage s, which is s' = stages − 1 − s stages before the
-/// last, computes forward i and then backward i − s'; what either of them waits for is of this round or one
-/// before.
+/// Evaluates every micro-batch by the definition of the schedule. In round i, stage s, which is s' = stages −
+/// 1 − s stages before the last one, computes forward i and then backward i − s'. Both depend only on this
+/// round and earlier ones.
 PipelineTime one_f_one_b_paths(const PipelineWork& work) {
   const int stages = stages_of(work), messages = work.micro_batches;
   PipelineTime time;
@@ -180,8 +180,8 @@ bool any_hop(const PipelineWork& work, bool (*holds)(const HopTime&)) {
          std::any_of(work.backward_hops.begin(), work.backward_hops.end(), holds);
 }
 
-/// The longer a micro-batch takes, the less messages meet: the mean of both is taken until they agree.
-/// `steady_s` says how long that is.
+/// The longer a micro-batch takes, the weaker the contention. This fixed point is approached by averaging the
+/// previous and the new time of a micro-batch, which `steady_s` computes.
 PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const PipelineWork&)) {
   constexpr int rounds = 12;
   PipelineWork met = work;
@@ -199,8 +199,8 @@ PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const Pipel
   return met;
 }
 
-/// Micro-batches `fill` and `steady` are those after which the pipeline is filled and repeats itself; as long
-/// as the fill, the drain.
+/// Extrapolates from a few unrolled micro-batches: after `warm_up` of them the pipeline is in steady state,
+/// which repeats after `steady` more. The cool-down is as long as the warm-up.
 PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, int fill, int steady) {
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, 2 * fill + steady);
@@ -224,7 +224,7 @@ PipelineTime one_f_one_b_time(const PipelineWork& alone) {
         return hop.occupancy_while_sending_s > 0 || hop.occupancy_while_receiving_s > 0;
       }))
     return unrolled_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
-  const int settled = 3 * stages + 4;  // micro-batches after which the steady state is there
+  const int settled = 3 * stages + 4;  // micro-batches until the steady state
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, settled);
   PipelineTime time = one_f_one_b_paths(first);
@@ -243,9 +243,9 @@ PipelineTime interleaved_time(const PipelineWork& alone) {
   return unrolled_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
-/// The busiest link cannot have carried everything earlier, if all of that is this pipeline's: from when its
-/// first message reaches it, and before what comes after the last one. Else 0: others may begin and end when
-/// they like.
+/// Lower bound by the busiest link, if this pipeline causes all of its traffic: its first message must reach
+/// the link, the link must carry all messages, and the last one must be processed. Otherwise 0, because the
+/// times at which others begin and end are unknown.
 double carried_s(const PipelineWork& work) {
   const int stages = stages_of(work);
   HopTime busiest;
@@ -276,7 +276,7 @@ double carried_s(const PipelineWork& work) {
   return reached + work.micro_batches * busiest.shared_s + sum - left;
 }
 
-/// What the messages of other pipelines cost that send at the same time is no matter of chance.
+/// Pipelines that always send at the same time contend in every micro-batch, not at random.
 PipelineWork in_step(PipelineWork work) {
   for (auto* hops : {&work.forward_hops, &work.backward_hops})
     for (HopTime& hop : *hops)
@@ -327,7 +327,8 @@ PipelineSchedule parse_pipeline_schedule(std::string_view name) {
   throw Error("", fmt::format("there is no schedule `{}`", name));
 }
 
-/// Rounds follow each other without overlap: the first stage is the last to end one, and begins the next.
+/// Rounds between flushes do not overlap: the first stage is the last to end a round, and starts the next
+/// one.
 PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work) {
   if (work.flush <= 0 || work.flush >= work.micro_batches) return undrained_time(schedule, work);
   PipelineWork round = work;

@@ -50,15 +50,15 @@ class PipelineUnroll {
   struct DeviceState {
     std::vector<ScheduleStep> steps;
     std::size_t next = 0;
-    double end_s = infinity;  // of the computation that goes on
+    double end_s = infinity;  // of the current computation
   };
   struct Channel {
-    std::vector<ScheduleStep> messages;  // as they were computed
+    std::vector<ScheduleStep> messages;  // in the order of computation
     std::size_t next = 0;
-    double end_s = infinity;  // of the message that is sent: of its overhead, then of its bytes
-    bool moves = false;       // its bytes
+    double end_s = infinity;  // of the current message: of its overhead, then of its bytes
+    bool moves = false;       // its overhead is over
     double left = 0, updated_s = 0,
-           pace_s = 0;  // the share that was left at a date, and seconds of the whole
+           pace_s = 0;  // remaining share at the time updated_s, and seconds for the whole message
   };
 
   double& arrived(const ScheduleStep& step) {
@@ -130,7 +130,7 @@ class PipelineUnroll {
     begin_next(received.stage % devices_);
   }
 
-  /// The messages of the other direction that the same device sends, and that the same device gets.
+  /// The channel of the other direction that has the same sender, and the one that has the same receiver.
   int opposite_at_sender(int channel) const {
     return channel < devices_ ? channel_of(false, channel) : channel_of(true, channel - devices_);
   }
@@ -157,7 +157,7 @@ class PipelineUnroll {
   double now_ = 0;
   std::vector<DeviceState> devices_state_;
   std::vector<Channel> channels_;  // forward by sender, then backward
-  std::vector<double> arrived_;    // [forward, backward][stage][message], −1: not yet
+  std::vector<double> arrived_;    // [forward, backward][stage][micro-batch], −1: not yet
   UnrolledPipeline result_;
 };
 

@@ -45,7 +45,7 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
   std::stable_sort(tree.begin(), tree.end(),
                    [](const Edge& a, const Edge& b) { return a.length < b.length; });
   std::vector<std::vector<int>> segment(at(devices));
-  std::vector<int> owner(at(devices));  // the stretch that a device is in
+  std::vector<int> owner(at(devices));  // index of the segment that a device is in
   std::iota(owner.begin(), owner.end(), 0);
   for (int device = 0; device < devices; ++device) segment[at(device)] = {device};
   for (const Edge& edge : tree) {
@@ -53,7 +53,7 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
     if (segment[at(from)].size() > segment[at(into)].size()) std::swap(into, from);
     std::vector<int>&target = segment[at(into)], &source = segment[at(from)];
     for (const int device : source) owner[at(device)] = into;
-    // The one that begins with the earlier device stays in front.
+    // The segment that begins with the earlier device stays in front.
     if (source.front() < target.front())
       target.insert(target.begin(), source.begin(), source.end());
     else
@@ -66,8 +66,8 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                                   int tensor) {
   std::vector<std::vector<int>> tensor_groups;
-  std::map<int, std::vector<int>> waiting;  // by host: devices of a unit that is not full
-  std::map<int, std::size_t> place;         // of it
+  std::map<int, std::vector<int>> waiting;  // by host: incomplete tensor-parallel group
+  std::map<int, std::size_t> place;         // by host: index of that group
   for (const int device : order) {
     const int host = topology.devices[at(device)].host;
     std::vector<int>& tensor_group = waiting[host];
@@ -89,7 +89,7 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
                                                   const std::vector<int>& tensors) {
   std::vector<std::vector<int>> tensor_groups;
   std::vector<int> rest = order;
-  std::map<int, std::size_t> place;  // of every device in the order
+  std::map<int, std::size_t> place;  // by device: index in `order`
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
     for (std::vector<int>& tensor_group : stage_tensor_groups(topology, rest, *tensor)) {

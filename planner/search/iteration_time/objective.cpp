@@ -48,8 +48,9 @@ PlanScore::PlanScore(Objective objective, const Topology& topology,
                 "topology: `price: 1.2 USD/h`");
 }
 
-/// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
-/// better: but longer than any other plan's. A horizon of nothing is one, too.
+/// Factor by which migration slows iterations down over the horizon. If migration takes nearly all of the
+/// horizon or more, the factor is larger than that of any other plan but finite, so that less migration is
+/// still better. This includes a horizon of 0.
 double PlanScore::migration_slowdown(double migration_s) const {
   constexpr double longest = 1e12;
   if (migration_s <= 0) return 1;

@@ -6,13 +6,13 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int most_alike = 3;  // of one shape and job
+constexpr int most_alike = 3;  // plans of one shape and job
 
 bool are_of_one_kind(const PlanCandidate& a, const PlanCandidate& b) {
   return a.job == b.job && a.shape() == b.shape();
 }
 
-/// The first of those that are `alike` before all others; at most so many.
+/// The first plan of every class of `is_same` comes before all others; at most `limit` plans.
 template <class Alike>
 std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const Alike& alike,
                                          std::size_t limit) {

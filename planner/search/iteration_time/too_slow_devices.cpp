@@ -15,9 +15,9 @@ int most_devices_of_a_host(const Topology& topology) {
   return most;
 }
 
-/// Of what a device computes for a layer and a micro-batch of `job`, at least so much is left under any other
-/// decisions: a stage has no more devices than a host, a micro-batch may be of one sequence, and recomputing
-/// adds at most a forward to a forward and a backward, so that half or more is left without it.
+/// Lower bound on the fraction of a device's compute for one layer and micro-batch of `job` that any other
+/// decisions leave: a stage has at most the devices of a host, a micro-batch may be a single sequence, and
+/// recomputation adds at most another forward, so that at least half is left without it.
 double least_share(const DecidedJob& job, const Automatic& undecided) {
   double share = 1;
   if (undecided.tensor) share /= most_devices_of_a_host(job.problem.topology);
