@@ -29,9 +29,9 @@ void IterationTimer::reset_codecs(PipelineState& pipeline_state, std::size_t sta
   }
 }
 
-IterationTimer::Codec& IterationTimer::codec_of(int pipeline, int computed_stage) {
+IterationTimer::Codec& IterationTimer::codec_of(int pipeline, int virtual_stage) {
   std::vector<Codec>& codecs = pipeline_states_[at(pipeline)].codecs;
-  return codecs[at(computed_stage) % codecs.size()];
+  return codecs[at(virtual_stage) % codecs.size()];
 }
 
 /// Time at which the messages of a bucket can start as far as one pipeline is concerned.

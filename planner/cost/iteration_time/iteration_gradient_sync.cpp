@@ -54,11 +54,11 @@ void IterationTimer::find_buckets() {
 GradientSyncTime::TransferDetail IterationTimer::needed_transfers() const {
   if (model_.by_degree.size() > 1) return GradientSyncTime::TransferDetail::all;
   if (are_buckets_disjoint_) return GradientSyncTime::TransferDetail::none;
-  const bool are_alike =
+  const bool are_uniform =
       std::all_of(pipeline_states_.begin(), pipeline_states_.end(), [&](const PipelineState& pipeline_state) {
         return pipeline_state.layers == pipeline_states_.front().layers;
       });
-  return are_alike ? GradientSyncTime::TransferDetail::slowest : GradientSyncTime::TransferDetail::all;
+  return are_uniform ? GradientSyncTime::TransferDetail::slowest : GradientSyncTime::TransferDetail::all;
 }
 
 /// True if in every pipeline both are chunks of the same stage.
@@ -335,31 +335,31 @@ double IterationTimer::sync_delay_s(int pipeline, std::size_t first) const {
                              hop.occupancy_s;
   const double between_s = std::max(pipeline_state.work.backward_s[stage], hop.occupancy_s);
   // Messages that were delayed before are spread out enough not to add up.
-  const double most_earlier =
+  const double max_earlier =
       model_.chunks > 1 && pipeline_state.sync_delays_s[stage] == 0 ? static_cast<double>(stages - 1) : 0;
   double most = 0;
   for (std::size_t path = pipeline_state.first_path[stage - 1] + 1; path < pipeline_state.first_path[stage];
        path += 2)
     for (const int id : pipeline_state.paths[path]) {
-      double concurrent_messages = 0, in_all = 0,
-             met_s = 0;  // messages; bytes; seconds' worth of waiting messages
+      double concurrent_messages = 0, total_bytes = 0,
+             contending_s = 0;  // messages; bytes; seconds' worth of waiting messages
       for (std::size_t i = first; i < buckets_.size(); ++i) {
         const GradientBucket& bucket = buckets_[i];
         const std::size_t after = (at(bucket.stage[at(pipeline)]) - stage) % stages;
         if (after != 0 && after != stages - 1) continue;  // of another device
         if (bucket.start_s > done_s + left_s || bucket.end_s < done_s) continue;
         const double earlier = std::floor(std::max(0.0, done_s - bucket.start_s) / between_s);
-        met_s = std::max(met_s, std::min(left_s, done_s + left_s - bucket.start_s) +
-                                    std::min(earlier, most_earlier) * hop.occupancy_s);
+        contending_s = std::max(contending_s, std::min(left_s, done_s + left_s - bucket.start_s) +
+                                                  std::min(earlier, max_earlier) * hop.occupancy_s);
         for (const auto& [used, messages] : bucket.first)
           if (used == id) concurrent_messages = std::max(concurrent_messages, messages);
         for (const auto& [used, load] : bucket.load)
-          if (used == id) in_all += load;
+          if (used == id) total_bytes += load;
       }
       const double alone = model_.network.shared_seconds_per_byte(id);
       const double slower =
           std::max(0.0, (concurrent_messages + 1) * alone * bytes_per_s - 1);  // than its own rate
-      most = std::max(most, std::min(slower * met_s, in_all * alone));
+      most = std::max(most, std::min(slower * contending_s, total_bytes * alone));
     }
   return most;
 }

@@ -101,8 +101,8 @@ void IterationTimer::refresh_opposite_direction(int pipeline) {
   };
   const auto slower = [&](int from, int to, int layer, int other_from, int other_to) {
     if (!exists(other_from, other_to)) return 0.0;
-    return occupancy_beside_s(devices_of(pipeline, from), devices_of(pipeline, to), layer,
-                              (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
+    return contended_occupancy_s(devices_of(pipeline, from), devices_of(pipeline, to), layer,
+                                 (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
   };
   for (int i = 0; i + 1 < computed; ++i) {
     const int here = i % stages, next = (i + 1) % stages;
@@ -117,8 +117,8 @@ void IterationTimer::refresh_opposite_direction(int pipeline) {
 
 /// Occupancy of a message while one between two other stages of the pipeline is sent: on a common capacity it
 /// gets half of the rate, or what the other leaves; 0 if it is as fast as alone.
-double IterationTimer::occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
-                                          int other_from, int other_to, int pipeline) const {
+double IterationTimer::contended_occupancy_s(const std::vector<int>& from, const std::vector<int>& to,
+                                             int layer, int other_from, int other_to, int pipeline) const {
   const NetworkCost& network = model_.network;
   const std::vector<int>&sender = devices_of(pipeline, other_from),
         &receiver = devices_of(pipeline, other_to);
@@ -196,7 +196,7 @@ void IterationTimer::share_links_of(int pipeline) {
 /// slowest, assuming that a micro-batch takes no longer than on the busiest device or link.
 void IterationTimer::apply_random_contention(PipelineState& pipeline_state) const {
   PipelineWork& work = pipeline_state.work;
-  const double least_s = busiest_s(work);
+  const double min_steady_s = busiest_s(work);
   for (std::size_t i = 0; i + 1 < pipeline_state.layers.size(); ++i)
     for (const bool forward : {true, false}) {
       HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
@@ -206,17 +206,17 @@ void IterationTimer::apply_random_contention(PipelineState& pipeline_state) cons
         const double rest = all - it.own_pipeline_bytes - it.synchronized_pipeline_bytes;
         if (rest <= 1e-9 * all) continue;  // rounding errors
         const double seconds = model_.network.shared_seconds_per_byte(it.id) / work.micro_batches;
-        HopTime met;
-        met.background_s = seconds * rest;
-        met.link_demand_s = hop.overhead_s + seconds * (it.own + it.synchronized_bytes);
-        met.concurrent_messages =
+        HopTime contended;
+        contended.background_s = seconds * rest;
+        contended.link_demand_s = hop.overhead_s + seconds * (it.own + it.synchronized_bytes);
+        contended.concurrent_messages =
             std::max(1.0, concurrent_messages_[at(it.id)] * it.own / (it.own + it.synchronized_bytes));
-        const double takes = contended_message_s(met, least_s);
+        const double takes = contended_message_s(contended, min_steady_s);
         if (takes <= longest) continue;
         longest = takes;
-        others = met.background_s;
-        among = met.link_demand_s;
-        concurrent_messages = met.concurrent_messages;
+        others = contended.background_s;
+        among = contended.link_demand_s;
+        concurrent_messages = contended.concurrent_messages;
       }
       if (std::tie(hop.background_s, hop.link_demand_s, hop.concurrent_messages) ==
           std::tie(others, among, concurrent_messages))

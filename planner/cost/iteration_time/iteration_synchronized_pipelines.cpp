@@ -67,8 +67,8 @@ void IterationTimer::apply_synchronized_contention(std::size_t boundary, bool fo
     const double offset_s = std::abs(own.sent_s - other.sent_s),
                  window = own.duration_s * (phases ? 1 : rounding);
     if (own.id != other.id || offset_s >= window) return false;
-    const bool are_alike = std::abs(own.pace_s - other.pace_s) < window && own.messages == other.messages;
-    if (!phases && !are_alike) return true;
+    const bool are_equal = std::abs(own.pace_s - other.pace_s) < window && own.messages == other.messages;
+    if (!phases && !are_equal) return true;
     const double share = phases ? 1 - offset_s / own.duration_s : 1;
     LinkContention& it = pipeline_states_[own.pipeline_state].contentions[direction][own.contention];
     it.synchronized_bytes += it.own * share * other.duration_s / own.duration_s;

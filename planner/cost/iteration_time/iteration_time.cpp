@@ -197,9 +197,9 @@ double IterationTimer::deficit_bytes() {
   return sum;
 }
 
-const std::vector<int>& IterationTimer::devices_of(int pipeline, int computed_stage) const {
+const std::vector<int>& IterationTimer::devices_of(int pipeline, int virtual_stage) const {
   const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
-  return stages[at(computed_stage) % stages.size()].devices;
+  return stages[at(virtual_stage) % stages.size()].devices;
 }
 
 void IterationTimer::refresh() {
@@ -230,8 +230,8 @@ void IterationTimer::time_pipelines() {
   std::set<const PipelineState*, decltype(is_less)> known(is_less);
   for (PipelineState& pipeline_state : pipeline_states_) {
     if (pipeline_state.is_timed) continue;
-    const auto [like, is_new] = known.insert(&pipeline_state);
-    pipeline_state.time = is_new ? pipeline_time(model_.schedule, pipeline_state.work) : (*like)->time;
+    const auto [equal, is_new] = known.insert(&pipeline_state);
+    pipeline_state.time = is_new ? pipeline_time(model_.schedule, pipeline_state.work) : (*equal)->time;
     pipeline_state.is_timed = true;
   }
 }
@@ -274,12 +274,12 @@ double IterationTimer::largest_part(const std::vector<int>& from, const std::vec
 HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
   HopTime slowest;
   const int parts = parts_between(from, to);
-  const double together = parts > 1 && is_shared() ? together_s(from, to, layer) : 0;
+  const double concurrent_s = parts > 1 && is_shared() ? concurrent_parts_s(from, to, layer) : 0;
   for (int part = 0; part < parts; ++part) {
     const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
     const MessageCost cost = model_.network.message(sender, receiver);
     const double bytes = model_.boundary_bytes(sender, receiver, parts, layer);
-    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + together);
+    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + concurrent_s);
     slowest.occupancy_s = std::max(slowest.occupancy_s, occupancy);
     slowest.overhead_s = std::max(slowest.overhead_s, cost.overhead_s);
     slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
@@ -288,7 +288,8 @@ HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>
 }
 
 /// Seconds of all parts of a message on the shared capacity that they occupy longest.
-double IterationTimer::together_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
+double IterationTimer::concurrent_parts_s(const std::vector<int>& from, const std::vector<int>& to,
+                                          int layer) const {
   const int parts = parts_between(from, to);
   std::map<int, double> seconds;  // by capacity id
   double most = 0;

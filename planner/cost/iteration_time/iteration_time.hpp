@@ -204,7 +204,7 @@ class IterationTimer {
   };
 
   bool is_shared() const { return model_.network.shared_count() > 0; }
-  const std::vector<int>& devices_of(int pipeline, int computed_stage) const;
+  const std::vector<int>& devices_of(int pipeline, int virtual_stage) const;
   const StageCosts& costs_of(const std::vector<int>& devices) const {
     return model_.stages_of(devices.size());
   }
@@ -219,14 +219,14 @@ class IterationTimer {
   void refresh_updates(int pipeline);
   void refresh_memory(int pipeline);
   HopTime hop(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
-  double together_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
+  double concurrent_parts_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
   double all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers, bool backward) const;
   // Egress and contention of pipelines (iteration_link_contention.cpp, iteration_synchronized_pipelines.cpp).
   void refresh_egress(int pipeline);
   void refresh_load(int pipeline);
   void refresh_opposite_direction(int pipeline);
-  double occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
-                            int other_from, int other_to, int pipeline) const;
+  double contended_occupancy_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
+                               int other_from, int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
   void refresh_first_messages(PipelineState& pipeline_state) const;
@@ -261,7 +261,7 @@ class IterationTimer {
   // Gradient compression (iteration_compression.cpp).
   void count_compressed(GradientBucket& bucket);
   static void reset_codecs(PipelineState& pipeline_state, std::size_t stages);
-  Codec& codec_of(int pipeline, int computed_stage);
+  Codec& codec_of(int pipeline, int virtual_stage);
   double compressed_s(int pipeline, std::size_t bucket);
   double compressed_after_s(int pipeline, const GradientBucket& bucket);
   double compressed_in_backward_s(int pipeline, const GradientBucket& bucket);

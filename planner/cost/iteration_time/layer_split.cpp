@@ -14,7 +14,7 @@ namespace dtfm::cost {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr std::size_t most_labels = 1 << 20;  // 40 MB; never reached by small problems
+constexpr std::size_t max_labels = 1 << 20;  // 40 MB; never reached by small problems
 
 /// A split of the first stages, up to the beginning of the stage and layer of its cell, that no other split
 /// dominates.
@@ -49,7 +49,7 @@ class SplitSearch {
     find_rests();
     if (!fits(0, 0)) return min_memory_utilization();
     find_labels(1);  // a good split, whose time excludes most others
-    find_labels(std::max(std::size_t{4}, most_labels / rests_.size()));
+    find_labels(std::max(std::size_t{4}, max_labels / rests_.size()));
     DTFM_ASSERT(known_);
     known_->lower_bound_s = std::min(known_->time_s, dropped_);
     return *known_;
@@ -57,8 +57,8 @@ class SplitSearch {
 
  private:
   using Labels = std::vector<Label>;
-  std::size_t place(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
-  Rest& rest(int stage, int layer) { return rests_[place(stage, layer)]; }
+  std::size_t cell(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
+  Rest& rest(int stage, int layer) { return rests_[cell(stage, layer)]; }
   bool fits(int stage, int layer) { return rest(stage, layer).parts.sum < never; }
   double upper() const { return known_ ? known_->time_s : never; }
 
@@ -158,14 +158,15 @@ class SplitSearch {
     dropped_ = never;
     for (int begin = 0; begin < layers_; ++begin)
       for (int stage = 0; stage < stages_; ++stage)
-        if (can_begin(stage, begin) && !labels_[place(stage, begin)].empty()) go_on(stage, begin, width);
-    const Labels& ends = labels_[place(stages_, layers_)];
+        if (can_begin(stage, begin) && !labels_[cell(stage, begin)].empty())
+          extend_labels(stage, begin, width);
+    const Labels& ends = labels_[cell(stages_, layers_)];
     for (const Label& label : ends)
       if (label.time.total() < upper()) adopt(label);
   }
 
-  void go_on(int stage, int begin, std::size_t width) {
-    const Labels& here = labels_[place(stage, begin)];
+  void extend_labels(int stage, int begin, std::size_t width) {
+    const Labels& here = labels_[cell(stage, begin)];
     ResourceTime least = here.front().time;  // of every component
     for (const Label& label : here)
       least = {std::min(least.sum, label.time.sum), std::min(least.forward, label.time.forward),
@@ -188,7 +189,7 @@ class SplitSearch {
   }
 
   void keep(const Label& label, int stage, int layer, std::size_t width) {
-    Labels& labels = labels_[place(stage, layer)];
+    Labels& labels = labels_[cell(stage, layer)];
     for (const Label& other : labels)
       if (other.time.dominates(label.time)) return;
     labels.erase(std::remove_if(labels.begin(), labels.end(),
@@ -211,7 +212,7 @@ class SplitSearch {
     for (int stage = stages_ - 1; stage >= 0; --stage) {
       split.layers[at(stage)] = {label.from, end};
       end = label.from;
-      if (stage > 0) label = labels_[place(stage, end)][at(label.parent)];
+      if (stage > 0) label = labels_[cell(stage, end)][at(label.parent)];
     }
     known_ = split;
   }
@@ -220,24 +221,24 @@ class SplitSearch {
   LayerSplit min_memory_utilization() {
     std::vector<double> least(at(stages_ + 1) * at(layers_ + 1), never);
     std::vector<int> best_end(least.size());
-    least[place(stages_, layers_)] = 0;
+    least[cell(stages_, layers_)] = 0;
     for (int begin = layers_ - 1; begin >= 0; --begin)
       for (int stage = 0; stage < stages_; ++stage) {
         if (!can_begin(stage, begin)) continue;
         const auto [first, last] = ends(stage, begin);
         for (int end = first; end <= last; ++end) {
           const double most =
-              std::max(costs_.memory_utilization(stage, {begin, end}), least[place(stage + 1, end)]);
-          if (!(most < least[place(stage, begin)])) continue;
-          least[place(stage, begin)] = most;
-          best_end[place(stage, begin)] = end;
+              std::max(costs_.memory_utilization(stage, {begin, end}), least[cell(stage + 1, end)]);
+          if (!(most < least[cell(stage, begin)])) continue;
+          least[cell(stage, begin)] = most;
+          best_end[cell(stage, begin)] = end;
         }
       }
     LayerSplit split;
     ResourceTime time;
     split.fits = false;
     for (int stage = 0, begin = 0; stage < stages_; ++stage) {
-      const int end = best_end[place(stage, begin)];
+      const int end = best_end[cell(stage, begin)];
       split.layers.emplace_back(begin, end);
       costs_.append(time, stage, {begin, end});
       const double memory_utilization = costs_.memory_utilization(stage, {begin, end});

@@ -20,14 +20,14 @@ namespace {
 /// the first `shares` to end.
 std::vector<int> early_shares(const std::vector<PipelinePace>& pipelines, int multiple, int shares) {
   std::vector<int> counts(pipelines.size());
-  double low = pipelines.front().fill_s, high = low;
+  double low = pipelines.front().warm_up_s, high = low;
   for (const PipelinePace& it : pipelines) {
     if (!(it.steady_s > 0)) return counts;
-    low = std::min(low, it.fill_s);
-    high = std::max(high, it.fill_s + it.steady_s * multiple * shares);
+    low = std::min(low, it.warm_up_s);
+    high = std::max(high, it.warm_up_s + it.steady_s * multiple * shares);
   }
   const auto shares_by = [&](double date, std::size_t i) {
-    return std::max(0.0, (date - pipelines[i].fill_s) / (pipelines[i].steady_s * multiple));
+    return std::max(0.0, (date - pipelines[i].warm_up_s) / (pipelines[i].steady_s * multiple));
   };
   for (int round = 0; round < 200; ++round) {
     const double middle = low + (high - low) / 2;
@@ -52,14 +52,14 @@ std::vector<int> balanced_micro_batches(const std::vector<PipelinePace>& pipelin
   if (total % multiple != 0)
     throw Error("", fmt::format("{} micro-batches are not a multiple of {}", total, multiple));
   std::vector<int> counts = early_shares(pipelines, multiple, total / multiple);
-  const int dealt = std::accumulate(counts.begin(), counts.end(), 0);
+  const int assigned = std::accumulate(counts.begin(), counts.end(), 0);
   using End = std::pair<double, std::size_t>;  // with one more share; pipeline
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   const auto push = [&](std::size_t i) {
-    ends.emplace(pipelines[i].fill_s + (counts[i] + multiple) * pipelines[i].steady_s, i);
+    ends.emplace(pipelines[i].warm_up_s + (counts[i] + multiple) * pipelines[i].steady_s, i);
   };
   for (std::size_t i = 0; i < pipelines.size(); ++i) push(i);
-  for (int left = total - dealt; left > 0; left -= multiple) {
+  for (int left = total - assigned; left > 0; left -= multiple) {
     const std::size_t first = ends.top().second;
     ends.pop();
     counts[first] += multiple;

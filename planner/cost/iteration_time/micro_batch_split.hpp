@@ -7,7 +7,7 @@ namespace dtfm::cost {
 
 /// Seconds of a pipeline with m > 0 micro-batches: warm_up_s + m · steady_s; with none: 0.
 struct PipelinePace {
-  double fill_s = 0, steady_s = 0;
+  double warm_up_s = 0, steady_s = 0;
 };
 
 /// Micro-batches of each pipeline (at least one pipeline), in multiples of `multiple`, that add up to `total`

@@ -198,7 +198,7 @@ void MigrationCost::add_share(const Receiver& to, Share share, const Piece& piec
 const MigrationCost::HeldLayers* MigrationCost::fastest(const Receiver& to, double at_share,
                                                         const Piece& piece, double bytes) const {
   double least = std::numeric_limits<double>::infinity();
-  int alike = 0;
+  int ties = 0;
   const auto seconds = [&](const HeldLayers& held_layers) {
     if (at_share < held_layers.share.begin || at_share >= held_layers.share.end)
       return std::numeric_limits<double>::infinity();
@@ -206,12 +206,12 @@ const MigrationCost::HeldLayers* MigrationCost::fastest(const Receiver& to, doub
   };
   for (const HeldLayers& held_layers : holders(piece)) {
     const double it = seconds(held_layers);
-    if (it < least) alike = 0;
+    if (it < least) ties = 0;
     least = std::min(least, it);
-    if (it == least) ++alike;
+    if (it == least) ++ties;
   }
   if (least == std::numeric_limits<double>::infinity()) return nullptr;
-  int number = to.pipeline % alike;
+  int number = to.pipeline % ties;
   for (const HeldLayers& held_layers : holders(piece))
     if (seconds(held_layers) == least && number-- == 0) return &held_layers;
   return nullptr;

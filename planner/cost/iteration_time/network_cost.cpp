@@ -8,7 +8,7 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr int most_devices_in_table = 1500;  // 54 MB
+constexpr int max_devices_in_table = 1500;  // 54 MB
 
 std::size_t entry_count(const Topology& topology) {
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
@@ -34,7 +34,7 @@ NetworkCost::NetworkCost(const Topology& topology, const Calibration& calibratio
   const int devices = topology.size();
   kind_.resize(at(devices));
   std::iota(kind_.begin(), kind_.end(), 0);
-  if (devices > most_devices_in_table) return;
+  if (devices > max_devices_in_table) return;
   std::vector<MessageCost> pairs(at(devices) * at(devices));
   for (int from = 0; from < devices; ++from)
     for (int to = 0; to < devices; ++to)

@@ -55,8 +55,8 @@ class PipelineUnroll {
   struct Channel {
     std::vector<ScheduleStep> messages;  // in the order of computation
     std::size_t next = 0;
-    double end_s = infinity;  // of the current message: of its overhead, then of its bytes
-    bool moves = false;       // its overhead is over
+    double end_s = infinity;        // of the current message: of its overhead, then of its bytes
+    bool is_sending_bytes = false;  // its overhead is over
     double left = 0, updated_s = 0,
            pace_s = 0;  // remaining share at the time updated_s, and seconds for the whole message
   };
@@ -66,7 +66,7 @@ class PipelineUnroll {
   }
   int around(int device) const { return (device + 2 * devices_) % devices_; }
   int channel_of(bool forward, int device) const { return (forward ? 0 : devices_) + around(device); }
-  bool moves(int channel) const { return channels_[at(channel)].moves; }
+  bool is_sending_bytes(int channel) const { return channels_[at(channel)].is_sending_bytes; }
   const HopTime& hop(const ScheduleStep& sent) const {
     return sent.forward ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
   }
@@ -105,23 +105,23 @@ class PipelineUnroll {
 
   void advance_message(int channel) {
     Channel& it = channels_[at(channel)];
-    if (it.moves) {
+    if (it.is_sending_bytes) {
       end_message(channel);
     } else {
-      it.moves = true;
+      it.is_sending_bytes = true;
       it.left = 1;
       it.updated_s = now_;
       it.pace_s = 1;
       set_pace(channel);
     }
     for (const int other : {opposite_at_sender(channel), opposite_at_receiver(channel)})
-      if (other != channel && moves(other)) set_pace(other);
+      if (other != channel && is_sending_bytes(other)) set_pace(other);
   }
 
   void end_message(int channel) {
     Channel& it = channels_[at(channel)];
     const ScheduleStep step = it.messages[it.next++];
-    it.moves = false;
+    it.is_sending_bytes = false;
     it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : infinity;
     const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
@@ -144,9 +144,9 @@ class PipelineUnroll {
     it.updated_s = now_;
     const HopTime& hop_time = hop(it.messages[it.next]);
     double occupancy = hop_time.occupancy_s;
-    if (moves(opposite_at_sender(channel)))
+    if (is_sending_bytes(opposite_at_sender(channel)))
       occupancy = std::max(occupancy, hop_time.occupancy_while_sending_s);
-    if (moves(opposite_at_receiver(channel)))
+    if (is_sending_bytes(opposite_at_receiver(channel)))
       occupancy = std::max(occupancy, hop_time.occupancy_while_receiving_s);
     it.pace_s = std::max(occupancy - hop_time.overhead_s, std::numeric_limits<double>::min());
     it.end_s = now_ + std::max(0.0, it.left) * it.pace_s;

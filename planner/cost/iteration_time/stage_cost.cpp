@@ -44,8 +44,9 @@ void StageCosts::find_kinds() {
   std::map<std::pair<int, double>, int> kinds;
   for (int device = 0; device < topology.size(); ++device) {
     const Device& it = topology.devices[at(device)];
-    const auto [place, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
-    kind_.push_back(place->second);
+    const auto [position, is_new] =
+        kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
+    kind_.push_back(position->second);
     if (!is_new) continue;
     KindTimes kind{"", {{}}, {0}};
     try {

@@ -94,11 +94,12 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
   auto result = decide_job(std::move(job));
   if (!result && !excluded_.empty())
-    throw Error("",
-                fmt::format("no host has the {} of a stage among the devices whose price and times are known",
-                            problem_.job.parallelism.tensor));
+    throw Error(
+        "", fmt::format("no host has {} devices of known price and compute times, which every stage needs",
+                        problem_.job.parallelism.tensor));
   if (!result)
-    throw Error("", fmt::format("no host has the {} devices of a stage", problem_.job.parallelism.tensor));
+    throw Error(
+        "", fmt::format("no host has {} devices, which every stage needs", problem_.job.parallelism.tensor));
   return result;
 }
 
@@ -120,9 +121,9 @@ std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vecto
 /// Null if no host has enough devices with known compute times for a stage, or if mixed degrees would give
 /// groups of a single degree.
 std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_degrees) {
-  const auto [place, is_new] =
-      known_.emplace(decisions_key(job) + (has_mixed_degrees ? " and less" : ""), nullptr);
-  if (!is_new) return place->second;
+  const auto [position, is_new] =
+      known_.emplace(decisions_key(job) + (has_mixed_degrees ? " mixed" : ""), nullptr);
+  if (!is_new) return position->second;
   std::vector<int> tensors = {job.parallelism.tensor};
   if (has_mixed_degrees)
     tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
@@ -133,8 +134,8 @@ std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_
   };
   const auto largest = std::count_if(result->tensor_groups.begin(), result->tensor_groups.end(), has_most);
   const bool is_mixed = largest > 0 && largest < std::ssize(result->tensor_groups);
-  if (!has_mixed_degrees || is_mixed) place->second = std::move(result);
-  return place->second;
+  if (!has_mixed_degrees || is_mixed) position->second = std::move(result);
+  return position->second;
 }
 
 std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other,

@@ -43,10 +43,10 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 std::vector<std::string> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
   std::vector<std::string> changes;
-  const auto try_job = [&](const std::string& words, const auto& change) {
+  const auto try_job = [&](const std::string& description, const auto& change) {
     Problem other = problem;
     change(other.job);
-    if (fitting_shape(other, options)) changes.push_back(words);
+    if (fitting_shape(other, options)) changes.push_back(description);
   };
   if (options.limits.stages || options.limits.replicas) {
     IterationSearchOptions free = options;

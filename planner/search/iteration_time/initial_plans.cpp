@@ -127,9 +127,9 @@ Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& te
       int block = 0;
       while (even_split(shape.stages, blocks, block).second <= stage) ++block;
       const auto [first, last] = even_split(shape.stages, blocks, block);
-      const int place = first * shape.replicas + replica * (last - first) + stage - first;
+      const int position = first * shape.replicas + replica * (last - first) + stage - first;
       pipeline.stages.push_back({even_split(job.model.stages.layers(), shape.stages, stage),
-                                 tensor_groups[at(group_sequence[at(place)])]});
+                                 tensor_groups[at(group_sequence[at(position)])]});
       plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
     }
     plan.pipelines.push_back(std::move(pipeline));
@@ -144,11 +144,11 @@ std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, cons
   if (!job.has_mixed_degrees()) return job.tensor_groups;
   const std::vector<int> used = pipeline_major(plan);
   const std::set<int> is_used(used.begin(), used.end());
-  std::map<int, int> place;
+  std::map<int, int> position;
   std::vector<int> rest;
   for (const auto& tensor_group : job.tensor_groups)
     for (const int device : tensor_group) {
-      place.emplace(device, static_cast<int>(place.size()));
+      position.emplace(device, static_cast<int>(position.size()));
       if (!is_used.contains(device)) rest.push_back(device);
     }
   std::vector<int> degrees;
@@ -158,7 +158,7 @@ std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, cons
     for (const Stage& stage : pipeline.stages)
       if (!stage.devices.empty()) tensor_groups.push_back(stage.devices);
   std::sort(tensor_groups.begin(), tensor_groups.end(),
-            [&](const auto& a, const auto& b) { return place[a.front()] < place[b.front()]; });
+            [&](const auto& a, const auto& b) { return position[a.front()] < position[b.front()]; });
   return tensor_groups;
 }
 
@@ -215,9 +215,9 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
                                          const PlanScore& score, bool thorough, std::size_t most) {
   std::vector<PlanCandidate> best;
   const auto offer = [&](PlanCandidate candidate) {
-    const auto place = std::find_if(best.begin(), best.end(),
-                                    [&](const PlanCandidate& it) { return is_better(candidate, it); });
-    best.insert(place, std::move(candidate));
+    const auto position = std::find_if(best.begin(), best.end(),
+                                       [&](const PlanCandidate& it) { return is_better(candidate, it); });
+    best.insert(position, std::move(candidate));
     if (best.size() > most) best.pop_back();
   };
   std::set<int> blocks = {1, shape.stages};

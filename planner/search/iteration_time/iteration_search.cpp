@@ -114,11 +114,12 @@ class IterationSearch {
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string describe_available(const DecidedJob& job) {
-    return fmt::format("there are {} devices, {} layers and {} micro-batches{}{}",
-                       job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
-                       micro_batch_count(job.problem.job.training),
-                       requires_uniform_pipelines(job) ? ", of which alike pipelines have equally many" : "",
-                       job.model.chunks > 1 ? "; interleaved: multiples of the stages, a layer a chunk" : "");
+    return fmt::format(
+        "there are {} devices, {} layers and {} micro-batches{}{}",
+        job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
+        micro_batch_count(job.problem.job.training),
+        requires_uniform_pipelines(job) ? ", of which uniform pipelines need equal numbers" : "",
+        job.model.chunks > 1 ? "; interleaved needs multiples of the stages, and a layer per chunk" : "");
   }
 
   void keep(PlanCandidate candidate) {
@@ -237,13 +238,13 @@ class IterationSearch {
         possible_shapes(*best, options_.limits, fine_ratio).size() <= max_shapes_to_enumerate;
     if (is_over()) return;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
-      Job alike = job->problem.job;
-      alike.training.micro_batch = now.training.micro_batch;
+      Job same = job->problem.job;
+      same.training.micro_batch = now.training.micro_batch;
       if (are_few) {
-        alike.training.recompute = now.training.recompute;
-        alike.parallelism.tensor = now.parallelism.tensor;
+        same.training.recompute = now.training.recompute;
+        same.parallelism.tensor = now.parallelism.tensor;
       }
-      if (decisions_key(alike) == decisions_key(now))
+      if (decisions_key(same) == decisions_key(now))
         offer_initial_plans(job, sparse_shapes(*job, options_.limits), false);
     }
   }

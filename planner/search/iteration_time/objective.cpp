@@ -44,8 +44,8 @@ PlanScore::PlanScore(Objective objective, const Topology& topology,
   }
   if (static_cast<int>(unpriced().size()) == topology.size())
     throw Error("--objective",
-                "cost-per-token needs prices, and no device has one; give them some in the "
-                "topology: `price: 1.2 USD/h`");
+                "no device has a price, which cost-per-token needs; add prices to the topology, "
+                "for example `price: 1.2 USD/h`");
 }
 
 /// Factor by which migration slows iterations down over the horizon. If migration takes nearly all of the

@@ -65,9 +65,9 @@ void ParetoFront::offer(const PlanCandidate& candidate) {
   const PlanObjectives measure = plan_objectives(candidate, candidate.plan);
   if (!would_accept(measure)) return;
   std::erase_if(points_, [&](const Point& it) { return dominates(measure, it.measure); });
-  const auto place = std::find_if(points_.begin(), points_.end(),
-                                  [&](const Point& it) { return by_time(measure) < by_time(it.measure); });
-  points_.insert(place, {measure, candidate});
+  const auto position = std::find_if(points_.begin(), points_.end(),
+                                     [&](const Point& it) { return by_time(measure) < by_time(it.measure); });
+  points_.insert(position, {measure, candidate});
   if (points_.size() > limit_) drop_closest();
 }
 

@@ -65,7 +65,7 @@ class FrontSearch {
       sweep();
       for (int round = 0; round < rounds && !must_stop(); ++round) anneal(round);
       add_front();
-      if (ends_by_time()) go_on();
+      if (ends_by_time()) anneal_until_time_limit();
     }
     note_stop();
     return std::move(found_);
@@ -84,7 +84,7 @@ class FrontSearch {
   /// front.
   bool ends_by_time() const { return options_.common.time_limit && !options_.common.evaluations; }
 
-  void go_on() {
+  void anneal_until_time_limit() {
     bool has_moved = true;
     for (int round = rounds; has_moved && !must_stop(); ++round) has_moved = anneal(round);
     add_front();
@@ -102,7 +102,7 @@ class FrontSearch {
       take(search_iteration(problem_, options), false);
     } catch (const Error& error) {  // for example, if too few devices have a price
       found_.notes.push_back(
-          fmt::format("nothing was found by {}: {}", name_of(options.objective), error.what()));
+          fmt::format("no plan found by {}: {}", name_of(options.objective), error.what()));
     }
   }
 

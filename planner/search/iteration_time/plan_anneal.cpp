@@ -122,13 +122,13 @@ class PlanAnnealer {
     timer_.set_devices(slot.pipeline, slot.stage, tensor_groups_[at(tensor_group)]);
   }
 
-  void exchange(Slot a, Slot b) {
+  void swap_slots(Slot a, Slot b) {
     if (a.pipeline == b.pipeline && a.stage == b.stage) return;
     const int first = tensor_group_at_[at(a.pipeline)][at(a.stage)],
               second = tensor_group_at_[at(b.pipeline)][at(b.stage)];
     put(second, a);
     put(first, b);
-    undo_.push_back([this, a, b] { exchange(a, b); });
+    undo_.push_back([this, a, b] { swap_slots(a, b); });
   }
 
   double weight_of(int tensor_group) const { return score_.total_weight(tensor_groups_[at(tensor_group)]); }
@@ -146,9 +146,9 @@ class PlanAnnealer {
 
   /// Assigns a group, used or unused, to the slot.
   void place_group(int tensor_group, Slot slot) {
-    if (slot_of_[at(tensor_group)].pipeline >= 0) return exchange(slot, slot_of_[at(tensor_group)]);
-    const auto place = std::find(unused_.begin(), unused_.end(), tensor_group);
-    replace(slot, static_cast<int>(place - unused_.begin()));
+    if (slot_of_[at(tensor_group)].pipeline >= 0) return swap_slots(slot, slot_of_[at(tensor_group)]);
+    const auto position = std::find(unused_.begin(), unused_.end(), tensor_group);
+    replace(slot, static_cast<int>(position - unused_.begin()));
   }
 
   /// Assigns a group to a random slot that is close to the group of a neighbouring slot.
@@ -228,13 +228,13 @@ class PlanAnnealer {
   void swap_pipeline_tails() {
     const int a = below(pipelines()), b = below(pipelines());
     if (a == b) return;
-    for (int stage = below(stages()); stage < stages(); ++stage) exchange({a, stage}, {b, stage});
+    for (int stage = below(stages()); stage < stages(); ++stage) swap_slots({a, stage}, {b, stage});
   }
 
   void swap_stages() {
     const int a = below(stages()), b = below(stages());
     if (a == b) return;
-    for (int pipeline = 0; pipeline < pipelines(); ++pipeline) exchange({pipeline, a}, {pipeline, b});
+    for (int pipeline = 0; pipeline < pipelines(); ++pipeline) swap_slots({pipeline, a}, {pipeline, b});
   }
 
   /// Moves a layer from stage `from` to a neighbouring one. Returns false if it has none to spare.
@@ -302,7 +302,7 @@ class PlanAnnealer {
     }
     const int kind = below(100);
     if (kind < 30 || (kind < 45 && unused_.empty()))
-      exchange(random_slot(), random_slot());
+      swap_slots(random_slot(), random_slot());
     else if (kind < 45)
       replace(random_slot(), below(static_cast<int>(unused_.size())));
     else if (kind < 70)

@@ -63,10 +63,10 @@ class Repair {
   }
 
   /// The plan with all slots assigned; without any pipeline if there are not enough groups for one.
-  Plan filled_plan() {
-    drop_unfillable_pipelines();
+  Plan complete_plan() {
+    drop_incomplete_pipelines();
     if (plan_.pipelines.empty()) return plan_;
-    const std::vector<PlanSlot> slots = fill_slots();
+    const std::vector<PlanSlot> slots = assign_empty_slots();
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
@@ -78,7 +78,7 @@ class Repair {
   }
 
   /// Adds `count` pipelines like the first one, on unused groups in nearness order.
-  Plan widened(const Plan& plan, int count) const {
+  Plan with_added_pipelines(const Plan& plan, int count) const {
     Plan result = plan;
     std::vector<int> tensor_groups = unused();
     std::size_t next = 0;
@@ -105,7 +105,7 @@ class Repair {
                                           [](const Stage& it) { return it.devices.empty(); }));
   }
 
-  void drop_unfillable_pipelines() {
+  void drop_incomplete_pipelines() {
     while (true) {
       int missing = 0;
       auto worst = plan_.pipelines.end();
@@ -137,7 +137,7 @@ class Repair {
   }
 
   /// Assigns groups to all empty slots, and returns these slots.
-  std::vector<PlanSlot> fill_slots() {
+  std::vector<PlanSlot> assign_empty_slots() {
     std::vector<PlanSlot> slots;
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
       for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
@@ -293,18 +293,19 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
   const auto offer = [&](PlanCandidate candidate) {
     if (is_possible(*job, candidate.shape(), limits)) plans.push_back(std::move(candidate));
   };
-  const Plan filled_plan = repair.filled_plan();
-  if (filled_plan.pipelines.empty()) return plans;
-  const PlanCandidate fitted = fit_plan(job, filled_plan, score);
+  const Plan complete_plan = repair.complete_plan();
+  if (complete_plan.pipelines.empty()) return plans;
+  const PlanCandidate fitted = fit_plan(job, complete_plan, score);
   offer(fitted);
-  if (Plan less = drop_slow_sites(fitted, score, stop); less.pipelines.size() < filled_plan.pipelines.size())
+  if (Plan less = drop_slow_sites(fitted, score, stop);
+      less.pipelines.size() < complete_plan.pipelines.size())
     offer(fit_plan(job, std::move(less), score));
-  const int spare = static_cast<int>(repair.unused().size()) / depth(filled_plan);
+  const int spare = static_cast<int>(repair.unused().size()) / depth(complete_plan);
   const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
   for (int more = spare; more > 0 && !(stop && stop()); more -= step)
-    if (is_possible(*job, {depth(filled_plan), static_cast<int>(filled_plan.pipelines.size()) + more},
+    if (is_possible(*job, {depth(complete_plan), static_cast<int>(complete_plan.pipelines.size()) + more},
                     limits))
-      offer(fit_plan(job, repair.widened(filled_plan, more), score));
+      offer(fit_plan(job, repair.with_added_pipelines(complete_plan, more), score));
   std::stable_sort(plans.begin(), plans.end(), is_better);
   return plans;
 }
