@@ -121,7 +121,7 @@ def test_prices():
     check(all(device.startswith("oregon/") for device in used(half)), "without a price, and used", used(half))
     check("4 devices without a price left out, ohio/0 first; the topology may give it one: `price: 1.2 USD/h`"
           in half["warnings"], half["warnings"])
-    refused("--objective: cost-per-token needs prices, and no device has one; give them some in the topology: "
+    refused("--objective: no device has a price, which cost-per-token needs; add prices to the topology, for example "
             "`price: 1.2 USD/h`", "sites.yaml", "--job", "free.yaml", "--objective", "cost-per-token")
 
 
@@ -339,7 +339,7 @@ def test_rejected_input():
     refused(f"--pipeline: no plan of 3 stages and 3 replicas is possible: {there}", *what, "--pipeline", 3, "--data", 3)
     write("deep.yaml", JOB.replace("pipeline: 3", "pipeline: 100"))
     refused(f"job small: no plan of 100 stages is possible: {there}", "sites.yaml", "--job", "deep.yaml")
-    refused("no host has the 2 devices of a stage", *what, "--tensor", 2)
+    refused("no host has 2 devices, which every stage needs", *what, "--tensor", 2)
     write("bare.yaml", re.sub("gpus: .*\n|, gpu: card", "", TOPOLOGY))
     refused("the speed of device oregon/0 is not known: the topology gives it no `gpu`", "bare.yaml", "--job", "free.yaml")
 
