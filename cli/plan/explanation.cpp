@@ -118,11 +118,11 @@ class ExplanationFormatter {
  private:
   /// "oregon/0+oregon/1", at most a few.
   std::string ids(const std::vector<int>& devices) const {
-    constexpr std::size_t most = 4;
+    constexpr std::size_t max_shown = 4;
     std::string text;
-    for (std::size_t i = 0; i < std::min(most, devices.size()); ++i)
+    for (std::size_t i = 0; i < std::min(max_shown, devices.size()); ++i)
       text += (i > 0 ? ", " : "") + topology_.devices[at(devices[i])].id;
-    return devices.size() > most ? text + ", …" : text;
+    return devices.size() > max_shown ? text + ", …" : text;
   }
 
   std::string stage(int pipeline, std::size_t stage) const {

@@ -97,13 +97,13 @@ search::WarmStart warm_start(const RunningPlan& running, const Problem& problem,
 }
 
 void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices) {
-  constexpr double most = 1e9;  // some ten seconds
-  if (const double steps = cost.max_steps(devices); steps > most)
-    throw Error(
-        running.file,
-        fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
-                    "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
-                    tensor_degrees(running.named.plan).back(), format_count(devices, "device"), steps, most));
+  constexpr double step_limit = 1e9;  // some ten seconds
+  if (const double steps = cost.max_steps(devices); steps > step_limit)
+    throw Error(running.file,
+                fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
+                            "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
+                            tensor_degrees(running.named.plan).back(), format_count(devices, "device"), steps,
+                            step_limit));
 }
 
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem) {
