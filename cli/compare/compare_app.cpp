@@ -27,7 +27,7 @@ memory; the simulator says how long each takes, by the same constants, under the
 A batch is that of the job: schemes that complete something else than batches are told by their tokens a second.
 Dollars are those of the devices; what is sent over links with a price comes on top.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input (nothing is written, which is so too where the input
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input (nothing is written, which is so too where the input
 allows to simulate no scheme), 3 no scheme fits the machines, 130 interrupted (what there was by then has been
 written).)";
 

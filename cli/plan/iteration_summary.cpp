@@ -97,7 +97,7 @@ class IterationWriter {
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
     const bool differ = !s_.record.finalists.front().decisions.empty();
     if (differ) rows.front().emplace_back("decisions");
-    if (s_.record.warm_start) rows.front().emplace_back("moving s");
+    if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
       rows.push_back({fmt::format("{}", i), format_shape(it.pipeline, it.data, it.tensor),
@@ -164,7 +164,7 @@ class IterationWriter {
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }
 
-  /// Of the fullest device.
+  /// Memory of the device that uses the largest share of its own.
   std::string memory(const std::vector<int>& devices) const {
     double max_share = -1;
     std::string text = "?";

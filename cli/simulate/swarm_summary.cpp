@@ -64,7 +64,7 @@ void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows&
                   fmt::format("{}, micro-batches begun anew: {}", format_count(swarm.bans, "ban"),
                               with_thousands(swarm.restarts))});
   if (swarm.failures + swarm.joins + swarm.moves > 0)
-    rows.push_back({"peers", format_count(swarm.failures, "departure"),
+    rows.push_back({"peers", format_count(swarm.failures, "failure"),
                     fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"),
                                 format_count(swarm.moves, "move"))});
   if (report.lost_work_s > 0)
