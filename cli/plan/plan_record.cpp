@@ -112,8 +112,8 @@ std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& final
   for (const auto& it : finalist.simulated)
     if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
       notes.push_back(fmt::format(
-          "simulated under scenario {}, the plan comes to a stop for good before the horizon, which "
-          "its mean is taken over",
+          "simulated under scenario {}, the plan stops permanently before the horizon, over which its "
+          "mean is taken",
           it.scenario));
     else if (!std::isfinite(it.mean_s))
       notes.push_back(fmt::format(

@@ -68,7 +68,7 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
                   }),
       scheme_names());
   add_option(app, "--sync-every", "N",
-             "of schemes local-sgd (16) and diloco (500): iterations between exchanges",
+             "of schemes local-sgd (16) and diloco (500): iterations between synchronizations",
              [&](const std::string& text) {
                options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000);
              });

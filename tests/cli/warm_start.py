@@ -238,7 +238,7 @@ def test_diff():
     timed = difference("fewer.yaml", "--diff", "old.json", "next.json")
     check(timed["moving"] == plan["warm_start"]["moving"], "with times", timed["moving"], plan["warm_start"])
     text = run("fewer.yaml", "--diff", "old.json", "next.json", program=PLAN).stdout
-    for words in ("stages", "Leave: 1 device (ohio/3)", "Moves: ", "fetches layers", "stage 1, layers"):
+    for words in ("stages", "Leave: 1 device (ohio/3)", "State migration: ", "fetches layers", "stage 1, layers"):
         check(words in text, "the summary lacks", words, "in", text)
     refused("old.json: /pipelines/{}/stages/{}/devices/0: topology two-sites has no device ohio/3; only the first plan may "
             "be for machines that are gone".format(*next((p, s) for p, pipeline in enumerate(old["pipelines"])

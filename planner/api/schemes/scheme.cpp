@@ -33,16 +33,17 @@ constexpr Scheme table[] = {
      "rings; parameters of a layer gathered before its forward and backward, one layer ahead; micro-batches "
      "as large as fit",
      zero3_layouts},
-    {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
-     "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; replicas "
-     "wait for each other after every iteration; what rare exchanges cost in learning is not counted",
+    {"local-sgd", "replicas that synchronize parameters every 16 iterations, or --sync-every",
+     "a replica is consecutive devices in file order, 1F1B; synchronization is a ring all-reduce; replicas "
+     "wait for each other after every iteration; the effect of rare synchronization on convergence is not "
+     "counted",
      local_sgd_layouts, SchemeOption::sync_every},
     {"diloco", "the same every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts,
      SchemeOption::sync_every},
-    {"skip-pipe", "SkipPipe: micro-batches leave out 0.25 of the stages, or --skip, on ways of their own",
-     "a micro-batch computes that much less: what this costs in learning is not counted, model FLOP/s are of "
-     "what is computed; equal stages, the job's gradient_sync; ways are planned before the run",
+    {"skip-pipe", "SkipPipe: micro-batches skip 0.25 of the stages, or --skip, each on its own path",
+     "a micro-batch computes that much less: the effect on convergence is not counted, model FLOP/s are of "
+     "what is computed; equal stages, the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
