@@ -89,10 +89,11 @@ void add_format_option(CLI::App& app, OutputFormat& format) {
 }
 
 void add_threads_option(CLI::App& app, const char* help, int& threads) {
-  constexpr int most = 1024;
-  threads = static_cast<int>(std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, most));
-  add_option(app, "--threads", "N", help,
-             [&](const std::string& text) { threads = parse_whole_number("--threads", text, 1, most); });
+  constexpr int max_threads = 1024;
+  threads = static_cast<int>(std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, max_threads));
+  add_option(app, "--threads", "N", help, [&](const std::string& text) {
+    threads = parse_whole_number("--threads", text, 1, max_threads);
+  });
 }
 
 void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {

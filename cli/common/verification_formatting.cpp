@@ -13,7 +13,7 @@ std::string format_verification(const sim::SimReport& report) {
       "{} calls verified, {} not; {:.3g} % of the computing, {:.4g} GB sent again", found.verified,
       found.unverified, computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
   if (found.caught.empty()) return text;
-  return text + fmt::format("; {} caught lying, after {:.4g} corrupt calls on the average",
+  return text + fmt::format("; {} detected as faulty, after {:.4g} corrupt calls on average",
                             found.caught.size(), corrupt / static_cast<double>(found.caught.size()));
 }
 

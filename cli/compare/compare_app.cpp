@@ -25,9 +25,9 @@ constexpr const char* examples = R"(Examples:
 Every scheme trains the same job on the same machines, in the fastest of the layouts that it allows and that fit the
 memory; the simulator says how long each takes, by the same constants, under the same scenarios with the same seed.
 A batch is that of the job: schemes that complete something else than batches are told by their tokens a second.
-Dollars are those of the devices; what is sent over links with a price comes on top.
+Dollars are those of the devices, without egress.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input (nothing is written, which is so too where the input
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input (nothing is written, which is so too where the input
 allows to simulate no scheme), 3 no scheme fits the machines, 130 interrupted (what there was by then has been
 written).)";
 
@@ -60,7 +60,8 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
              [&](const std::string& text) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });
-  add_option(app, "--sync-every", "N", "iterations between exchanges of local-sgd (16) and diloco (500)",
+  add_option(app, "--sync-every", "N",
+             "iterations between synchronizations of local-sgd (16) and diloco (500)",
              [&](const std::string& text) {
                options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000);
              });

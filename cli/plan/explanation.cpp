@@ -43,21 +43,21 @@ class ExplanationFormatter {
     std::vector<std::string> sentences = {fmt::format(
         "{}: {} of {} s ({})", format_bottleneck_kind(dominant.kind), short_seconds(dominant.seconds),
         short_seconds(e_.now.iteration_s), format_percent(dominant.share))};
-    sentences.push_back(fmt::format("in the slowest pipeline {} s hang on computing, {} s on sending",
+    sentences.push_back(fmt::format("critical path of the slowest pipeline: {} s compute, {} s communication",
                                     short_seconds(critical_path.compute_s),
                                     short_seconds(critical_path.sending_s)));
-    sentences.push_back(
-        fmt::format("most on {}: {} s", format_resource(resource), short_seconds(resource.seconds)));
+    sentences.push_back(fmt::format("largest critical-path share: {}, {} s", format_resource(resource),
+                                    short_seconds(resource.seconds)));
     if (resource.latency_s > 0)
-      sentences.push_back(fmt::format("of these {} s on its latency, the rest on its bytes",
+      sentences.push_back(fmt::format("of these, {} s are latency and the rest depends on the bytes",
                                       short_seconds(resource.latency_s)));
-    sentences.push_back(fmt::format("it fills and drains for {} s{}; the steady state takes {} s",
+    sentences.push_back(fmt::format("warm-up and cool-down take {} s{}; the steady state takes {} s",
                                     short_seconds(parts.fill_s),
-                                    parts.fill_s > parts.steady_s ? ", few micro-batches for its depth" : "",
+                                    parts.fill_s > parts.steady_s ? " (few micro-batches for the depth)" : "",
                                     short_seconds(parts.steady_s)));
-    sentences.push_back(fmt::format("after it: {} s exchanges, {} s updates, {} s overhead",
-                                    short_seconds(parts.sync_s), short_seconds(parts.update_s),
-                                    short_seconds(parts.overhead_s)));
+    sentences.push_back(fmt::format(
+        "after it: {} s exposed gradient synchronization, {} s optimizer step, {} s overhead",
+        short_seconds(parts.sync_s), short_seconds(parts.update_s), short_seconds(parts.overhead_s)));
     if (peak_memory) sentences.push_back(memory(*peak_memory));
     return sentences;
   }
@@ -94,8 +94,8 @@ class ExplanationFormatter {
 
   std::vector<std::string> scaling() const {
     std::vector<std::string> sentences = {
-        fmt::format("a plan is compute-bound where in every pipeline more hangs on computing than on "
-                    "sending, and exchanges take less than {:g} %",
+        fmt::format("a plan is compute-bound if the critical path of every pipeline has more compute than "
+                    "communication, and exposed gradient synchronization takes less than {:g} %",
                     100 * cost::max_compute_bound_sync_share)};
     if (e_.compute_bound_compression == 1) {
       sentences.emplace_back("this one is");
@@ -118,11 +118,11 @@ class ExplanationFormatter {
  private:
   /// "oregon/0+oregon/1", at most a few.
   std::string ids(const std::vector<int>& devices) const {
-    constexpr std::size_t most = 4;
+    constexpr std::size_t max_shown = 4;
     std::string text;
-    for (std::size_t i = 0; i < std::min(most, devices.size()); ++i)
+    for (std::size_t i = 0; i < std::min(max_shown, devices.size()); ++i)
       text += (i > 0 ? ", " : "") + topology_.devices[at(devices[i])].id;
-    return devices.size() > most ? text + ", …" : text;
+    return devices.size() > max_shown ? text + ", …" : text;
   }
 
   std::string stage(int pipeline, std::size_t stage) const {
@@ -141,20 +141,20 @@ class ExplanationFormatter {
   }
 
   static std::string_view format_bottleneck_kind(cost::Bottleneck::Kind kind) {
-    constexpr std::array<std::string_view, 5> text = {
-        "computing binds", "sending between stages binds", "the exchange of gradients binds",
-        "the optimizer's updates bind", "the overhead of an iteration binds"};
+    constexpr std::array<std::string_view, 5> text = {"compute", "communication between stages",
+                                                      "gradient synchronization", "optimizer step",
+                                                      "iteration overhead"};
     return text[static_cast<std::size_t>(kind)];
   }
 
   std::string memory(const cost::PeakMemoryDevice& peak_memory) const {
     const auto [device, needed, capacity] = peak_memory.memory;
     return fmt::format(
-        "{} is the fullest device, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
+        "{} uses the largest share of its memory, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
         "gradients, optimizer, {:.1f} GB activations{}",
         topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
         peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9,
-        needed > capacity ? "; memory binds" : "");
+        needed > capacity ? "; exceeds memory" : "");
   }
 
   std::string compute_bound_width_note(const Transformer& model) const {
@@ -163,7 +163,7 @@ class ExplanationFormatter {
                          *e_.compute_bound_width);
     const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
     return fmt::format("with no hidden size up to × {}{}", cost::max_width,
-                       is_sync_limited ? ": gradients grow with it as computing does" : "");
+                       is_sync_limited ? ": gradients grow with it as compute does" : "");
   }
 
   const cost::PlannedProblem& planned_;
@@ -187,8 +187,8 @@ std::string pace_table(const io::PlanRecord::Explanation& explanation) {
                                     with_thousands(std::llround(pace.tokens_per_s)),
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
-  Rows rows = {{"When computing binds", "iteration s", "computing", "sending", "exchange after", "tokens/s",
-                "model TFLOP/s"},
+  Rows rows = {{"When compute is the bottleneck", "iteration s", "compute", "communication", "exposed sync",
+                "tokens/s", "model TFLOP/s"},
                row("  now", explanation.now)};
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
@@ -241,7 +241,7 @@ io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candid
 }
 
 std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
-  std::string text = styled(Style::heading, "What binds") + "\n";
+  std::string text = styled(Style::heading, "Bottleneck") + "\n";
   for (const std::string& sentence : explanation.bottleneck_summary) text += "  " + sentence + "\n";
   Rows rows = {{"What would help, one change at a time", "estimated s", "gain"}};
   std::string impossible;

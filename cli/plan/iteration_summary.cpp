@@ -97,7 +97,7 @@ class IterationWriter {
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
     const bool differ = !s_.record.finalists.front().decisions.empty();
     if (differ) rows.front().emplace_back("decisions");
-    if (s_.record.warm_start) rows.front().emplace_back("moving s");
+    if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
       rows.push_back({fmt::format("{}", i), format_shape(it.pipeline, it.data, it.tensor),
@@ -164,15 +164,15 @@ class IterationWriter {
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }
 
-  /// Of the fullest device.
+  /// Memory of the device that uses the largest share of its own.
   std::string memory(const std::vector<int>& devices) const {
-    double most = -1;
+    double max_share = -1;
     std::string text = "?";
     for (const auto& it : s_.record.iteration->memory) {
       if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
       const double share = it.needed_bytes / it.capacity_bytes;
-      if (share <= most) continue;
-      most = share;
+      if (share <= max_share) continue;
+      max_share = share;
       text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
       if (share > 1) text = styled(Style::bad, text);
     }

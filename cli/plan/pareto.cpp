@@ -59,13 +59,13 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
 }
 
 std::string format_pareto_front(const io::ParetoRecord& record, const std::string& file) {
-  constexpr std::size_t most = 8;
-  const std::size_t count = record.points.size(), shown = std::min(most, count);
+  constexpr std::size_t max_shown = 8;
+  const std::size_t count = record.points.size(), shown = std::min(max_shown, count);
   if (count == 0) return "";
   std::vector<const io::ParetoPoint*> some;
   for (std::size_t i = 0; i < shown; ++i)
     some.push_back(&record.points[shown < 2 ? 0 : i * (count - 1) / (shown - 1)]);
-  Rows rows = {{"iteration s", "USD", "devices", "stages × replicas", "recompute, schedule, exchange"}};
+  Rows rows = {{"iteration s", "USD", "devices", "stages × replicas", "recompute, schedule, gradient sync"}};
   for (const io::ParetoPoint* it : some) {
     const io::ParetoPoint::Cost& cost = it->simulated ? *it->simulated : it->estimated;
     rows.push_back(

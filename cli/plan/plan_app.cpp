@@ -38,22 +38,22 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide-now.yaml --diff plan.json next.json
   dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
 
-In the summary, "drained every 117 micro-batches" says that the devices' memory does not hold the activations of
-all micro-batches: each pipeline sends 117 forward, waits for all of their backwards, and begins the next 117. Gradients
-are still exchanged once an iteration. An evaluation is one plan, or one change of a plan, that was priced.
+In the summary, "pipeline flush every 117 micro-batches" means that the devices' memory cannot hold the activations of
+all micro-batches: each pipeline computes 117 forward, then backward, before it starts the next 117. Gradients are still
+synchronized once per iteration. An evaluation is one cost estimate, of a plan or of a plan after one change.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices, or
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 3 no plan fits the memory of the devices, or
 none completes an iteration under a scenario, 130 interrupted (the best plan so far has been written).)";
 
 double parse_positive_seconds(const std::string& option, const std::string& text) {
-  constexpr int most = 1'000'000'000;  // 31 years
+  constexpr int max_seconds = 1'000'000'000;  // 31 years
   try {
     const double value = io::parse_decimal(text);
-    if (value > 0 && value <= most) return value;
+    if (value > 0 && value <= max_seconds) return value;
   } catch (const Error&) {
   }
-  throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}", most,
-                                  io::quote(text)));
+  throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}",
+                                  max_seconds, io::quote(text)));
 }
 
 double parse_horizon(const std::string& text) {
@@ -123,10 +123,9 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
 void add_score(CLI::App& app, PlanOptions& options) {
   add_option(app, "--score", "PLAN", "no search: check and score this plan, in any of the formats below",
              [&](const std::string& text) { options.score = text; });
-  add_option(
-      app, "--warm-start", "PLAN",
-      "goes on from this plan of dtfm-plan, made for these machines or those that were: what moves counts",
-      [&](const std::string& text) { options.warm_start = text; });
+  add_option(app, "--warm-start", "PLAN",
+             "starts from this plan of dtfm-plan, for the same or earlier machines; state migration counts",
+             [&](const std::string& text) { options.warm_start = text; });
   add_option(app, "--horizon", "DURATION",
              "with --warm-start: how long the plan will be used, as in 30min (2h)",
              [&](const std::string& text) { options.horizon = parse_horizon(text); });
@@ -175,8 +174,7 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   add_seed_option(app, "of the random numbers (0)", options.seed);
   add_threads_option(app, "all cores when not given; any number gives the same plan", options.threads);
   add_option(app, "--evaluations", "N",
-             "stops after pricing so many plans and changes of plans, or goes on until then; each search of "
-             "--pareto",
+             "number of cost estimates of plans and changes of plans; applies to each search of --pareto",
              [&](const std::string& text) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
@@ -191,13 +189,13 @@ void add_output(CLI::App& app, PlanOptions& options) {
   add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
              [&](const std::string& text) { options.output = text; });
   add_option(app, "--pareto", "FILE",
-             "writes the best plans by time, by price and by devices, and what lies between them (JSON)",
+             "writes the Pareto front of plans by time, price and number of devices (JSON)",
              [&](const std::string& text) { options.pareto = text; });
   add_option(app, "--report", "FILE.html",
              "writes a page with charts of the plan and of an iteration of it (HTML)",
              [&](const std::string& text) { options.report = text; });
   app.add_flag("--explain", options.explain,
-               "says what binds, what would help, and what makes the job compute-bound");
+               "reports the bottleneck, what would help, and what makes the job compute-bound");
   add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
@@ -235,7 +233,8 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.name("dtfm-plan");
-  app.description("Places the stages and replicas of a training job on far-apart, unlike machines.");
+  app.description(
+      "Places the stages and replicas of a training job on geo-distributed, heterogeneous machines.");
   app.footer(fmt::format("{}\n\n{}", examples, plan_formats_help));
   add_input_options(app, options);
   add_score(app, options);
@@ -255,8 +254,7 @@ void check_plan_options(const CLI::App& app, const PlanOptions& options) {
     throw Error("--report", "is of one plan, and --pareto writes many; --score one of them for its report");
   if (options.pareto && options.score)
     throw Error("--pareto", "is of a search, and --score has one plan alone");
-  if (options.pareto && options.warm_start)
-    throw Error("--pareto", "is of plans that begin anew, and --warm-start goes on from one");
+  if (options.pareto && options.warm_start) throw Error("--pareto", "cannot be combined with --warm-start");
   if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
 }
 

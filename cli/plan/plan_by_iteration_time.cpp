@@ -25,14 +25,14 @@ std::string write_pareto_front(const PlanOptions& options, const Topology& topol
   return format_pareto_front(front, *options.pareto);
 }
 
-/// That no plan fits, and what would make one fit.
+/// Notes that no plan fits the memory, and which changes of the job would make one fit.
 std::vector<std::string> out_of_memory_notes(const Problem& problem,
                                              const search::IterationSearchOptions& options,
                                              const api::PlanResult& search) {
   const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
                            search.found.stopped == search::Stopped::interrupted;
   std::vector<std::string> notes = {
-      fmt::format("no plan {}; in the one that lacks least, {}",
+      fmt::format("no plan {}; in the one with the smallest deficit, {}",
                   was_stopped ? "that fits the memory of the devices was found in the time"
                               : "fits the memory of the devices",
                   format_memory_deficit(search.best()))};

@@ -44,7 +44,7 @@ With --graph, any task graph is replayed instead of a plan; times in s, sizes in
   dtfm-sim --graph ring.txt --tasks - | sort -t, -k5g | tail -1
   dtfm-sim --graph ring.txt --stats -o result.json
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device, or can
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device, or can
 never complete an iteration under the scenario (the result has been written and says why), or no layout of the scheme
 fits, 130 interrupted (what there was by then has been written).)";
 
@@ -68,7 +68,7 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
                   }),
       scheme_names());
   add_option(app, "--sync-every", "N",
-             "of schemes local-sgd (16) and diloco (500): iterations between exchanges",
+             "of schemes local-sgd (16) and diloco (500): iterations between synchronizations",
              [&](const std::string& text) {
                options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000);
              });

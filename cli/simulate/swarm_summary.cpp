@@ -49,8 +49,7 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                                     io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
                       : ""});
   if (const auto& cost = record.swarm->usd_per_million_tokens)
-    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost),
-                    "of the devices; what is sent over links with a price comes on top"});
+    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost), "of the devices, without egress"});
 }
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {
@@ -64,7 +63,7 @@ void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows&
                   fmt::format("{}, micro-batches begun anew: {}", format_count(swarm.bans, "ban"),
                               with_thousands(swarm.restarts))});
   if (swarm.failures + swarm.joins + swarm.moves > 0)
-    rows.push_back({"peers", format_count(swarm.failures, "departure"),
+    rows.push_back({"peers", format_count(swarm.failures, "failure"),
                     fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"),
                                 format_count(swarm.moves, "move"))});
   if (report.lost_work_s > 0)

@@ -293,9 +293,9 @@ bool FluidNetwork::is_inconsistent(int number) const {
   const std::vector<Slot>& slots = slots_[index(number)];
   if (link.held > link.held_rising) return !nearly_equal(link.next_level, link.level, frozen_tolerance);
   if (link.next_level == infinity) return false;
-  const double most = link.next_level * (1 + frozen_tolerance);
+  const double max_level = link.next_level * (1 + frozen_tolerance);
   return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) {
-    return fill_states_[index(slot.flow)] == FillState::frozen && level(flows_[index(slot.flow)]) > most;
+    return fill_states_[index(slot.flow)] == FillState::frozen && level(flows_[index(slot.flow)]) > max_level;
   });
 }
 

@@ -234,12 +234,12 @@ def test_flushes_are_kept():
     simulation."""
     write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
     plan, _ = planned(*SHORT, "--pipeline", 1, topology="small.yaml")
-    check(plan["job"]["parallelism"]["flush"] >= 1, "no drains", plan["job"]["parallelism"])
+    check(plan["job"]["parallelism"]["flush"] >= 1, "no pipeline flush", plan["job"]["parallelism"])
     check(all(it["needed_bytes"] <= it["capacity_bytes"] for it in plan["estimate"]["memory"]), plan["estimate"]["memory"])
     run("small.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
-    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan that drains")
+    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan with pipeline flushes")
     report = simulated("made.json", "small.yaml")
-    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "drains")
+    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "pipeline flushes")
 
 
 def test_automatic_decisions():
@@ -286,7 +286,7 @@ def test_scenarios():
           "\nrecovery: {policy: wait}\n")
     plan, text = planned(*SHORT, "--scenario", "gone.yaml", status=3)
     check(plan["finalists"][0]["simulated"]["gone"] == {"mean_s": None, "p95_s": None, "max_s": None}, plan["finalists"][0])
-    check("simulated under scenario gone, the plan completes no iteration or lacks memory" in plan["warnings"], plan["warnings"])
+    check("simulated under scenario gone, the plan completes no iteration or exceeds memory" in plan["warnings"], plan["warnings"])
     check(re.search(r"simulated +never  mean under gone\n", text), "the summary has another time", text)
     # A plan that stops is worse than one that continues, because its mean is over the whole horizon.
     nominal = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
@@ -304,7 +304,7 @@ def test_memory():
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     plan, text = planned(*SHORT, topology="tight.yaml", status=3)
     first, *others = plan["warnings"]
-    check(re.fullmatch("no plan fits the memory of the devices; in the one that lacks least, .* needs .* GB and has 0.1 GB",
+    check(re.fullmatch("no plan fits the memory of the devices; in the one with the smallest deficit, .* needs .* GB and has 0.1 GB",
                        first), first)
     changes = [re.fullmatch("it would fit with (.*)", note).group(1) for note in others]
     check(len(changes) > 1 and changes[-1].startswith("GPUs of at least "), changes)

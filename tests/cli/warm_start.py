@@ -31,7 +31,7 @@ def refused(message, *arguments):
     check(done.stdout == "" and not Path("never.json").exists(), arguments, "gives a plan")
 
 
-def felt(plan):
+def perceived(plan):
     """Returns the seconds per iteration if only the horizon left after migration counts for
     iterations."""
     warm, seconds = plan["warm_start"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
@@ -52,13 +52,13 @@ def test_same_network():
         check_moving(warm["moving"])
         before = simulated("old.json")["iteration_time_s"]["mean"]
         check(close(warm["unchanged_iteration_time_s"], before), "the old plan takes", warm, before)
-        check(felt(plan) <= before * (1 + 1e-12), "worse than staying", felt(plan), before)
+        check(perceived(plan) <= before * (1 + 1e-12), "worse than staying", perceived(plan), before)
         check(warm["stays"] == (plan["pipelines"] == old["pipelines"]), "stays", warm)
         if warm["stays"]:
             check("stays" in text and warm["moving"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
     plan, text = planned("next.json", "--warm-start", "old.json")
-    check(plan["warm_start"]["horizon_s"] == 7200 and "Going on from old.json, for 2 h" in text, text)
-    check("Going on" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
+    check(plan["warm_start"]["horizon_s"] == 7200 and "Warm start from old.json, for 2 h" in text, text)
+    check("Warm start" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
 
 
 def test_removed_host():
@@ -67,7 +67,7 @@ def test_removed_host():
     warm = plan["warm_start"]
     check("ohio/3" not in used(plan) and sum(it["micro_batches"] for it in plan["pipelines"]) == 24, plan["pipelines"])
     check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain"] is None, warm)
-    check("cannot go on: 1 of its 8 devices is gone" in text, text)
+    check("cannot continue: 1 of its 8 devices is gone" in text, text)
     check_moving(warm["moving"])
     run("fewer.yaml", "next.json")
     # Within a millisecond nothing can migrate: the remaining part of the old plan continues.
@@ -122,7 +122,7 @@ def test_cost_objective():
     moving = dear["warm_start"]["moving"]
     crossing = [it["bytes"] for it in moving["devices"] if any(source[:3] != it["device"][:3] for source in it["from"])]
     check(crossing and 0 < moving["egress_usd"] <= sum(crossing) * 0.5e-9, "egress", moving)
-    check(f", for {moving['egress_usd']:.4g} USD\n" in text, "dollars in words", moving, text)
+    check(f", for {moving['egress_usd']:.4g} USD\n" in text, "dollars in the summary", moving, text)
     diff = difference("dear.yaml", "--diff", "old.json", "dear.json")
     check(diff["moving"] == moving, "--diff says", diff["moving"], "not", moving)
 
@@ -172,7 +172,7 @@ def test_rejected_usage():
     warm = ("sites.yaml", "--job", "free.yaml", "--warm-start")
     refused("--horizon: is of the plan to --warm-start from, and there is none", "sites.yaml", "--horizon", "1 h")
     refused("--horizon: expected a time above zero; found `0 s`", *warm, "old.json", "--horizon", "0 s")
-    refused("--pareto: is of plans that begin anew, and --warm-start goes on from one", *warm, "old.json", "--pareto", "f.json")
+    refused("--pareto: cannot be combined with --warm-start", *warm, "old.json", "--pareto", "f.json")
     done = run(*warm, "old.json", "--horizon", "5", program=PLAN, status=2)
     check("--horizon" in done.stderr and "unit" in done.stderr, done.stderr)
     refused("--warm-start: is not for --objective comm-cost, which does not know how long iterations take",
@@ -181,8 +181,8 @@ def test_rejected_usage():
     refused("old.json: is for job `small`, and no job is given, which means the built-in gpt3-xl; --job FILE says what is "
             "trained", "sites.yaml", "--warm-start", "old.json")
     write("deeper.yaml", FREE.replace("layers: 12", "layers: 14").replace("name: small", "name: deeper"))
-    refused("old.json: trains another model than job `deeper`: it has 12 layers, not 14, so nothing of it could go on "
-            "(--job FILE says what is trained)", "sites.yaml", "--job", "deeper.yaml", "--warm-start", "old.json")
+    refused("old.json: is for another model than job `deeper`: it has 12 layers, not 14, so no state can be migrated; "
+            "give its own job by --job FILE", "sites.yaml", "--job", "deeper.yaml", "--warm-start", "old.json")
     write("table.csv", "device,pipeline,stage,first_layer,last_layer\noregon/0,0,0,0,11\n")
     refused("table.csv: is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it", *warm, "table.csv")
     write("broken.json", '{"pipelines": [{"stages": [}')
@@ -238,7 +238,7 @@ def test_diff():
     timed = difference("fewer.yaml", "--diff", "old.json", "next.json")
     check(timed["moving"] == plan["warm_start"]["moving"], "with times", timed["moving"], plan["warm_start"])
     text = run("fewer.yaml", "--diff", "old.json", "next.json", program=PLAN).stdout
-    for words in ("stages", "Leave: 1 device (ohio/3)", "Moves: ", "lacks of layers", "stage 1, layers"):
+    for words in ("stages", "Leave: 1 device (ohio/3)", "State migration: ", "fetches layers", "stage 1, layers"):
         check(words in text, "the summary lacks", words, "in", text)
     refused("old.json: /pipelines/{}/stages/{}/devices/0: topology two-sites has no device ohio/3; only the first plan may "
             "be for machines that are gone".format(*next((p, s) for p, pipeline in enumerate(old["pipelines"])

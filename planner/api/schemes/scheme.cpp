@@ -20,9 +20,9 @@ constexpr Scheme table[] = {
     {"megatron-random", "the same with ranks at random",
      "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
      megatron_random_layouts},
-    {"gpipe-random", "GPipe on devices at random, the best of all depths: a plan that nobody made",
-     "messages overlap with computations; the job's gradient_sync; equal stages; drains as often as memory "
-     "needs",
+    {"gpipe-random", "GPipe on devices at random, the best of all depths: an unplanned baseline",
+     "messages overlap with computations; the job's gradient_sync; equal stages; flushes as often as memory "
+     "requires",
      gpipe_random_layouts},
     {"data-parallel", "a replica on every device", "ring all-reduce after the last backward",
      data_parallel_layouts},
@@ -33,16 +33,17 @@ constexpr Scheme table[] = {
      "rings; parameters of a layer gathered before its forward and backward, one layer ahead; micro-batches "
      "as large as fit",
      zero3_layouts},
-    {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
-     "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; replicas "
-     "wait for each other after every iteration; what rare exchanges cost in learning is not counted",
+    {"local-sgd", "replicas that synchronize parameters every 16 iterations, or --sync-every",
+     "a replica is consecutive devices in file order, 1F1B; synchronization is a ring all-reduce; replicas "
+     "wait for each other after every iteration; the effect of rare synchronization on convergence is not "
+     "counted",
      local_sgd_layouts, SchemeOption::sync_every},
     {"diloco", "the same every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts,
      SchemeOption::sync_every},
-    {"skip-pipe", "SkipPipe: micro-batches leave out 0.25 of the stages, or --skip, on ways of their own",
-     "a micro-batch computes that much less: what this costs in learning is not counted, model FLOP/s are of "
-     "what is computed; equal stages, the job's gradient_sync; ways are planned before the run",
+    {"skip-pipe", "SkipPipe: micro-batches skip 0.25 of the stages, or --skip, each on its own path",
+     "a micro-batch computes that much less: the effect on convergence is not counted, model FLOP/s are of "
+     "what is computed; equal stages, the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
@@ -61,7 +62,7 @@ struct Trial {
   std::optional<search::Routing> routing = {};
 };
 
-/// Of the device that lacks most, for what it has.
+/// The deficit of the device that exceeds its memory by the largest factor.
 MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& report) {
   const auto deficit = [](const sim::DeviceReport& it) {
     return it.memory_bytes > 0 ? it.peak_memory_bytes / it.memory_bytes : 0;
@@ -108,14 +109,15 @@ void check_computable(const Problem& problem) {
 
 /// "16"; "11–21" where some pipelines do not have all stages.
 std::string format_replicas(const Plan& plan) {
-  const auto all = std::count_if(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
-    return it.stages.size() == plan.pipelines.front().stages.size();
-  });
-  const auto most = static_cast<long>(plan.pipelines.size());
-  return all == most ? fmt::format("{}", most) : fmt::format("{}–{}", all, most);
+  const auto min_replicas = std::count_if(
+      plan.pipelines.begin(), plan.pipelines.end(),
+      [&](const Pipeline& it) { return it.stages.size() == plan.pipelines.front().stages.size(); });
+  const auto max_replicas = static_cast<long>(plan.pipelines.size());
+  return min_replicas == max_replicas ? fmt::format("{}", max_replicas)
+                                      : fmt::format("{}–{}", min_replicas, max_replicas);
 }
 
-/// ", skips 1 of 4", and of how many micro-batches nobody looked for the best way; else empty.
+/// ", skips 1 of 4", and for how many micro-batches the path was chosen greedily; empty without skipping.
 std::string format_skipped(const Layout& layout) {
   if (!layout.skipped) return "";
   const std::string text =
@@ -145,7 +147,8 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
   if (options.verify > 0)
     text += fmt::format("; a second peer computes {:g} % of the calls too, whose sketches are compared",
                         100 * options.verify);
-  if (options.faulty_share > 0) text += fmt::format("; {:g} % of the peers lie", 100 * options.faulty_share);
+  if (options.faulty_share > 0)
+    text += fmt::format("; {:g} % of the peers are faulty", 100 * options.faulty_share);
   return text;
 }
 
