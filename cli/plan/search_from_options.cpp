@@ -46,6 +46,7 @@ search::SearchOptions common_search_options(const PlanOptions& options,
   result.evaluations = options.evaluations;
   result.time_limit = options.time_limit;
   result.begin = begin;
+  result.prove = options.prove;
   result.stop = watch.stop();
   result.on_progress = [&printer](const search::Progress& progress) { printer.show(progress); };
   return result;
