@@ -21,7 +21,7 @@ std::string divisors_of(int number) {
 
 /// The number of replicas for `count` stages on `devices` devices, or of stages for `count` replicas.
 int quotient(std::string_view noun, int count, int devices) {
-  if (devices % count != 0)
+  if (count < 1 || devices % count != 0)
     throw search::NoSuchShape(fmt::format("{} {} do not divide {} devices; divisors of {}: {}", count, noun,
                                           devices, devices, divisors_of(devices)));
   return devices / count;

@@ -148,6 +148,21 @@ TEST_CASE("simulate summarizes samples of a random scenario, and one run of any 
   CHECK(api::simulate(request).samples->requested == 1);
 }
 
+TEST_CASE("simulate compares how links are shared if asked to, unless it is cancelled") {
+  const Problem problem = small_problem();
+  api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};
+  CHECK_FALSE(api::simulate(request).fairness);
+  request.compares_fairness = true;
+  const auto fairness = api::simulate(request).fairness;
+  const auto expected = sim::compare_fairness(problem, request.plan);
+  REQUIRE(fairness);
+  REQUIRE(expected);
+  CHECK(fairness->equal_s == expected->equal_s);
+  CHECK(fairness->rtt_s == expected->rtt_s);
+  request.stop = [] { return true; };
+  CHECK_FALSE(api::simulate(request).fairness);
+}
+
 TEST_CASE("compare runs the requested schemes under every scenario") {
   api::CompareRequest request{small_problem()};
   request.schemes = {"planned", "megatron"};
