@@ -10,9 +10,9 @@
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "planner/api/plan_estimate.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
-#include "planner/cost/explanation/explain_plan.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -210,8 +210,7 @@ bool is_link(const io::PlanRecord::Explanation::Change& change) {
 
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan, candidate.flush};
-  const cost::PlanExplanation explained =
-      cost::explain_plan(planned, candidate.job->model.shared_network, threads);
+  const cost::PlanExplanation explained = api::explain_plan(candidate, threads);
   const ExplanationFormatter text(planned, explained);
   const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;
   io::PlanRecord::Explanation record;

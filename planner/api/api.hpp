@@ -16,6 +16,7 @@
 #include "planner/api/compare.hpp"
 #include "planner/api/pareto.hpp"
 #include "planner/api/plan_diff.hpp"
+#include "planner/api/plan_estimate.hpp"
 #include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/api/simulate.hpp"
