@@ -96,14 +96,13 @@ search::WarmStart warm_start(const RunningPlan& running, const Problem& problem,
   return api::warm_start({running.named.plan, running.named.ids, running.job}, problem.topology, horizon_s);
 }
 
-void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices) {
-  constexpr double step_limit = 1e9;  // some ten seconds
-  if (const double steps = cost.max_steps(devices); steps > step_limit)
+void check_migration_steps(const RunningPlan& running, double steps, int devices) {
+  if (steps > api::max_migration_steps)
     throw Error(running.file,
                 fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
                             "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
                             tensor_degrees(running.named.plan).back(), format_count(devices, "device"), steps,
-                            step_limit));
+                            api::max_migration_steps));
 }
 
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem) {
@@ -114,9 +113,8 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
                                           "--job FILE says what is trained",
                                           io::quote(running.job.name), problem.job.name));
   search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
-  const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
-  check_migration_effort(running, cost::MigrationCost(problem, network, warm.plan, stage_chunks(warm.job)),
-                         problem.topology.size());
+  const int devices = problem.topology.size();
+  check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
   return warm;
 }
 
