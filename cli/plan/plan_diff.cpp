@@ -106,7 +106,7 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
           const int device = running.named.plan.pipelines[p].stages[s].devices[i];
           throw Error(running.file,
                       fmt::format("/pipelines/{}/stages/{}/devices/{}: topology {} has no device {}; "
-                                  "only the first plan may be for machines that are gone",
+                                  "only the first plan may use devices that are gone",
                                   p, s, i, topology.name, running.named.ids[at(device)]));
         }
 }
@@ -133,8 +133,7 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
                                       {second.named.plan, second.named.ids, second.job});
   diff.no_migration_reason = format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
-    diff.no_migration_reason =
-        "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
+    diff.no_migration_reason = "the models differ, so no state can be migrated: " + diff.no_migration_reason;
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
@@ -215,8 +214,8 @@ std::string format_diff(const PlanOptions& options, const PlanDiff& diff) {
   Rows rows = {{"decision", first, second}};
   for (const auto& [name, before, after] : diff.decisions) rows.push_back({name, before, after});
   std::string devices;
-  if (!diff.devices.leave.empty()) devices += "Leave: " + format_device_list(diff.devices.leave) + "\n";
-  if (!diff.devices.enter.empty()) devices += "Enter: " + format_device_list(diff.devices.enter) + "\n";
+  if (!diff.devices.leave.empty()) devices += "Removed: " + format_device_list(diff.devices.leave) + "\n";
+  if (!diff.devices.enter.empty()) devices += "Added: " + format_device_list(diff.devices.enter) + "\n";
   return join_blocks(
       {rows.size() > 1 ? table(rows) : "", devices, format_changes(diff), format_migration_summary(diff)});
 }

@@ -78,10 +78,10 @@ std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& final
   std::vector<std::string> notes;
   for (const auto& it : finalist.simulated)
     if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
-      notes.push_back(fmt::format(
-          "simulated under scenario {}, the plan stops permanently before the horizon, over which its "
-          "mean is taken",
-          it.scenario));
+      notes.push_back(
+          fmt::format("simulated under scenario {}, the plan deadlocks before the horizon, over which its "
+                      "mean is taken",
+                      it.scenario));
     else if (!std::isfinite(it.mean_s))
       notes.push_back(fmt::format(
           "simulated under scenario {}, the plan completes no iteration or exceeds memory", it.scenario));
@@ -107,7 +107,7 @@ void add_bound(const api::PlanRequest& request, const api::PlanResult& result, i
     bound.method = "of plans with these decisions: " + bound.method;
   if (bound.gap < -1e-9)
     record.warnings.emplace_back(
-        "the lower bound is above what the plan takes: one of them is wrong, please report it");
+        "the lower bound exceeds the cost of the plan: internal error, please report it");
   bound.gap = std::max(0.0, bound.gap);
   record.lower_bound = bound;
 }

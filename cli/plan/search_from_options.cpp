@@ -31,7 +31,7 @@ std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const
     sim::Scenario scenario = io::read_scenario(file, topology);
     const std::string name = scenario.name.empty() ? file : scenario.name;
     for (const api::NamedScenario& other : scenarios)
-      if (other.name == name) throw Error(file, fmt::format("there are two scenarios of the name {}", name));
+      if (other.name == name) throw Error(file, fmt::format("two scenarios have the name {}", name));
     scenarios.push_back({name, std::move(scenario)});
   }
   return scenarios;

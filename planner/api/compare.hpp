@@ -16,7 +16,7 @@
 
 namespace dtfm::api {
 
-/// The scheme that the planner's own plan is called, beside those of `schemes()`.
+/// The name of the planner's own plan among the schemes.
 inline constexpr std::string_view planned_scheme = "planned";
 
 /// The names of all schemes that can be compared, `planned` first.
