@@ -20,8 +20,9 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
     notes.push_back(
         fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
   if (most->micro_batches - fewest->micro_batches > 1)
-    notes.push_back(fmt::format("the pipelines compute from {} to {} micro-batches each, not even shares",
-                                fewest->micro_batches, most->micro_batches));
+    notes.push_back(
+        fmt::format("the micro-batches are not distributed evenly: pipelines compute from {} to {} each",
+                    fewest->micro_batches, most->micro_batches));
   return notes;
 }
 
@@ -38,8 +39,8 @@ std::vector<std::string> undecided_notes(const Job& job) {
   add(open.activations, "activations", job.compression.activations);
   add(open.gradients, "gradients", job.compression.gradients);
   if (choices.empty()) return {};
-  return {fmt::format("what job {} leaves open is not decided here, but taken as {}", job.name,
-                      fmt::join(choices, ", "))};
+  return {
+      fmt::format("nothing decides what job {} leaves open; used: {}", job.name, fmt::join(choices, ", "))};
 }
 
 }  // namespace dtfm::cli

@@ -1,4 +1,4 @@
-// What a reader of a result should know of its inputs.
+// Notes on the inputs of a result.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@
 
 namespace dtfm::cli {
 
-/// Where the micro-batches of a plan are not those of the job, dealt evenly.
+/// Notes if the plan's micro-batches are not those of the job, or not distributed evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 
-/// Where nothing decides what the job calls `auto`: which choices hold. Not of tensor, which a plan says.
+/// Notes which values are used for keys that the job leaves `auto`, where nothing decides them. `tensor` is
+/// not among them, because a plan gives it.
 std::vector<std::string> undecided_notes(const Job& job);
 
 }  // namespace dtfm::cli

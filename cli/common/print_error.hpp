@@ -1,4 +1,4 @@
-// stderr: what is said there matters less than the result, so that nobody reading it is no error.
+// Prints to stderr. A failure to write there is ignored, because it must not affect the result.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What of runs several programs say in words.
+// Formats the verification of a swarm's calls as text.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace dtfm::cli {
 
-/// "1204 calls verified, 3 not; 4.9 % of the computing, 12.4 GB sent again"; and who was caught. Of a report
-/// that has a verification.
+/// Returns "1204 calls verified, 3 not; 4.9 % of the compute time, 12.4 GB sent again" and, if there are any,
+/// the number of detected faulty peers. `report.verification` must be set.
 std::string format_verification(const sim::SimReport& report);
 
 }  // namespace dtfm::cli

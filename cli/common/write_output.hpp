@@ -1,4 +1,4 @@
-// Where the result of a command goes.
+// Writes the result of a command.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,11 @@
 
 namespace dtfm::cli {
 
-/// To a file, which Ctrl-C leaves whole or as it was.
+/// Writes a file, which an interrupt leaves either complete or unchanged.
 void write_output_file(const std::string& file, const std::string& text);
 
-/// `json` to the file `output`, if there is one, and first: it must be there even if nobody reads stdout.
-/// Then one of the two to stdout, unless the file is that. `write_more` comes between the two: where it
-/// fails, the file is there.
+/// Writes `json` to the file `output`, if any, then calls `write_more`, then prints `json` or `text` to
+/// stdout unless `output` is stdout. The file is written first, so that it exists even if a later step fails.
 void write_output(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
                   const std::string& text, ColorChoice color = ColorChoice::automatic,
                   const std::function<void()>& write_more = {});

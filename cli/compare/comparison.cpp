@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr const char* interrupted = "interrupted: schemes may be missing, and others not run to their end";
+constexpr const char* interrupted = "interrupted: schemes may be missing, and runs may be incomplete";
 
 double sent_bytes(const sim::SimReport& report) {
   double bytes = 0;
@@ -25,8 +25,8 @@ double sent_bytes(const sim::SimReport& report) {
   return bytes;
 }
 
-/// The fastest first; then those whose run ended early, whose rate is of a part of it; then those that do not
-/// run, in the order of the table.
+/// Orders schemes by rate. Schemes whose run ended early follow, because their rate is that of a partial run;
+/// then those without a run, in the order of the table of schemes.
 std::vector<const api::ComparedScheme*> rank_schemes(const api::Comparison& comparison,
                                                      std::size_t scenario) {
   std::vector<const api::ComparedScheme*> order;
@@ -44,10 +44,10 @@ std::vector<const api::ComparedScheme*> rank_schemes(const api::Comparison& comp
   return order;
 }
 
-/// Whose time the others are held against; empty where there is nobody.
+/// Names the scheme to which the times are relative; empty if there is none.
 std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
-  return fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name);
+  return fmt::format("time: relative to {}\n", comparison.schemes.front().name);
 }
 
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
@@ -73,18 +73,17 @@ std::string scenario_table(const Problem& problem, const api::Comparison& compar
   return table(rows);
 }
 
-/// Over how much the run was measured, in whole numbers or seconds.
+/// Returns the length of the run, in seconds or iterations.
 std::string format_measure(const sim::SimReport& report, bool by_time) {
   return by_time ? fmt::format("{:.6g} s", report.length_s)
                  : with_thousands(static_cast<long long>(report.iterations.size()));
 }
 
-/// Rates of runs of unlike length are held against each other: over how much each is; empty where all are
-/// alike.
+/// Says over which length each rate was measured, if runs have different lengths; otherwise empty.
 std::string format_measured(const api::CompareRequest& request, const api::Comparison& comparison,
                             std::size_t scenario) {
   const bool by_time = request.scenarios[scenario].horizon_s.has_value();
-  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // and the schemes of each
+  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // length, names of schemes
   for (const api::ComparedScheme& it : comparison.schemes) {
     if (it.runs.empty() || it.runs[scenario].tokens_per_s <= 0) continue;
     const std::string own = format_measure(it.runs[scenario].report, by_time);
@@ -102,7 +101,7 @@ std::string format_measured(const api::CompareRequest& request, const api::Compa
   return text + "\n";
 }
 
-/// What verifying came to, a line for each who does; empty where nobody does.
+/// Returns one line per scheme that verifies calls.
 std::string format_scenario_verification(const api::Comparison& comparison, std::size_t scenario) {
   std::string text;
   for (const api::ComparedScheme& it : comparison.schemes)
@@ -136,12 +135,11 @@ ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen
   return json;
 }
 
-/// Numbers that are 0 where they are not known.
+/// Null for a number that is 0 because it is not known.
 ordered_json null_if_empty(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
-/// Texts that are empty where there is nothing to say.
 ordered_json null_if_empty(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
@@ -179,7 +177,7 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
                             format_measured(request, comparison, i) +
                             format_scenario_verification(comparison, i));
-  return text + "\nWhat each row is, and assumes:\n" + format_assumptions(comparison);
+  return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);
 }
 
 ordered_json comparison_document(const api::CompareRequest& request, const api::Comparison& comparison) {

@@ -1,4 +1,4 @@
-// A simulation in words: what a person wants to know first.
+// Formats a simulated run as a text summary.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct SimSummary {
   const io::SimRecord& record;
 };
 
-/// Some 40 to 70 lines, however many devices there are.
+/// Returns about 40 to 70 lines, independent of the number of devices.
 std::string format_summary(const SimSummary& summary);
 
 }  // namespace dtfm::cli

@@ -252,7 +252,7 @@ def test_automatic_decisions():
     check(close(simulated("made.json")["iteration_time_s"]["mean"], time_s), "the simulation of the plan")
     free, _ = planned()
     check(time_s <= free["finalists"][0]["simulated"]["nominal"]["mean_s"] * (1 + 1e-9), "choices make it slower", time_s)
-    note = ("what job open leaves open is not decided here, but taken as micro_batch 1, recompute none, schedule gpipe, "
+    note = ("nothing decides what job open leaves open; used: micro_batch 1, recompute none, schedule gpipe, "
             "gradient_sync sharded-ps, activations 1, gradients 1")
     done = run("sites.yaml", "--job", "open.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
     check(f"\nwarning: {note}\n" in done.stdout and "auto" not in json.dumps(read("scored.json")["job"]), done.stdout)
