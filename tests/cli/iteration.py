@@ -208,7 +208,7 @@ def test_calibration():
     Path("slower.yaml").write_text("version: 1\ncompute_scale: 2\nmessage_overhead: 1 ms\nnetwork_efficiency: 0.9\n"
                                    "iteration_overhead: 1 s\n", encoding="utf-8")
     plan, _ = planned("--calibration", "slower.yaml")
-    check("iteration_time_interval_s" not in plan["estimate"], "an interval that nobody knows")
+    check("iteration_time_interval_s" not in plan["estimate"], "an interval without a known uncertainty")
     report = json.loads(run("sites.yaml", "made.json", "--calibration", "slower.yaml", "--format", "json").stdout)
     time_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
     check(close(report["iteration_time_s"]["mean"], time_s), "dtfm-sim and the judge differ", time_s)
@@ -234,12 +234,12 @@ def test_flushes_are_kept():
     simulation."""
     write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
     plan, _ = planned(*SHORT, "--pipeline", 1, topology="small.yaml")
-    check(plan["job"]["parallelism"]["flush"] >= 1, "no drains", plan["job"]["parallelism"])
+    check(plan["job"]["parallelism"]["flush"] >= 1, "no pipeline flushes", plan["job"]["parallelism"])
     check(all(it["needed_bytes"] <= it["capacity_bytes"] for it in plan["estimate"]["memory"]), plan["estimate"]["memory"])
     run("small.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
-    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan that drains")
+    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan with flushes")
     report = simulated("made.json", "small.yaml")
-    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "drains")
+    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "the simulation of a plan with flushes")
 
 
 def test_automatic_decisions():
