@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr const char* interrupted = "interrupted: schemes may be missing, and others not run to their end";
+constexpr const char* interrupted = "interrupted: schemes may be missing, and runs may be incomplete";
 
 double sent_bytes(const sim::SimReport& report) {
   double bytes = 0;
@@ -28,7 +28,7 @@ double sent_bytes(const sim::SimReport& report) {
 /// Names the scheme to whose time the others are compared; empty if there is none.
 std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
-  return fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name);
+  return fmt::format("time: relative to {}\n", comparison.schemes.front().name);
 }
 
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
@@ -65,7 +65,7 @@ std::string format_measure(const sim::SimReport& report, bool by_time) {
 std::string format_measured(const api::CompareRequest& request, const api::Comparison& comparison,
                             std::size_t scenario) {
   const bool by_time = request.scenarios[scenario].horizon_s.has_value();
-  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // and the schemes of each
+  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // length, names of schemes
   for (const api::ComparedScheme& it : comparison.schemes) {
     if (it.runs.empty() || it.runs[scenario].tokens_per_s <= 0) continue;
     const std::string own = format_measure(it.runs[scenario].report, by_time);
@@ -160,7 +160,7 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
                             format_measured(request, comparison, i) +
                             format_scenario_verification(comparison, i));
-  return text + "\nWhat each row is, and assumes:\n" + format_assumptions(comparison);
+  return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);
 }
 
 ordered_json comparison_document(const api::CompareRequest& request, const api::Comparison& comparison) {

@@ -208,7 +208,7 @@ def test_calibration():
     Path("slower.yaml").write_text("version: 1\ncompute_scale: 2\nmessage_overhead: 1 ms\nnetwork_efficiency: 0.9\n"
                                    "iteration_overhead: 1 s\n", encoding="utf-8")
     plan, _ = planned("--calibration", "slower.yaml")
-    check("iteration_time_interval_s" not in plan["estimate"], "an interval that nobody knows")
+    check("iteration_time_interval_s" not in plan["estimate"], "an interval without a known uncertainty")
     report = json.loads(run("sites.yaml", "made.json", "--calibration", "slower.yaml", "--format", "json").stdout)
     time_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
     check(close(report["iteration_time_s"]["mean"], time_s), "dtfm-sim and the judge differ", time_s)
@@ -252,7 +252,7 @@ def test_automatic_decisions():
     check(close(simulated("made.json")["iteration_time_s"]["mean"], time_s), "the simulation of the plan")
     free, _ = planned()
     check(time_s <= free["finalists"][0]["simulated"]["nominal"]["mean_s"] * (1 + 1e-9), "choices make it slower", time_s)
-    note = ("what job open leaves open is not decided here, but taken as micro_batch 1, recompute none, schedule gpipe, "
+    note = ("nothing decides what job open leaves open; used: micro_batch 1, recompute none, schedule gpipe, "
             "gradient_sync sharded-ps, activations 1, gradients 1")
     done = run("sites.yaml", "--job", "open.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
     check(f"\nwarning: {note}\n" in done.stdout and "auto" not in json.dumps(read("scored.json")["job"]), done.stdout)
