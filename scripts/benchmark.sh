@@ -4,18 +4,18 @@
 #
 # usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [--time-limit S] [--threads N]
 #
-#   quality  irregular graphs of 64 devices: the default strategy against the published search and its baseline, each
-#            for S seconds of wall time (5)
-#   speed    the five published cases: evaluations per second and time to the end of the default run
-#   plans    the five published cases with 24, 32, 40 layers and four batches: plans by iteration time against others,
-#            all simulated; then 32 to 512 GPUs of two kinds against the best equal split; six minutes
-#   sizes    wall time of plans by iteration time for 64 to 1,024 devices, everything auto; and for twelve regions of 32
-#            what a third of a second finds
-#   warm     the world-wide case after a change, planned anew and from the plan that runs
-#   regret   24 small topologies of heterogeneous GPUs: the default plan against the best with a given shape, or micro-batch;
-#            ten minutes
-#   swarm    400 peers of a swarm for 32 hours on one core, where pairs of peers share nothing and where all have an uplink and
-#            a downlink; three minutes
+#   quality  comm-cost on irregular graphs of 64 devices: the default strategy, the published search and its baseline,
+#            for S seconds of wall time each [5]
+#   speed    comm-cost of the five published cases: evaluations per second, and wall time of the default run
+#   plans    the five published cases with 24, 32 and 40 layers and four batches: plans by iteration time and other plans,
+#            all simulated; then 32 to 512 GPUs of two kinds against the best uniform split (6 minutes)
+#   sizes    wall time of planning by iteration time for 64 to 1,024 devices with everything auto; for twelve regions with
+#            32 devices each also with a time limit of 0.3 s
+#   warm     the worldwide case after a change, planned from scratch and by --warm-start
+#   regret   24 small topologies of heterogeneous GPUs: the default plan against the best with a given shape or
+#            micro-batch (10 minutes)
+#   swarm    a swarm of 400 peers for 32 hours on one core, without shared links, and with an uplink and a downlink for each
+#            peer (3 minutes)
 #
 # The default is `quality speed`. Tables (Markdown) go to stdout, progress to stderr. --threads N [2] applies to every run.
 # shellcheck source=scripts/lib/setup.sh

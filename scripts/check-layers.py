@@ -137,7 +137,7 @@ def cpp_faults(root, path, text):
                 yield number, f"{found.group().strip(' (')}: {why}"
         opened = re.match(r"namespace (dtfm[\w:]*)", line)
         if opened and layer in NAMESPACES and layer_namespace(opened.group(1)) != NAMESPACES[layer]:
-            yield number, f"{layer} declares in {NAMESPACES[layer]}, not in {opened.group(1)}"
+            yield number, f"{layer} must declare in namespace {NAMESPACES[layer]}, not {opened.group(1)}"
 
 
 def layer_namespace(namespace):
