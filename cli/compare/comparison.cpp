@@ -120,7 +120,7 @@ std::string format_assumptions(const api::Comparison& comparison) {
 
 ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen) {
   ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
-  if (chosen.is_any()) json["words"] = api::format_shape(problem, chosen);
+  if (chosen.is_any()) json["description"] = api::format_shape(problem, chosen);
   if (chosen.swarm) json["pipeline"] = chosen.swarm->stages;
   if (!chosen.layout) return json;
   const Plan& plan = chosen.layout->plan;
@@ -194,10 +194,10 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
   json["schemes"] = ordered_json::array();
   for (const api::ComparedScheme& it : comparison.schemes) {
     ordered_json row = {{"scheme", it.name},
-                        {"what", it.what},
-                        {"assumes", it.assumes},
+                        {"description", it.what},
+                        {"assumptions", it.assumes},
                         {"layout", layout_json(problem, it.chosen)},
-                        {"why_none", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
+                        {"no_layout_reason", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i)
       row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));

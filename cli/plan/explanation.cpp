@@ -21,7 +21,8 @@ constexpr double min_gain = 0.001;  // of a link that is worth a line
 constexpr std::size_t max_links = 5;
 
 std::string_view name_of(cost::Bottleneck::Kind kind) {
-  constexpr std::array<std::string_view, 5> names = {"stages", "hops", "exchange", "update", "overhead"};
+  constexpr std::array<std::string_view, 5> names = {"compute", "point_to_point", "gradient_sync",
+                                                     "optimizer_step", "overhead"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -220,10 +221,10 @@ io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candid
   record.share = dominant.share;
   record.resource = {resource.is_hop, resource.pipeline, resource.stage, resource.seconds,
                      resource.latency_s};
-  record.parts_s = {{"fill and drain", parts.fill_s},
-                    {"steady state", parts.steady_s},
-                    {"exchanges after them", parts.sync_s},
-                    {"updates after both", parts.update_s},
+  record.parts_s = {{"pipeline_bubble", parts.fill_s},
+                    {"steady_state", parts.steady_s},
+                    {"exposed_gradient_sync", parts.sync_s},
+                    {"optimizer_step", parts.update_s},
                     {"overhead", parts.overhead_s}};
   if (peak_memory)
     record.peak_memory = {peak_memory->memory.device, peak_memory->memory.needed,

@@ -48,8 +48,10 @@ class IterationWriter {
     const auto& estimate = *s_.record.iteration;
     std::string text = styled(Style::heading, "Time of an iteration") + "\n" +
                        row("estimated", estimate.iteration_time_s, "");
-    for (const auto& [name, seconds] : estimate.breakdown_s)
+    for (auto [name, seconds] : estimate.breakdown_s) {
+      std::replace(name.begin(), name.end(), '_', ' ');
       if (seconds > 0) text += row("  " + name, seconds, "");
+    }
     if (!s_.record.finalists.empty())
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,
@@ -97,7 +99,7 @@ class IterationWriter {
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
     const bool differ = !s_.record.finalists.front().decisions.empty();
     if (differ) rows.front().emplace_back("decisions");
-    if (s_.record.warm_start) rows.front().emplace_back("moving s");
+    if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
       rows.push_back({fmt::format("{}", i), format_shape(it.pipeline, it.data, it.tensor),

@@ -58,7 +58,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
   add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
-  add("alike", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
+  add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
@@ -69,17 +69,17 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   const auto by_name = [](double ratio, const std::string& preset) {
     return preset.empty() ? fmt::format("{}", ratio) : preset;
   };
-  add("compression of activations", [&](const auto& it) {
+  add("activation_compression", [&](const auto& it) {
     return by_name(it.job.compression.activations, it.job.compression.activation_preset);
   });
-  add("compression of gradients", [&](const auto& it) {
+  add("gradient_compression", [&](const auto& it) {
     return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
   });
-  add("links that are compressed", [](const auto& it) {
+  add("compressed_links", [](const auto& it) {
     const auto& bandwidth_threshold = it.job.compression.bandwidth_threshold;
     return bandwidth_threshold ? "slower than " + io::format_rate(*bandwidth_threshold) : "all";
   });
-  add("throughput of compression", [](const auto& it) {
+  add("compression_throughput", [](const auto& it) {
     const auto& throughput = it.job.compression.throughput;
     return throughput ? io::format_rate(*throughput) : "unlimited";
   });
@@ -161,15 +161,15 @@ std::string diff_json(const PlanOptions& options, const PlanDiff& diff) {
   ordered_json json = {{"schema", "dtfm-plan-diff/1"}, {"plans", *options.diff}, {"same", diff.is_same()}};
   json["decisions"] = ordered_json::object();
   for (const auto& [name, first, second] : diff.decisions) json["decisions"][name] = {first, second};
-  json["enter"] = diff.devices.enter;
-  json["leave"] = diff.devices.leave;
+  json["added"] = diff.devices.enter;
+  json["removed"] = diff.devices.leave;
   json["changes"] = ordered_json::array();
   for (const auto& [id, first, second] : diff.devices.changes)
     json["changes"].push_back({{"device", id}, {"first", role_json(first)}, {"second", role_json(second)}});
   if (diff.no_migration_reason.empty())
-    json["moving"] = io::migration_json(diff.migration);
+    json["migration"] = io::migration_json(diff.migration);
   else
-    json["no_moving"] = diff.no_migration_reason;
+    json["no_migration_reason"] = diff.no_migration_reason;
   return io::format_json(json);
 }
 

@@ -34,10 +34,10 @@ io::PlanRecord::IterationEstimate make_estimate(const search::PlanCandidate& can
         price->value() / seconds_per_hour / record.tokens_per_s * 1e6 + record.egress_per_million_tokens;
   }
   const double pipelines = estimate.pipelines_s,
-               exchanges = std::max(0.0, estimate.gradient_sync_end_s - pipelines);
+               exposed_sync = std::max(0.0, estimate.gradient_sync_end_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},
-                        {"exchanges after them", exchanges},
-                        {"updates after both", estimate.update_s},
+                        {"exposed_gradient_sync", exposed_sync},
+                        {"optimizer_step", estimate.update_s},
                         {"overhead", estimate.overhead_s}};
   for (const cost::DeviceMemory& it : timer.memory())
     record.memory.push_back({it.device, it.needed, it.capacity});

@@ -220,7 +220,7 @@ def test_memory():
     done = run("tight.yaml", "tight.json", "-o", "over.json", status=3)
     check(re.search(r"does not fit: oregon/0 needs .* and has 100 MB", done.stdout), "the summary names no device", done.stdout)
     result = json.loads(Path("over.json").read_text(encoding="utf-8"))
-    check("oregon/0" in result["overfull"], result["overfull"])
+    check("oregon/0" in result["out_of_memory"], result["out_of_memory"])
 
 
 def test_device_failures():

@@ -60,7 +60,7 @@ class Reports(unittest.TestCase):
     def test_the_timeline_is_the_iteration(self):
         timeline = document("plan.html")["timeline"]
         plan = read("plan.json")
-        rows = [row for row in timeline["rows"] if row["lane"] == "compute"]
+        rows = [row for row in timeline["rows"] if row["track"] == "compute"]
         used = [device for pipeline in plan["pipelines"] for stage in pipeline["stages"] for device in stage["devices"]]
         self.assertEqual(len(rows), len(used))
         computations = sum(pipeline["micro_batches"] * len(pipeline["stages"]) for pipeline in plan["pipelines"])
@@ -96,7 +96,7 @@ class Reports(unittest.TestCase):
         write("tiny.yaml", TOPOLOGY.replace("16 GB", "100 MB"))
         run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "tiny.html", status=3)
         shown = document("tiny.html")
-        self.assertTrue(shown["simulation"]["overfull"])
+        self.assertTrue(shown["simulation"]["out_of_memory"])
         self.assertTrue(any("fits the memory" in warning for warning in shown["plan"]["warnings"]))
 
     def test_a_plan_without_machines_says_why_it_is_not_simulated(self):
