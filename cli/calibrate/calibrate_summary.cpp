@@ -130,9 +130,10 @@ std::string calibration_file_json(const CalibrateSummary& s) {
   ordered_json json = io::calibration_json({s.fit.constants, s.fit.spread});
   ordered_json constants;
   for (std::size_t i = 0; i < calibration_constants.size(); ++i)
-    constants[std::string(calibration_constants[i].name)] = {{"low", s.fit.intervals[i].low},
-                                                             {"high", s.fit.intervals[i].high},
-                                                             {"is_identified", s.fit.intervals[i].is_identified}};
+    constants[std::string(calibration_constants[i].name)] = {
+        {"low", s.fit.intervals[i].low},
+        {"high", s.fit.intervals[i].high},
+        {"is_identified", s.fit.intervals[i].is_identified}};
   ordered_json runs = ordered_json::array();
   for (std::size_t i = 0; i < s.runs.size(); ++i) runs.push_back(run_json(s.runs[i], s.fit.runs[i]));
   const MeanErrors mean = mean_errors(s);

@@ -33,9 +33,9 @@ int run_guarded(std::string_view program, const Body& body) {
     complain(error.what());
     return exit_code::bad_input;
   } catch (const std::bad_alloc&) {
-    complain("a bug of ours: out of memory");
+    complain("internal error: out of memory");
   } catch (const std::exception& error) {
-    complain(fmt::format("a bug of ours: {}", error.what()));
+    complain(fmt::format("internal error: {}", error.what()));
   }
   return exit_code::internal_error;
 }

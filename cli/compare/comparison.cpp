@@ -193,11 +193,12 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
       {"stopped", comparison.is_interrupted ? ordered_json(interrupted) : ordered_json(nullptr)}};
   json["schemes"] = ordered_json::array();
   for (const api::ComparedScheme& it : comparison.schemes) {
-    ordered_json row = {{"scheme", it.name},
-                        {"description", it.what},
-                        {"assumptions", it.assumes},
-                        {"layout", layout_json(problem, it.chosen)},
-                        {"no_layout_reason", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
+    ordered_json row = {
+        {"scheme", it.name},
+        {"description", it.what},
+        {"assumptions", it.assumes},
+        {"layout", layout_json(problem, it.chosen)},
+        {"no_layout_reason", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i)
       row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));

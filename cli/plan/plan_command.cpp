@@ -2,6 +2,7 @@
 #include <array>
 #include <chrono>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -109,8 +110,7 @@ void check_comm_cost(const Job& job) {
     throw Error("job " + job.name,
                 fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
   if (job.compression.bandwidth_threshold)
-    throw Error("job " + job.name,
-                "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
+    throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
 }
 
 void set_shape(Job& job, const Shape& shape) {
@@ -257,29 +257,23 @@ std::string effective_objective(const PlanOptions& options) {
       search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
   if (by_cost && !options.objective_given) return "comm-cost";
   if (by_cost && options.objective != "comm-cost")
-    throw Error(options.prove ? "--prove" : "--strategy",
-                fmt::format("is for --objective comm-cost alone, not {}", options.objective));
+    throw Error(options.prove ? "--prove" : "--strategy", "requires --objective comm-cost");
   return options.objective;
 }
 
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
   check_comm_cost(job);
-  const char* simulation_option = !options.scenarios.empty() ? "--scenario"
-                                  : options.finalists        ? "--finalists"
-                                  : options.robust           ? "--robust"
-                                  : options.pareto           ? "--pareto"
-                                                             : nullptr;
-  if (simulation_option)
-    throw Error(simulation_option, "is not for --objective comm-cost, which simulates nothing");
-  if (options.advise)
-    throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
-  if (options.calibration)
-    throw Error("--calibration", "is not for --objective comm-cost, which knows no machines");
-  if (options.warm_start)
-    throw Error("--warm-start",
-                "is not for --objective comm-cost, which does not know how long iterations take");
-  if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
+  const std::pair<const char*, bool> unsupported[] = {{"--scenario", !options.scenarios.empty()},
+                                                      {"--finalists", options.finalists.has_value()},
+                                                      {"--robust", options.robust.has_value()},
+                                                      {"--pareto", options.pareto.has_value()},
+                                                      {"--advise", options.advise},
+                                                      {"--calibration", options.calibration.has_value()},
+                                                      {"--warm-start", options.warm_start.has_value()},
+                                                      {"--explain", options.explain}};
+  for (const auto& [option, is_given] : unsupported)
+    if (is_given) throw Error(option, "cannot be combined with --objective comm-cost");
   return given_plan ? score(options, topology, job, *given_plan, watch) : plan(options, topology, job, watch);
 }
 

@@ -65,9 +65,8 @@ search::IterationSearchOptions iteration_search_options(const PlanOptions& optio
                                                : job.parallelism.data;
   result.objective = *search::objective_named(options.objective);
   if (job.parallelism.uniform_pipelines && options.warm_start)
-    throw Error(
-        "--warm-start",
-        "goes on from one plan to one near it, and cannot keep pipelines alike (--alike, or the job)");
+    throw Error("--warm-start",
+                "cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job)");
   result.warm = read_warm_start(options, problem);
   if (options.finalists) result.finalists = *options.finalists;
   result.keeps_pareto_front = options.pareto.has_value();

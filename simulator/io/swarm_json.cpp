@@ -48,9 +48,9 @@ ordered_json verification_json(const Topology& topology, const sim::Verification
   ordered_json detected = ordered_json::array();
   for (const sim::CaughtPeer& peer : report.caught)
     detected.push_back({{"device", topology.devices[at(peer.device)].id},
-                      {"date_s", peer.date_s},
-                      {"calls", peer.calls},
-                      {"samples", peer.samples}});
+                        {"date_s", peer.date_s},
+                        {"calls", peer.calls},
+                        {"samples", peer.samples}});
   return {{"verified_calls", report.verified},     {"unverified_calls", report.unverified},
           {"compute_s", report.compute_s},         {"sent_bytes", report.bytes},
           {"corrupt_calls", report.corrupt_calls}, {"detected", std::move(detected)}};

@@ -100,7 +100,7 @@ END
 "$sim" gpus.yaml plan.json --calibration truth.yaml --format json >"$out" || [[ $? == 3 ]]
 if grep -q interval "$out"; then fail 'an interval of constants that nobody says the spread of'; fi
 "$sim" --graph none.txt --calibration fitted.json 2>"$err" && fail '--calibration beside --graph is taken'
-expect_in "$err" 'dtfm-sim: --calibration: is for plans, and --graph replays none'
+expect_in "$err" 'dtfm-sim: --calibration: cannot be combined with --graph'
 sed 's/"compute_scale": 1/"compute_scale": -1/' fitted.json >negative.json
 "$sim" gpus.yaml plan.json --calibration negative.json 2>"$err" && fail 'a negative scale is taken'
 expect_in "$err" 'dtfm-sim: negative.json:3:'

@@ -361,20 +361,22 @@ def test_rejected_usage():
             ("dtfm-compare: --scheme: unknown scheme `zerro3`; did you mean `zero3`?\n", COMPARE, ("sites.yaml", "--scheme", "zerro3")),
             ("dtfm-compare: TOPOLOGY is missing (see dtfm-compare --help)\n", COMPARE, ()),
             ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
-            *[(f"dtfm-sim: {option}: is for plans, and a swarm has none\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
+            *[(f"dtfm-sim: {option}: cannot be combined with --scheme swarm\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
               for option, value in [("--trace", "x.json"), ("--tasks", "x.csv"), ("--report", "x.html"), ("--samples", 2)]],
-            *[(f"dtfm-{name}: {option}: is of {takers} alone\n", program, ("sites.yaml", "--scheme", scheme, option, value))
+            *[(f"dtfm-{name}: {option}: requires --scheme {takers}\n", program, ("sites.yaml", "--scheme", scheme, option, value))
               for name, program in (("sim", SIM), ("compare", COMPARE))
-              for option, value, takers, scheme in [("--sync-every", 2, "schemes local-sgd and diloco", "megatron"), ("--sync-every", 2, "schemes local-sgd and diloco", "swarm"),
-                                                    ("--skip", 0.5, "scheme skip-pipe", "swarm"), ("--verify", 0.5, "scheme swarm", "zero2"), ("--faulty-peers", 0.5, "scheme swarm", "skip-pipe")]],
-            ("dtfm-sim: --verify: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--verify", 0.5)),
+              for option, value, takers, scheme in [("--sync-every", 2, "local-sgd or diloco", "megatron"), ("--sync-every", 2, "local-sgd or diloco", "swarm"),
+                                                    ("--skip", 0.5, "skip-pipe", "swarm"), ("--verify", 0.5, "swarm", "zero2"), ("--faulty-peers", 0.5, "swarm", "skip-pipe")]],
+            ("dtfm-sim: --verify: requires --scheme\n", SIM, ("sites.yaml", "plan.json", "--verify", 0.5)),
+            *[(f"dtfm-{name}: --lying was renamed to --faulty-peers (see dtfm-{name} --help)\n", program, ("sites.yaml", *option))
+              for name, program in (("sim", SIM), ("compare", COMPARE)) for option in (("--lying", 0.5), ("--lying=0.5",))],
             ("dtfm-sim: --faulty-peers: expected a number from 0 to 1; found `1.5`\n", SIM, ("sites.yaml", "--scheme", "swarm", "--faulty-peers", 1.5)),
-            ("dtfm-sim: --sync-every: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
-            ("dtfm-sim: --skip: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--skip", 0.5)),
+            ("dtfm-sim: --sync-every: requires --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
+            ("dtfm-sim: --skip: requires --scheme\n", SIM, ("sites.yaml", "plan.json", "--skip", 0.5)),
             ("dtfm-compare: --skip: expected a number from 0 to below 1; found `1`\n", COMPARE, ("sites.yaml", "--skip", 1)),
             ("dtfm-compare: --skip: expected a number from 0 to below 1; found `-0.1`\n", COMPARE, ("sites.yaml", "--skip=-0.1")),
             ("dtfm-sim: --skip: expected a number from 0 to below 1; found `a half`\n", SIM, ("sites.yaml", "--scheme", "skip-pipe", "--skip", "a half")),
-            ("dtfm-sim: PLAN: is of a plan, and --scheme makes its own\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
+            ("dtfm-sim: PLAN: cannot be combined with --scheme\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
         done = run(*arguments, program=program, status=2)
         check(done.stderr == message, repr(done.stderr), "instead of", repr(message))
     names = run("--list-schemes", program=COMPARE).stdout

@@ -54,6 +54,6 @@ assert math.isclose(said["iteration_time_s"], compressed["estimate"]["iteration_
 assert "explanation" not in compressed
 END_OF_PYTHON
 
-expect_refused '--explain: is not for --objective comm-cost, which knows no compute' \
+expect_refused '--explain: cannot be combined with --objective comm-cost' \
   "${small[@]}" --objective comm-cost --explain
 finish

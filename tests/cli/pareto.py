@@ -75,9 +75,9 @@ def test_pareto_file():
     refused("never.json: cannot write: it is given for two outputs", *what, "--pareto", "never.json")
     refused("sites.yaml: cannot write: it is an input", *what, "--pareto", "sites.yaml")
     refused("--pareto: needs a file; stdout has the plan or its summary", *what, "--pareto", "-")
-    refused("--pareto: is not for --objective comm-cost, which simulates nothing", *what, "--pareto", "new.json",
+    refused("--pareto: cannot be combined with --objective comm-cost", *what, "--pareto", "new.json",
             "--objective", "comm-cost", "--pipeline", 4)
-    refused("--pareto: is of a search, and --score has one plan alone", "sites.yaml", "--score", "made.json", "--pareto", "new.json")
+    refused("--score: cannot be combined with --pareto", "sites.yaml", "--score", "made.json", "--pareto", "new.json")
     check(not Path("new.json").exists(), "a file of nothing")
     planned(*FAST, "--pareto", "again.json")
     first = read("again.json")

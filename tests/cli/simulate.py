@@ -266,9 +266,9 @@ def test_rejected_input():
         for text in ("-1", "2x", "", str(most + 1)):
             refused(f"{option}: expected a whole number from {least} to {most}; found `{text}`", *small(option, text))
     refused("--format: expected text or json; found `xml`", *small("--format", "xml"))
-    refused("--trace: is of one run, and --samples makes many", *small("--samples", 2, "--trace", "t.json"))
-    refused("--tasks: is of one run, and --samples makes many", *small("--samples", 2, "--tasks", "t.csv"))
-    refused("--seed: is for plans, and --graph replays none", "--graph", "net.yaml", "--seed", 1)
+    refused("--trace: cannot be combined with --samples", *small("--samples", 2, "--trace", "t.json"))
+    refused("--tasks: cannot be combined with --samples", *small("--samples", 2, "--tasks", "t.csv"))
+    refused("--seed: cannot be combined with --graph", "--graph", "net.yaml", "--seed", 1)
     for name in ("-o", "--trace", "--tasks"):
         refused("net.yaml: cannot write: it is an input", *small(name, "net.yaml"))
         refused("no/such: cannot write: No such file or directory", *small(name, "no/such"))

@@ -223,7 +223,7 @@ class Export(unittest.TestCase):
             done = self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", "plan.json", *options)
             if options == ["--uniform-pipelines"]:  # 16 micro-batches over 3 pipelines
                 self.assertEqual(done.returncode, 2)
-                self.assertRegex(done.stderr, "alike")
+                self.assertRegex(done.stderr, "uniform")
                 continue
             self.assertEqual(done.returncode, 0, done.stderr)
             done = self.export("--to", "megatron")

@@ -188,13 +188,13 @@ class Reports(unittest.TestCase):
 
     def test_rejected_usage(self):
         write("mine.html", "not a report")
-        self.refused("is of one plan, and --pareto writes many", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
-        self.refused("--diff compares two plans", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
+        self.refused("--report: cannot be combined with --pareto", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
+        self.refused("cannot be combined with --diff", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
         self.refused("needs a file", PLAN, *MACHINES, "--report", "-")
         self.refused("it exists and is not a report", PLAN, *MACHINES, "--report", "net.yaml")
         self.refused("it exists and is not a report", SIM, "net.yaml", "plan.json", "--report", "mine.html")
         self.refused("it is given for two outputs", PLAN, *MACHINES, "-o", "x", "--report", "x")
-        self.refused("is for plans, and --graph replays none", SIM, "--graph", "g.txt", "--report", "r.html")
+        self.refused("cannot be combined with --graph", SIM, "--graph", "g.txt", "--report", "r.html")
         self.refused("cannot write", SIM, "net.yaml", "plan.json", "--report", "no-such-folder/r.html")
 
     def test_an_older_report_is_replaced_and_kept_when_the_input_is_bad(self):

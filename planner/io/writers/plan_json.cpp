@@ -188,9 +188,9 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
   for (const auto& [name, seconds] : explanation.parts_s) json["parts"][name] = seconds;
   if (const auto& it = explanation.peak_memory)
     json["peak_memory"] = {{"device", topology.devices[at(it->device)].id},
-                              {"needed_bytes", std::ceil(it->needed_bytes)},
-                              {"capacity_bytes", it->capacity_bytes},
-                              {"state_bytes", std::ceil(it->state_bytes)}};
+                           {"needed_bytes", std::ceil(it->needed_bytes)},
+                           {"capacity_bytes", it->capacity_bytes},
+                           {"state_bytes", std::ceil(it->state_bytes)}};
   json["changes"] = ordered_json::array();
   for (const auto& change : explanation.changes) json["changes"].push_back(change_json(change));
   json["scaling"] = explanation.scaling;

@@ -112,11 +112,12 @@ class IterationSearch {
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string describe_available(const DecidedJob& job) {
-    return fmt::format("there are {} devices, {} layers and {} micro-batches{}{}",
-                       job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
-                       micro_batch_count(job.problem.job.training),
-                       requires_uniform_pipelines(job) ? ", of which alike pipelines have equally many" : "",
-                       job.model.chunks > 1 ? "; interleaved: multiples of the stages, a layer a chunk" : "");
+    return fmt::format(
+        "there are {} devices, {} layers and {} micro-batches{}{}",
+        job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
+        micro_batch_count(job.problem.job.training),
+        requires_uniform_pipelines(job) ? ", of which uniform pipelines have equally many" : "",
+        job.model.chunks > 1 ? "; interleaved: multiples of the stages, a layer a chunk" : "");
   }
 
   void keep(PlanCandidate candidate) {
