@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/text_formatting.hpp"
+
 namespace dtfm::cli {
 
 std::string format_verification(const sim::SimReport& report) {
@@ -13,8 +15,9 @@ std::string format_verification(const sim::SimReport& report) {
       "{} calls verified, {} not; {:.3g} % of the computing, {:.4g} GB sent again", found.verified,
       found.unverified, computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
   if (found.caught.empty()) return text;
-  return text + fmt::format("; {} caught lying, after {:.4g} corrupt calls on the average",
-                            found.caught.size(), corrupt / static_cast<double>(found.caught.size()));
+  return text + fmt::format("; {} detected, after {:.4g} corrupt calls on average",
+                            format_count(static_cast<long long>(found.caught.size()), "faulty peer"),
+                            corrupt / static_cast<double>(found.caught.size()));
 }
 
 }  // namespace dtfm::cli

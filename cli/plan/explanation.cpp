@@ -44,21 +44,21 @@ class ExplanationFormatter {
     std::vector<std::string> sentences = {fmt::format(
         "{}: {} of {} s ({})", format_bottleneck_kind(dominant.kind), short_seconds(dominant.seconds),
         short_seconds(e_.now.iteration_s), format_percent(dominant.share))};
-    sentences.push_back(fmt::format("in the slowest pipeline {} s hang on computing, {} s on sending",
+    sentences.push_back(fmt::format("critical path of the slowest pipeline: {} s compute, {} s communication",
                                     short_seconds(critical_path.compute_s),
                                     short_seconds(critical_path.sending_s)));
     sentences.push_back(
-        fmt::format("most on {}: {} s", format_resource(resource), short_seconds(resource.seconds)));
+        fmt::format("largest share: {}, {} s", format_resource(resource), short_seconds(resource.seconds)));
     if (resource.latency_s > 0)
-      sentences.push_back(fmt::format("of these {} s on its latency, the rest on its bytes",
+      sentences.push_back(fmt::format("of these, latency takes {} s, and transfer the rest",
                                       short_seconds(resource.latency_s)));
-    sentences.push_back(fmt::format("it fills and drains for {} s{}; the steady state takes {} s",
-                                    short_seconds(parts.fill_s),
-                                    parts.fill_s > parts.steady_s ? ", few micro-batches for its depth" : "",
-                                    short_seconds(parts.steady_s)));
-    sentences.push_back(fmt::format("after it: {} s exchanges, {} s updates, {} s overhead",
-                                    short_seconds(parts.sync_s), short_seconds(parts.update_s),
-                                    short_seconds(parts.overhead_s)));
+    sentences.push_back(fmt::format(
+        "pipeline bubble (warm-up and cool-down) {} s{}; steady state {} s", short_seconds(parts.fill_s),
+        parts.fill_s > parts.steady_s ? ", because there are few micro-batches for its depth" : "",
+        short_seconds(parts.steady_s)));
+    sentences.push_back(fmt::format(
+        "after it: exposed gradient synchronization {} s, optimizer step {} s, overhead {} s",
+        short_seconds(parts.sync_s), short_seconds(parts.update_s), short_seconds(parts.overhead_s)));
     if (peak_memory) sentences.push_back(memory(*peak_memory));
     return sentences;
   }
@@ -73,11 +73,11 @@ class ExplanationFormatter {
       case cost::Change::access_doubled:
         return fmt::format("uplinks and downlinks of {} twice as fast", site(what.first));
       case cost::Change::pipeline_removed:
-        return fmt::format("a device less: without pipeline {} ({})", what.first, ids(what.devices));
+        return fmt::format("one device less: without pipeline {} ({})", what.first, ids(what.devices));
       case cost::Change::pipeline_added:
         return what.devices.empty()
-                   ? "a device more: another pipeline"
-                   : fmt::format("another pipeline, on devices not used now ({})", ids(what.devices));
+                   ? "one device more: another pipeline"
+                   : fmt::format("another pipeline, on unused devices ({})", ids(what.devices));
       case cost::Change::activations_halved:
         return "activations compressed × 2";
       case cost::Change::activations_quartered:
@@ -89,28 +89,29 @@ class ExplanationFormatter {
       case cost::Change::micro_batch_doubled:
         break;
     }
-    return fmt::format("micro-batch {} in place of {}", 2 * planned_.problem.job.training.micro_batch,
+    return fmt::format("micro-batch {} instead of {}", 2 * planned_.problem.job.training.micro_batch,
                        planned_.problem.job.training.micro_batch);
   }
 
   std::vector<std::string> scaling() const {
     std::vector<std::string> sentences = {
-        fmt::format("a plan is compute-bound where in every pipeline more hangs on computing than on "
-                    "sending, and exchanges take less than {:g} %",
+        fmt::format("a plan is compute-bound if, on the critical path of every pipeline, compute exceeds "
+                    "communication, and exposed gradient synchronization takes less than {:g} %",
                     100 * cost::max_compute_bound_sync_share)};
     if (e_.compute_bound_compression == 1) {
-      sentences.emplace_back("this one is");
+      sentences.emplace_back("this plan is");
       return sentences;
     }
     sentences.push_back(
         e_.compute_bound_compression
-            ? fmt::format("this one would be from × {:.3g} more compression of activations and gradients on",
+            ? fmt::format("this plan would be from × {:.3g} more compression of activations and gradients",
                           *e_.compute_bound_compression)
-            : fmt::format(
-                  "this one would not be with more compression of activations and gradients, up to × "
-                  "{:g}: latency{} stays",
-                  cost::max_compression,
-                  planned_.problem.job.compression.bandwidth_threshold ? ", and what goes whole," : ""));
+            : fmt::format("this plan would not be even with × {:g} more compression of activations and "
+                          "gradients: latency{} remains",
+                          cost::max_compression,
+                          planned_.problem.job.compression.bandwidth_threshold
+                              ? ", and what is sent uncompressed,"
+                              : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -143,28 +144,29 @@ class ExplanationFormatter {
 
   static std::string_view format_bottleneck_kind(cost::Bottleneck::Kind kind) {
     constexpr std::array<std::string_view, 5> text = {
-        "computing binds", "sending between stages binds", "the exchange of gradients binds",
-        "the optimizer's updates bind", "the overhead of an iteration binds"};
+        "bottleneck: compute", "bottleneck: communication between stages",
+        "bottleneck: gradient synchronization", "bottleneck: optimizer step",
+        "bottleneck: overhead per iteration"};
     return text[static_cast<std::size_t>(kind)];
   }
 
   std::string memory(const cost::PeakMemoryDevice& peak_memory) const {
     const auto [device, needed, capacity] = peak_memory.memory;
     return fmt::format(
-        "{} is the fullest device, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
+        "peak memory: {}, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
         "gradients, optimizer, {:.1f} GB activations{}",
         topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
         peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9,
-        needed > capacity ? "; memory binds" : "");
+        needed > capacity ? "; exceeds memory" : "");
   }
 
   std::string compute_bound_width_note(const Transformer& model) const {
     if (e_.compute_bound_width)
-      return fmt::format("from hidden size {} (× {}) on", model.hidden * *e_.compute_bound_width,
+      return fmt::format("from hidden size {} (× {})", model.hidden * *e_.compute_bound_width,
                          *e_.compute_bound_width);
     const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
     return fmt::format("with no hidden size up to × {}{}", cost::max_width,
-                       is_sync_limited ? ": gradients grow with it as computing does" : "");
+                       is_sync_limited ? ": gradients grow with it as compute does" : "");
   }
 
   const cost::PlannedProblem& planned_;
@@ -188,13 +190,13 @@ std::string pace_table(const io::PlanRecord::Explanation& explanation) {
                                     with_thousands(std::llround(pace.tokens_per_s)),
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
-  Rows rows = {{"When computing binds", "iteration s", "computing", "sending", "exchange after", "tokens/s",
+  Rows rows = {{"When compute-bound", "iteration s", "compute", "communication", "gradient sync", "tokens/s",
                 "model TFLOP/s"},
                row("  now", explanation.now)};
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
     const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
-    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, if it fitted", *wide));
+    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, exceeds memory", *wide));
     rows.push_back({"", ratio(wide->iteration_time_s, now.iteration_time_s),
                     ratio(wide->compute_s, now.compute_s), ratio(wide->sending_s, now.sending_s),
                     ratio(wide->sync_s, now.sync_s), ratio(wide->tokens_per_s, now.tokens_per_s),
@@ -242,9 +244,9 @@ io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candid
 }
 
 std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
-  std::string text = styled(Style::heading, "What binds") + "\n";
+  std::string text = styled(Style::heading, "Bottleneck") + "\n";
   for (const std::string& sentence : explanation.bottleneck_summary) text += "  " + sentence + "\n";
-  Rows rows = {{"What would help, one change at a time", "estimated s", "gain"}};
+  Rows rows = {{"What if, one change at a time", "estimated s", "gain"}};
   std::string impossible;
   std::size_t links = 0, other_links = 0;
   for (const auto& change : explanation.changes) {
@@ -257,7 +259,7 @@ std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
       continue;
     }
     rows.push_back({"  " + change.text, short_seconds(change.iteration_time_s),
-                    format_percent(change.gain) + (change.fits ? "" : "; does not fit the memory")});
+                    format_percent(change.gain) + (change.fits ? "" : "; exceeds memory")});
   }
   text += "\n" + table(rows);
   if (other_links > 0)

@@ -138,8 +138,8 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
                                       {second.named.plan, second.named.ids, second.job});
   diff.no_migration_reason = format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
-    diff.no_migration_reason =
-        "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
+    diff.no_migration_reason = "none of the first plan's state can be reused, because the models differ: " +
+                               diff.no_migration_reason;
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
@@ -201,14 +201,14 @@ std::string format_changes(const PlanDiff& diff) {
 }
 
 std::string format_migration_summary(const PlanDiff& diff) {
-  if (!diff.no_migration_reason.empty()) return "Moves: " + diff.no_migration_reason + "\n";
+  if (!diff.no_migration_reason.empty()) return "Migration: " + diff.no_migration_reason + "\n";
   const io::PlanRecord::Migration& migration = diff.migration;
-  if (migration.devices.empty()) return "Nothing moves.\n";
-  std::string text = "Moves: " + io::format_bytes(Bytes(migration.bytes));
+  if (migration.devices.empty()) return "Migration: nothing\n";
+  std::string text = "Migration: " + io::format_bytes(Bytes(migration.bytes));
   if (migration.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*migration.seconds)));
   if (migration.usd > 0) text += fmt::format(", for {:.4g} USD", migration.usd);
   if (migration.checkpoint_bytes > 0)
-    text += fmt::format("; from a checkpoint {}, which no device holds any more{}",
+    text += fmt::format("; from a checkpoint {}, state that no device holds any more{}",
                         io::format_bytes(Bytes(migration.checkpoint_bytes)),
                         migration.seconds ? " (its time is not counted)" : "");
   return text + "\n" + format_migration(migration);
@@ -220,8 +220,8 @@ std::string format_diff(const PlanOptions& options, const PlanDiff& diff) {
   Rows rows = {{"decision", first, second}};
   for (const auto& [name, before, after] : diff.decisions) rows.push_back({name, before, after});
   std::string devices;
-  if (!diff.devices.leave.empty()) devices += "Leave: " + format_device_list(diff.devices.leave) + "\n";
-  if (!diff.devices.enter.empty()) devices += "Enter: " + format_device_list(diff.devices.enter) + "\n";
+  if (!diff.devices.leave.empty()) devices += "Removed: " + format_device_list(diff.devices.leave) + "\n";
+  if (!diff.devices.enter.empty()) devices += "Added: " + format_device_list(diff.devices.enter) + "\n";
   return join_blocks(
       {rows.size() > 1 ? table(rows) : "", devices, format_changes(diff), format_migration_summary(diff)});
 }

@@ -28,7 +28,7 @@ std::string format_obstacle(const api::WarmStartResult& result) {
     case api::ContinuationObstacle::none:
       return "";
     case api::ContinuationObstacle::out_of_memory:
-      return "it does not fit the memory of its devices";
+      return "it exceeds the memory of its devices";
     case api::ContinuationObstacle::devices_gone:
       return fmt::format("{} of its {} {} gone", result.devices_gone, format_count(result.devices, "device"),
                          result.devices_gone == 1 ? "is" : "are");
@@ -38,7 +38,7 @@ std::string format_obstacle(const api::WarmStartResult& result) {
   return "the job, the limits, or times or prices of its devices do not allow it";
 }
 
-/// "1.5 s an iteration; the old plan would take 4 s; paid after 3 iterations"
+/// "1.5 s an iteration; the old plan would take 4 s; breaks even after 3 iterations"
 std::string format_gain(const io::PlanRecord::WarmStart& warm) {
   const auto& [value, unchanged, unit] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_time_s;
@@ -48,8 +48,8 @@ std::string format_gain(const io::PlanRecord::WarmStart& warm) {
           : fmt::format("{:.4g} {}; of the old plan {:.4g}, in iterations of {:.4f} s", value, unit,
                         unchanged, old_iteration_s);
   if (warm.break_even_iterations && *warm.break_even_iterations > 0)
-    text +=
-        fmt::format("; paid after {}", format_count(std::llround(*warm.break_even_iterations), "iteration"));
+    text += fmt::format("; breaks even after {}",
+                        format_count(std::llround(*warm.break_even_iterations), "iteration"));
   return text;
 }
 
@@ -62,7 +62,7 @@ std::string format_byte_count(double bytes) {
 RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
   const io::PlanSource source = io::read_plan_source(file, std::nullopt);
   if (source.format != io::PlanFormat::json)
-    throw Error(file, "is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it");
+    throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
   Job job = io::plan_job(source).value_or(fallback);
   io::StandalonePlan named = io::parse_standalone_plan(source.file.text, file, job);
   try {
@@ -90,8 +90,8 @@ std::string format_model_difference(const Job& from, const Job& to) {
 
 search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s) {
   if (const std::string other = format_model_difference(running.job, problem.job); !other.empty())
-    throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so nothing of it "
-                                          "could go on (--job FILE says what is trained)",
+    throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so none of its "
+                                          "state can be reused (--job FILE gives the job)",
                                           io::quote(problem.job.name), other));
   return api::warm_start({running.named.plan, running.named.ids, running.job}, problem.topology, horizon_s);
 }
@@ -110,8 +110,7 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
   if (!options.warm_start) return std::nullopt;
   const RunningPlan running = read_running_plan(*options.warm_start, problem.job);
   if (!options.job && running.job.name != problem.job.name)
-    throw Error(running.file, fmt::format("is for job {}, and no job is given, which means the built-in {}; "
-                                          "--job FILE says what is trained",
+    throw Error(running.file, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), problem.job.name));
   search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
   const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
@@ -153,24 +152,23 @@ io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, con
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
   const std::string horizon = io::format_seconds(Seconds(warm.horizon_s));
   std::string text =
-      styled(Style::heading, fmt::format("Going on from {}, for {}", warm.plan, horizon)) + "\n";
-  if (warm.keeps_plan)
-    return text + row("stays", "the plan as it is: no other is worth what would have to move");
+      styled(Style::heading, fmt::format("Warm start from {}, horizon {}", warm.plan, horizon)) + "\n";
+  if (warm.keeps_plan) return text + row("kept", "the running plan: no other is worth its migration");
   const io::PlanRecord::Migration& migration = warm.migration;
   const auto devices = std::count_if(migration.devices.begin(), migration.devices.end(),
                                      [](const auto& it) { return it.bytes > 0; });
   if (migration.bytes > 0)
-    text += row("moves",
+    text += row("migration",
                 fmt::format("{} to {}, in {}{}", format_byte_count(migration.bytes),
                             format_count(devices, "device"), io::format_seconds(Seconds(*migration.seconds)),
                             migration.usd > 0 ? fmt::format(", for {:.4g} USD", migration.usd) : ""));
   else
-    text += row("moves", "nothing between devices");
+    text += row("migration", "nothing between devices");
   if (migration.checkpoint_bytes > 0)
     text += row("from a checkpoint", format_byte_count(migration.checkpoint_bytes) +
-                                         ", which no device holds any more; its time is not counted");
+                                         ", state that no device holds any more; its time is not counted");
   if (!warm.cannot_keep_reason.empty())
-    text += row("the old plan", "cannot go on: " + warm.cannot_keep_reason);
+    text += row("the old plan", "cannot be kept: " + warm.cannot_keep_reason);
   if (warm.gain)
     text += row("gain", warm.gain->value > 0 ? styled(Style::good, format_gain(warm)) : format_gain(warm));
   return text + format_migration(migration);
@@ -180,7 +178,7 @@ std::string format_migration(const io::PlanRecord::Migration& migration) {
   if (migration.devices.empty()) return "";
   const bool is_known = std::any_of(migration.devices.begin(), migration.devices.end(),
                                     [](const auto& it) { return !it.from.empty(); });
-  Rows rows = {{"device", "lacks of layers", "bytes"}};
+  Rows rows = {{"device", "fetches layers", "bytes"}};
   if (is_known) rows.front().emplace_back("from");
   for (const auto& it : migration.devices) {
     if (rows.size() > max_rows) break;

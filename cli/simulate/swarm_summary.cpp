@@ -61,12 +61,12 @@ void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows&
                    format_three_digits(swarm.useful_samples_per_s), format_percent(swarm.share_of_optimum),
                    swarm.optimum_is_exact ? "" : "a bound of ")});
   rows.push_back({"requests", format_count(swarm.timeouts, "timeout"),
-                  fmt::format("{}, micro-batches begun anew: {}", format_count(swarm.bans, "ban"),
+                  fmt::format("{}, micro-batches restarted: {}", format_count(swarm.bans, "ban"),
                               with_thousands(swarm.restarts))});
   if (swarm.failures + swarm.joins + swarm.moves > 0)
-    rows.push_back({"peers", format_count(swarm.failures, "departure"),
-                    fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"),
-                                format_count(swarm.moves, "move"))});
+    rows.push_back({"peers", format_count(swarm.failures, "failure"),
+                    fmt::format("{}, stage switches: {}", format_count(swarm.joins, "join"),
+                                with_thousands(swarm.moves))});
   if (report.lost_work_s > 0)
     rows.push_back({"lost work", format_duration(report.lost_work_s), "of computing, summed over devices"});
 }

@@ -8,9 +8,9 @@ small=(gpus.yaml --job job.yaml --quiet)
 
 run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
-for words in 'What binds' 'in the slowest pipeline ' 'is the fullest device, ' \
-  'What would help, one change at a time' 'activations compressed × 2' 'micro-batch 2 in place of 1' \
-  'When computing binds' 'hidden size × 2' 'a plan is compute-bound where in every pipeline more hangs on computing than on sending, and exchanges'; do
+for words in 'Bottleneck' 'critical path of the slowest pipeline: ' 'peak memory: ' \
+  'What if, one change at a time' 'activations compressed × 2' 'micro-batch 2 instead of 1' \
+  'When compute-bound' 'hidden size × 2' 'a plan is compute-bound if, on the critical path of every pipeline, compute exceeds communication'; do
   expect_in "$out" "$words"
 done
 python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'

@@ -53,12 +53,12 @@ def test_same_network():
         before = simulated("old.json")["iteration_time_s"]["mean"]
         check(close(warm["unchanged_iteration_time_s"], before), "the old plan takes", warm, before)
         check(felt(plan) <= before * (1 + 1e-12), "worse than staying", felt(plan), before)
-        check(warm["keeps_plan"] == (plan["pipelines"] == old["pipelines"]), "stays", warm)
+        check(warm["keeps_plan"] == (plan["pipelines"] == old["pipelines"]), "keeps_plan", warm)
         if warm["keeps_plan"]:
-            check("stays" in text and warm["migration"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
+            check("kept" in text and warm["migration"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
     plan, text = planned("next.json", "--warm-start", "old.json")
-    check(plan["warm_start"]["horizon_s"] == 7200 and "Going on from old.json, for 2 h" in text, text)
-    check("Going on" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
+    check(plan["warm_start"]["horizon_s"] == 7200 and "Warm start from old.json, horizon 2 h" in text, text)
+    check("Warm start" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
 
 
 def test_removed_host():
@@ -67,7 +67,7 @@ def test_removed_host():
     warm = plan["warm_start"]
     check("ohio/3" not in used(plan) and sum(it["micro_batches"] for it in plan["pipelines"]) == 24, plan["pipelines"])
     check(warm["cannot_keep_reason"] == "1 of its 8 devices is gone" and warm["gain"] is None, warm)
-    check("cannot go on: 1 of its 8 devices is gone" in text, text)
+    check("cannot be kept: 1 of its 8 devices is gone" in text, text)
     check_migration(warm["migration"])
     run("fewer.yaml", "next.json")
     # Within a millisecond nothing can migrate: the remaining part of the old plan continues.
@@ -80,7 +80,7 @@ def test_changed_link():
     slow = ("--warm-start", "old.json", "--horizon")
     cold, _ = planned("cold.json", topology="slower.yaml")
     brief, text = planned("brief.json", *slow, "1 ms", topology="slower.yaml")
-    check(brief["warm_start"]["keeps_plan"] and "stays" in text, brief["warm_start"])
+    check(brief["warm_start"]["keeps_plan"] and "kept" in text, brief["warm_start"])
     long, text = planned("long.json", *slow, "1000 h", topology="slower.yaml")
     best = cold["finalists"][0]["simulated"]["nominal"]["mean_s"]
     seconds = long["finalists"][0]["simulated"]["nominal"]["mean_s"]
@@ -90,8 +90,8 @@ def test_changed_link():
     check(close(warm["gain"]["value"], gain) and gain > 0 and warm["gain"]["unit"] == "s", "gain", warm)
     check(warm["gain"]["unchanged"] == warm["unchanged_iteration_time_s"], "of the old plan", warm)
     paid = warm["break_even_iterations"]
-    check((paid - 1) * gain < warm["migration"]["seconds"] <= paid * gain, "paid after", warm)
-    check(f"paid after {int(paid):,} iteration" in text, text)
+    check((paid - 1) * gain < warm["migration"]["seconds"] <= paid * gain, "break-even point", warm)
+    check(f"breaks even after {int(paid):,} iteration" in text, text)
     check(close(long["finalists"][0]["migration_s"], warm["migration"]["seconds"]), "finalists", long["finalists"][0])
     few, text = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
     check(len(used(few)) <= len(used(long)), "devices", len(used(few)), len(used(long)))
@@ -178,13 +178,12 @@ def test_rejected_usage():
     refused("--warm-start: cannot be combined with --objective comm-cost",
             *warm, "old.json", "--objective", "comm-cost")
     refused("--warm-start: cannot be combined with --score", *warm, "old.json", "--score", "old.json")
-    refused("old.json: is for job `small`, and no job is given, which means the built-in gpt3-xl; --job FILE says what is "
-            "trained", "sites.yaml", "--warm-start", "old.json")
+    refused("old.json: is for job `small`, but without --job FILE the job is the built-in gpt3-xl", "sites.yaml", "--warm-start", "old.json")
     write("deeper.yaml", FREE.replace("layers: 12", "layers: 14").replace("name: small", "name: deeper"))
-    refused("old.json: trains another model than job `deeper`: it has 12 layers, not 14, so nothing of it could go on "
-            "(--job FILE says what is trained)", "sites.yaml", "--job", "deeper.yaml", "--warm-start", "old.json")
+    refused("old.json: trains another model than job `deeper`: it has 12 layers, not 14, so none of its state "
+            "can be reused (--job FILE gives the job)", "sites.yaml", "--job", "deeper.yaml", "--warm-start", "old.json")
     write("table.csv", "device,pipeline,stage,first_layer,last_layer\noregon/0,0,0,0,11\n")
-    refused("table.csv: is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it", *warm, "table.csv")
+    refused("table.csv: is not a plan written by dtfm-plan -o (JSON)", *warm, "table.csv")
     write("broken.json", '{"pipelines": [{"stages": [}')
     done = run(*warm, "broken.json", program=PLAN, status=2)
     check(done.stderr.startswith("dtfm-plan: broken.json:1:28: "), done.stderr)
@@ -234,11 +233,11 @@ def test_diff():
     diff = difference("--diff", "old.json", "next.json")
     check(not diff["same"] and diff["decisions"]["stages"] == ["2", "1"], diff["decisions"])
     check(diff["removed"] == ["ohio/3"] and diff["added"] == [] and len(diff["changes"]) == 7, diff)
-    check(diff["migration"]["bytes"] == plan["warm_start"]["migration"]["bytes"], "moves", diff["migration"], plan["warm_start"])
+    check(diff["migration"]["bytes"] == plan["warm_start"]["migration"]["bytes"], "migration", diff["migration"], plan["warm_start"])
     timed = difference("fewer.yaml", "--diff", "old.json", "next.json")
     check(timed["migration"] == plan["warm_start"]["migration"], "with times", timed["migration"], plan["warm_start"])
     text = run("fewer.yaml", "--diff", "old.json", "next.json", program=PLAN).stdout
-    for words in ("stages", "Leave: 1 device (ohio/3)", "Moves: ", "lacks of layers", "stage 1, layers"):
+    for words in ("stages", "Removed: 1 device (ohio/3)", "Migration: ", "fetches layers", "stage 1, layers"):
         check(words in text, "the summary lacks", words, "in", text)
     refused("old.json: /pipelines/{}/stages/{}/devices/0: topology two-sites has no device ohio/3; only the first plan may "
             "be for machines that are gone".format(*next((p, s) for p, pipeline in enumerate(old["pipelines"])
