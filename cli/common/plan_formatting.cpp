@@ -76,8 +76,8 @@ std::string format_job_decisions(const Job& job, const Plan& plan) {
     text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
   if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
   if (const auto flush = job.parallelism.flush)
-    text += *flush == 1 ? ", drained after every micro-batch"
-                        : fmt::format(", drained every {} micro-batches", *flush);
+    text += *flush == 1 ? ", pipeline flush after every micro-batch"
+                        : fmt::format(", pipeline flush every {} micro-batches", *flush);
   const auto add = [&](std::string_view what, double ratio, const std::string& preset) {
     if (ratio != 1)
       text += fmt::format(", {} × {:.4g}{}", what, ratio, preset.empty() ? "" : " (" + preset + ")");

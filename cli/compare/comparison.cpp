@@ -47,11 +47,11 @@ std::vector<const api::ComparedScheme*> rank_schemes(const api::Comparison& comp
 /// Whose time the others are held against; empty where there is nobody.
 std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
-  return fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name);
+  return fmt::format("time: relative to {}\n", comparison.schemes.front().name);
 }
 
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
-  Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
+  Rows rows = {{"scheme", "s/batch", "tokens/s", "time", "USD/M tokens", "layout"}};
   for (const api::ComparedScheme* it : rank_schemes(comparison, scenario)) {
     const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
@@ -175,11 +175,11 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
                   job.training.global_batch, request.options.seed);
   if (comparison.is_interrupted) text += format_remarks("warning", {interrupted});
   for (std::size_t i = 0; i < request.scenarios.size(); ++i)
-    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + request.scenarios[i].name,
+    text += fmt::format("\n{}\n{}", i == 0 ? "nominal" : "scenario " + request.scenarios[i].name,
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
                             format_measured(request, comparison, i) +
                             format_scenario_verification(comparison, i));
-  return text + "\nWhat each row is, and assumes:\n" + format_assumptions(comparison);
+  return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);
 }
 
 ordered_json comparison_document(const api::CompareRequest& request, const api::Comparison& comparison) {

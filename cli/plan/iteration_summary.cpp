@@ -63,7 +63,7 @@ class IterationWriter {
     if (estimate.cost_per_million_tokens)
       text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
     if (const double egress = estimate.egress_per_million_tokens; egress > 0)
-      text += fmt::format(" ({:.4g} for devices, {:.4g} for what is sent)",
+      text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
                           *estimate.cost_per_million_tokens - egress, egress);
     if (s_.record.lower_bound && s_.record.lower_bound->unit != "s")
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,

@@ -65,7 +65,7 @@ std::string format_pareto_front(const io::ParetoRecord& record, const std::strin
   std::vector<const io::ParetoPoint*> some;
   for (std::size_t i = 0; i < shown; ++i)
     some.push_back(&record.points[shown < 2 ? 0 : i * (count - 1) / (shown - 1)]);
-  Rows rows = {{"iteration s", "USD", "devices", "stages × replicas", "recompute, schedule, exchange"}};
+  Rows rows = {{"iteration s", "USD", "devices", "stages × replicas", "recompute, schedule, gradient sync"}};
   for (const io::ParetoPoint* it : some) {
     const io::ParetoPoint::Cost& cost = it->simulated ? *it->simulated : it->estimated;
     rows.push_back(
@@ -76,7 +76,7 @@ std::string format_pareto_front(const io::ParetoRecord& record, const std::strin
   }
   return fmt::format(
       "{}\n{}",
-      styled(Style::heading, fmt::format("Time against price and devices: {} in {}",
+      styled(Style::heading, fmt::format("Pareto front of time, cost and devices: {} in {}",
                                          format_count(static_cast<long long>(count), "plan"), file)),
       table(rows));
 }

@@ -31,14 +31,14 @@ std::vector<std::string> out_of_memory_notes(const Problem& problem,
                                              const api::PlanResult& search) {
   const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
                            search.found.stopped == search::Stopped::interrupted;
-  std::vector<std::string> notes = {
-      fmt::format("no plan {}; in the one that lacks least, {}",
-                  was_stopped ? "that fits the memory of the devices was found in the time"
-                              : "fits the memory of the devices",
-                  format_memory_deficit(search.best()))};
+  std::vector<std::string> notes = {fmt::format("no plan {}; in the closest one, {}",
+                                                was_stopped
+                                                    ? "that fits the memory of the devices was found in time"
+                                                    : "fits the memory of the devices",
+                                                format_memory_deficit(search.best()))};
   if (was_stopped) return notes;
   const std::vector<std::string> changes = search::feasible_changes(problem, options);
-  if (changes.empty()) notes.emplace_back("none of the changes that were tried would make one fit");
+  if (changes.empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
   for (const std::string& change : changes) notes.emplace_back("it would fit with " + change);
   return notes;
 }

@@ -62,7 +62,7 @@ io::PlanRecord::Bound weighted_bound(const search::PlanCandidate& best, const se
   const double value = cost::min_weighted_time(best.job->model, weight, min_devices) * unit;
   const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
   return make_bound(cost, value, std::string(objective_unit(objective)),
-                    "every layer computed where that costs least, nothing sent, nobody waits");
+                    "every layer is computed where it costs least, without communication or waiting");
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& final
           it.scenario));
     else if (!std::isfinite(it.mean_s))
       notes.push_back(fmt::format(
-          "simulated under scenario {}, the plan completes no iteration or lacks memory", it.scenario));
+          "simulated under scenario {}, the plan completes no iteration or exceeds memory", it.scenario));
   return notes;
 }
 

@@ -48,9 +48,8 @@ class Writer {
       rows.push_back({"rolled back", format_count(report_.rolled_back, "iteration"),
                       "completed after the last checkpoint, and lost"});
     if (it.usd)
-      rows.push_back(
-          {"cost", fmt::format("{:.4g} USD", *it.usd),
-           it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for what is sent", it.usd_egress) : ""});
+      rows.push_back({"cost", fmt::format("{:.4g} USD", *it.usd),
+                      it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for egress", it.usd_egress) : ""});
   }
 
   /// What no iteration that counts has a part in.
@@ -70,12 +69,11 @@ class Writer {
         {"iteration", format_duration(time.mean) + interval(), spread(time)},
         {"throughput", format_three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
-        {"bubble", format_percent(report_.bubble), "of the devices' time is not computing"}};
+        {"bubble", format_percent(report_.bubble), "of the devices' time is not compute"}};
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
-      rows.push_back(
-          {"lost work", format_duration(report_.lost_work_s), "of computing, summed over devices"});
+      rows.push_back({"lost work", format_duration(report_.lost_work_s), "of compute, summed over devices"});
     add_useful(rows);
     add_between(rows);
     if (s_.record.samples && s_.record.samples->runs > 0) {
@@ -132,7 +130,7 @@ class Writer {
     const auto& it = s_.record.fairness;
     if (!it || it->equal_s == it->rtt_s) return "";
     return fmt::format(
-        "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it->equal_s,
+        "nominal iteration with equal shares {:.6g} s, with shares by round-trip time {:.6g} s", it->equal_s,
         it->rtt_s);
   }
 

@@ -49,12 +49,11 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                                     io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
                       : ""});
   if (const auto& cost = record.swarm->usd_per_million_tokens)
-    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost),
-                    "of the devices; what is sent over links with a price comes on top"});
+    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost), "for devices, without egress"});
 }
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {
-  rows.push_back({"bubble", format_percent(report.bubble), "of the devices' time is not computing"});
+  rows.push_back({"bubble", format_percent(report.bubble), "of the devices' time is not compute"});
   rows.push_back(
       {"useful", format_count(swarm.useful_samples, "sample"),
        fmt::format("{} samples/s, {} of {}what the peers could compute",
@@ -68,7 +67,7 @@ void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows&
                     fmt::format("{}, stage switches: {}", format_count(swarm.joins, "join"),
                                 with_thousands(swarm.moves))});
   if (report.lost_work_s > 0)
-    rows.push_back({"lost work", format_duration(report.lost_work_s), "of computing, summed over devices"});
+    rows.push_back({"lost work", format_duration(report.lost_work_s), "of compute, summed over devices"});
 }
 
 std::string stages(const sim::SwarmReport& swarm) {

@@ -286,7 +286,7 @@ def test_scenarios():
           "\nrecovery: {policy: wait}\n")
     plan, text = planned(*SHORT, "--scenario", "gone.yaml", status=3)
     check(plan["finalists"][0]["simulated"]["gone"] == {"mean_s": None, "p95_s": None, "max_s": None}, plan["finalists"][0])
-    check("simulated under scenario gone, the plan completes no iteration or lacks memory" in plan["warnings"], plan["warnings"])
+    check("simulated under scenario gone, the plan completes no iteration or exceeds memory" in plan["warnings"], plan["warnings"])
     check(re.search(r"simulated +never  mean under gone\n", text), "the summary has another time", text)
     # A plan that stops is worse than one that continues, because its mean is over the whole horizon.
     nominal = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
@@ -304,7 +304,7 @@ def test_memory():
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     plan, text = planned(*SHORT, topology="tight.yaml", status=3)
     first, *others = plan["warnings"]
-    check(re.fullmatch("no plan fits the memory of the devices; in the one that lacks least, .* needs .* GB and has 0.1 GB",
+    check(re.fullmatch("no plan fits the memory of the devices; in the closest one, .* needs .* GB and has 0.1 GB",
                        first), first)
     changes = [re.fullmatch("it would fit with (.*)", note).group(1) for note in others]
     check(len(changes) > 1 and changes[-1].startswith("GPUs of at least "), changes)

@@ -285,7 +285,7 @@ def test_rejected_input():
     del plan["job"]
     Path("bare.json").write_text(json.dumps(plan), encoding="utf-8")
     done = run("net.yaml", "bare.json", status=2)
-    check("bare.json: says no job; give one with --job" in done.stderr, done.stderr)
+    check("bare.json: contains no job; give one with --job" in done.stderr, done.stderr)
     run("net.yaml", "bare.json", "--job", "job.yaml")
 
 
