@@ -6,7 +6,8 @@ namespace dtfm::cli {
 inline constexpr const char* plan_formats_help =
     R"(Formats of plans, recognized by their contents:
   JSON, written by dtfm-plan -o; the key `pipelines` is enough if --job is given
-  CSV, one line per device, numbers from 0, last_layer inclusive; devices of a stage are tensor-parallel:
+  CSV, one line per device, numbers from 0, last_layer inclusive; several devices of a stage are
+  tensor-parallel:
     device,pipeline,stage,first_layer,last_layer[,micro_batches]
     oregon/0,0,0,0,11
     ohio/1:2,0,1,12,23

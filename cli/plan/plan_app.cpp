@@ -133,14 +133,13 @@ std::vector<std::string> strategy_names() {
 
 void add_search_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::search);
-  const auto objective = add_option(
-      app, "--objective", "NAME",
-      "iteration-time, cost-per-token, device-efficiency or comm-cost, to minimize [iteration-time]",
-      [&](const std::string& text) { set_objective(text, options); });
+  const auto objective = add_option(app, "--objective", "NAME",
+                                    "cost-per-token, device-efficiency, comm-cost or [iteration-time]",
+                                    [&](const std::string& text) { set_objective(text, options); });
   set_completion_values(*objective, {objectives.begin(), objectives.end()});
-  const auto strategy =
-      add_option(app, "--strategy", "NAME", "search strategy for comm-cost; see --list-strategies",
-                 [&](const std::string& text) { options.strategy = text; });
+  const auto strategy = add_option(app, "--strategy", "NAME",
+                                   "search strategy for comm-cost; see --list-strategies [evolutionary]",
+                                   [&](const std::string& text) { options.strategy = text; });
   set_completion_values(*strategy, strategy_names());
   app.add_flag("--list-strategies", options.list_strategies, "lists the strategies and exits");
   app.add_flag("--prove", options.prove, "searches until the plan is proven optimal (comm-cost)");
@@ -174,7 +173,7 @@ void add_simulation_options(CLI::App& app, PlanOptions& options) {
 }
 
 void add_given_plan_options(CLI::App& app, PlanOptions& options) {
-  begin_group(app, "Given plans (no search)");
+  begin_group(app, "Given plans");
   add_option(app, "--score", "PLAN", "checks, estimates and simulates a plan, in any format below",
              [&](const std::string& text) { options.score = text; });
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron-LM plan",
