@@ -307,9 +307,9 @@ std::size_t attention_workspace(const AttentionShape& shape) {
 
 template <class T>
 void attention_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
-  const std::size_t most = shared_bytes != 0 ? shared_bytes : device_limits().shared_bytes;
-  if (in.forward.shape.head_size == 64) return launch_backward<T, 64>(in, most);
-  if (in.forward.shape.head_size == 128) return launch_backward<T, 128>(in, most);
+  const std::size_t max_shared_bytes = shared_bytes != 0 ? shared_bytes : device_limits().shared_bytes;
+  if (in.forward.shape.head_size == 64) return launch_backward<T, 64>(in, max_shared_bytes);
+  if (in.forward.shape.head_size == 128) return launch_backward<T, 128>(in, max_shared_bytes);
   throw DeviceError("attention: head size " + std::to_string(in.forward.shape.head_size) +
                     " is not supported; use 64 or 128");
 }

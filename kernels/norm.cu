@@ -10,7 +10,7 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr int max_threads = 512, max_packs = 4;
-static_assert(max_threads * max_packs * 16 == most_norm_bytes);
+static_assert(max_threads * max_packs * 16 == max_norm_bytes);
 
 /// A block holds one row in registers, `packs` packs per thread.
 template <class T, int packs>

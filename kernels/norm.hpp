@@ -9,10 +9,10 @@ inline constexpr float norm_epsilon = 1e-5F;  // as in GPT-2 and LLaMA
 
 /// Maximum size of a row. A block of 512 threads holds it in registers, four packs of 16 bytes per thread:
 /// 16,384 numbers of 16 bits or 8,192 of 32 bits.
-inline constexpr int most_norm_bytes = 512 * 4 * 16;
+inline constexpr int max_norm_bytes = 512 * 4 * 16;
 
 /// Matrices are rows × columns, row-major. `columns` must be a multiple of 16 / sizeof(T), and a row at most
-/// most_norm_bytes long. Layer norm: y = (x − mean) · rstd · weight + bias. RMS norm (`bias` null): y = x ·
+/// max_norm_bytes long. Layer norm: y = (x − mean) · rstd · weight + bias. RMS norm (`bias` null): y = x ·
 /// rstd · weight, and mean is 0.
 template <class T>
 struct NormForward {

@@ -53,7 +53,7 @@ void check_shape(const TransformerShape& s) {
   require(s.heads % t == 0 && (s.kv_heads % t == 0 || t % s.kv_heads == 0),
           "heads cannot be divided among " + std::to_string(t) + " ranks");
   require(s.ffn % t == 0 && s.ffn / t % 8 == 0, "ffn ÷ tensor_parallel must be a multiple of 8");
-  const int widest = most_norm_bytes / bytes_of(s.dtype);
+  const int widest = max_norm_bytes / bytes_of(s.dtype);
   require(s.hidden <= widest, "hidden must be at most " + std::to_string(widest) + " in " +
                                   std::to_string(8 * bytes_of(s.dtype)) + " bits, not " +
                                   std::to_string(s.hidden));

@@ -11,7 +11,7 @@
 #   sizes    wall time of plans by iteration time for 64 to 1,024 devices, everything auto; and for twelve regions of 32
 #            what a third of a second finds
 #   warm     the world-wide case after a change, planned anew and from the plan that runs
-#   regret   24 small topologies of unlike GPUs: the default plan against the best with a given shape, or micro-batch;
+#   regret   24 small topologies of heterogeneous GPUs: the default plan against the best with a given shape, or micro-batch;
 #            ten minutes
 #   swarm    400 peers of a swarm for 32 hours on one core, where pairs of peers share nothing and where all have an uplink and
 #            a downlink; three minutes

@@ -135,8 +135,13 @@ def cpp_faults(root, path, text):
             if found and layer not in allowed:
                 yield number, f"{found.group().strip(' (')}: {why}"
         opened = re.match(r"namespace (dtfm[\w:]*)", line)
-        if opened and layer in NAMESPACES and not f"{opened.group(1)}::".startswith(NAMESPACES[layer] + "::"):
+        if opened and layer in NAMESPACES and layer_namespace(opened.group(1)) != NAMESPACES[layer]:
             yield number, f"{layer} declares in {NAMESPACES[layer]}, not in {opened.group(1)}"
+
+
+def layer_namespace(namespace):
+    """The namespace of a layer that is `namespace` or contains it."""
+    return max((it for it in NAMESPACES.values() if f"{namespace}::".startswith(it + "::")), key=len, default="")
 
 
 SCOPE_TOKEN = re.compile(

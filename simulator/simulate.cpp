@@ -22,7 +22,7 @@ int device_count(const Plan& plan) {
   return static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
 }
 
-/// Of an iteration: of every micro-batch all layers, or those on its path.
+/// Model FLOPs of an iteration. Every micro-batch passes all layers, or with `paths` those on its path.
 double model_flops(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
   const LoadModel loads(problem, plan);
   double flops = 0;

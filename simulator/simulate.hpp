@@ -1,4 +1,4 @@
-// The simulator as one call.
+// Entry point of the simulator: replays a plan under a scenario and reports times, throughput and usage.
 #pragma once
 
 #include <functional>
@@ -16,44 +16,50 @@
 namespace dtfm::sim {
 
 struct SimOptions {
-  int iterations = 3;                   // the first is reported apart; a scenario's horizon takes their place
-  std::uint64_t seed = 0;               // with the scenario's: of the jitter
-  std::function<bool()> stop;           // asked now and then, by many threads; nothing: never
-  std::vector<RunObserver*> observers;  // beside the report's own
-  Replanner replan = {};                // for the policy that asks a planner; called by one thread a run
-  int sync_every = 1;  // iterations: replicas exchange what they have learnt in the last of so many
-  const PathSchedule* paths = nullptr;  // of micro-batches, over the devices of the plan; nothing: pipelines
+  int iterations = 3;      // iteration times exclude the first; ignored if the scenario has a horizon
+  std::uint64_t seed = 0;  // together with the scenario's seed, the seed of the jitter
+  /// Called regularly, possibly by several threads; ends the run by returning true. May be empty.
+  std::function<bool()> stop;
+  std::vector<RunObserver*> observers;  // in addition to those of the report
+  Replanner replan = {};                // for policies that need a planner; each run calls it from one thread
+  int sync_every = 1;                   // replicas synchronize gradients in the last of this many iterations
+  /// Path of every micro-batch over the devices of the plan; null: each pipeline computes its own
+  /// micro-batches.
+  const PathSchedule* paths = nullptr;
 };
 
 /// Replays `plan` under `scenario`. The same arguments give the same report on any machine with the same
-/// compiler. Throws Error for a plan that cannot be run, and for a
-/// policy that asks a planner where there is none; a run that departures end is told in `stopped`.
+/// compiler. Throws Error for a plan that cannot be run, and if the policy needs a planner but `replan` is
+/// empty. A run that cannot continue after a failure is not an error: SimReport::stopped gives the reason.
 ///
-/// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
-/// end of the first to the end of the run; of the only one over the whole run. So are those of all where
-/// iterations are not alike: with `sync_every` (let them be whole rounds), where machines come and go, and
-/// where checkpoints take time; recoveries and what was lost are in it. With `paths`, model FLOPs are those
-/// of the layers that are computed.
+/// Tokens and model FLOPs per second of n ≥ 2 iterations are those of iterations 2 … n, divided by the time
+/// from the end of the first iteration to the end of the run. They are those of all iterations, divided by
+/// the length of the run, if there is only one iteration, or if iterations differ by design: with
+/// `sync_every` > 1 (choose a multiple of it as the number of iterations), with failures or preemptions, and
+/// with checkpoints that take time. The length of the run then includes recoveries and lost work. With
+/// `paths`, model FLOPs are those of the layers on the paths.
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
-/// Seconds of one iteration in which nothing happens; of so many the mean, if replicas exchange in one of
-/// them.
+/// Seconds of an iteration without jitter, failures or other events. With `sync_every` > 1, the mean over
+/// `sync_every` iterations, of which one synchronizes gradients. Throws Error for a plan that cannot be run.
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1,
                            const PathSchedule* paths = nullptr);
 
-/// How long one undisturbed iteration takes, by how flows that compete share.
+/// Duration of an undisturbed iteration under two models of how flows share a link.
 struct FairnessComparison {
-  double equal_s = 0;  // alike
-  double rtt_s = 0;    // inversely to their round-trip times, as those of TCP do
+  double equal_s = 0;  // in equal parts
+  double rtt_s = 0;    // in inverse proportion to their round-trip times, like TCP flows
 };
-/// Nothing if `stop`, which is asked now and then, says so.
+/// Returns nullopt if `stop`, which is called regularly, has returned true. Throws Error for a plan that
+/// cannot be run.
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
                                                    const std::function<bool()>& stop = {},
                                                    const PathSchedule* paths = nullptr);
 
-/// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
-/// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.
+/// Independent samples of a random run: sample i is `simulate` with seed `options.seed` + i, without
+/// observers. The reports do not depend on the number of threads. simulator/report/samples.hpp summarizes
+/// them.
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
                                         const SimOptions& options, int samples, int threads);
 

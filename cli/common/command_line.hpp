@@ -17,7 +17,7 @@ class Option;
 
 namespace dtfm::cli {
 
-/// An option whose value is checked by us, so that all errors speak alike.
+/// Adds an option whose value `set` checks, so that all errors have the same form.
 CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
                         const std::function<void(const std::string&)>& set);
 
@@ -52,8 +52,8 @@ void add_help_option(CLI::App& app);
 /// Throws Error "OPTION: why" for the first of `options` that was given.
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
-/// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
-/// the options do not allow, with what the user may have meant.
+/// Returns the exit code after --help or --version; empty if the program is to continue. Throws Error for
+/// invalid options, with a suggestion if there is a similar valid one.
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
 
 }  // namespace dtfm::cli

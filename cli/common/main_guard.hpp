@@ -22,7 +22,7 @@ inline constexpr int done = 0, internal_error = 1, bad_input = 2, infeasible = 3
 /// The exit code of `body`, or that of the exception which left it.
 template <class Body>
 int run_guarded(std::string_view program, const Body& body) {
-  // A file beyond `ulimit -f` and a pipe that nobody reads any more are errors of writing like others.
+  // Without these signals, exceeding `ulimit -f` or writing to a closed pipe is an ordinary write error.
   for (const int kind : {SIGXFSZ, SIGPIPE}) ::signal(kind, SIG_IGN);
   const auto complain = [&](std::string_view what) {
     print_error(fmt::format("{}: {}\n", program, io::escape_control_characters(what, "\n")));

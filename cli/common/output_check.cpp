@@ -52,12 +52,12 @@ bool must_be_atomic(std::span<const std::string> outputs) {
 
 void check_kind(const std::string& output, bool (*begins_as_expected)(const std::string& begin),
                 std::string_view kind) {
-  constexpr std::size_t most = 100;
+  constexpr std::size_t max_size = 100;
   std::error_code code;
   if (io::is_stdout(output) || !std::filesystem::is_regular_file(output, code)) return;
-  std::string begin(most, ' ');
+  std::string begin(max_size, ' ');
   std::ifstream file(output);
-  file.read(begin.data(), static_cast<std::streamsize>(most));
+  file.read(begin.data(), static_cast<std::streamsize>(max_size));
   begin.resize(static_cast<std::size_t>(file.gcount()));
   if (!begin.empty() && !begins_as_expected(begin))
     throw Error(output, fmt::format("cannot write: it exists and is not a {}", kind));

@@ -25,8 +25,9 @@ void check_kind(const std::string& output, bool (*begins_as_expected)(const std:
 /// The first that is no blank is a brace.
 bool begins_as_json(const std::string& begin);
 
-/// Whether writing these must not be broken off (InterruptHold): all become whole files by a new name. What a
-/// pipe or a terminal takes may wait for its reader for ever. Empty names stand for none.
+/// Returns whether an interrupt must wait until these outputs are written (InterruptHold): true if all are
+/// regular files, which appear whole under their names. Writing to a pipe or a terminal may block forever, so
+/// it must stay interruptible. Empty names are ignored.
 bool must_be_atomic(std::span<const std::string> outputs);
 
 }  // namespace dtfm::cli

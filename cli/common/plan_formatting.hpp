@@ -1,4 +1,4 @@
-// Parts of plans in words.
+// Formats parts of plans as text.
 #pragma once
 
 #include <string>

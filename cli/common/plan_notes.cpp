@@ -11,7 +11,8 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   const auto by_count = [](const Pipeline& a, const Pipeline& b) {
     return a.micro_batches < b.micro_batches;
   };
-  const auto [fewest, most] = std::minmax_element(plan.pipelines.begin(), plan.pipelines.end(), by_count);
+  const auto [smallest, largest] =
+      std::minmax_element(plan.pipelines.begin(), plan.pipelines.end(), by_count);
   long long sum = 0;
   for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
   const int needed = micro_batch_count(job.training);
@@ -19,9 +20,9 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   if (sum != needed)
     notes.push_back(
         fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
-  if (most->micro_batches - fewest->micro_batches > 1)
+  if (largest->micro_batches - smallest->micro_batches > 1)
     notes.push_back(fmt::format("the pipelines compute from {} to {} micro-batches each, not even shares",
-                                fewest->micro_batches, most->micro_batches));
+                                smallest->micro_batches, largest->micro_batches));
   return notes;
 }
 

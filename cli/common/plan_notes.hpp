@@ -9,10 +9,11 @@
 
 namespace dtfm::cli {
 
-/// Where the micro-batches of a plan are not those of the job, dealt evenly.
+/// Notes if the micro-batches of a plan are not those of the job, or are not split evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 
-/// Where nothing decides what the job calls `auto`: which choices hold. Not of tensor, which a plan says.
+/// Notes which choices are used for settings that are `auto` in the job but that nothing decides, except the
+/// tensor degree, which the plan gives.
 std::vector<std::string> undecided_notes(const Job& job);
 
 }  // namespace dtfm::cli

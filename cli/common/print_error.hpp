@@ -1,4 +1,4 @@
-// stderr: what is said there matters less than the result, so that nobody reading it is no error.
+// Prints to stderr. Failing to do so is not an error, because messages matter less than the result.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Parts of topologies in words.
+// Formats parts of topologies as text.
 #pragma once
 
 #include <string>

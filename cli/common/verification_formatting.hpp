@@ -1,4 +1,4 @@
-// What of runs several programs say in words.
+// Formats the verification of a swarm for several programs.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace dtfm::cli {
 
-/// "1204 calls verified, 3 not; 4.9 % of the computing, 12.4 GB sent again"; and who was caught. Of a report
-/// that has a verification.
+/// "1204 calls verified, 3 not; 4.9 % of the computing, 12.4 GB sent again"; and the faulty peers detected.
+/// `report` must have a verification.
 std::string format_verification(const sim::SimReport& report);
 
 }  // namespace dtfm::cli

@@ -13,7 +13,7 @@ namespace dtfm::cli {
 /// To a file, which Ctrl-C leaves whole or as it was.
 void write_output_file(const std::string& file, const std::string& text);
 
-/// `json` to the file `output`, if there is one, and first: it must be there even if nobody reads stdout.
+/// `json` to the file `output`, if there is one, and first: it must exist even if stdout is closed.
 /// Then one of the two to stdout, unless the file is that. `write_more` comes between the two: where it
 /// fails, the file is there.
 void write_output(const std::optional<std::string>& output, OutputFormat format, const std::string& json,

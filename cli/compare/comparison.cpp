@@ -44,7 +44,7 @@ std::vector<const api::ComparedScheme*> rank_schemes(const api::Comparison& comp
   return order;
 }
 
-/// Whose time the others are held against; empty where there is nobody.
+/// Names the scheme to whose time the others are compared; empty if there is none.
 std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
   return fmt::format("time: relative to {}\n", comparison.schemes.front().name);
@@ -79,8 +79,8 @@ std::string format_measure(const sim::SimReport& report, bool by_time) {
                  : with_thousands(static_cast<long long>(report.iterations.size()));
 }
 
-/// Rates of runs of unlike length are held against each other: over how much each is; empty where all are
-/// alike.
+/// Says over how many iterations, or how much time, each rate was measured; empty if all runs have the same
+/// length.
 std::string format_measured(const api::CompareRequest& request, const api::Comparison& comparison,
                             std::size_t scenario) {
   const bool by_time = request.scenarios[scenario].horizon_s.has_value();
@@ -102,7 +102,7 @@ std::string format_measured(const api::CompareRequest& request, const api::Compa
   return text + "\n";
 }
 
-/// What verifying came to, a line for each who does; empty where nobody does.
+/// One line on verification for each scheme that verifies; empty if there is none.
 std::string format_scenario_verification(const api::Comparison& comparison, std::size_t scenario) {
   std::string text;
   for (const api::ComparedScheme& it : comparison.schemes)

@@ -154,8 +154,9 @@ class CommCostWriter {
       return (a == last ? -1 : s_.model.sync(last, a)) < (b == last ? -1 : s_.model.sync(last, b));
     });
     const auto [from, to] = slower_direction(last, peer, s_.volumes.gradient / s_.placement.replicas());
-    return fmt::format("Slowest gradient sync: stage {}, {} is last after {} s; its slowest link is {}\n",
-                       stage, id(last), short_seconds(sync_seconds(members, last)), format_link(from, to));
+    return fmt::format(
+        "Slowest gradient synchronization: stage {}, {} is last after {} s; its slowest link is {}\n", stage,
+        id(last), short_seconds(sync_seconds(members, last)), format_link(from, to));
   }
 
   std::string slowest_hop() const {

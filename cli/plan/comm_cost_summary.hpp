@@ -1,4 +1,4 @@
-// A plan in words: what a person wants to know first.
+// Formats the summary of a plan made by comm-cost.
 #pragma once
 
 #include <optional>

@@ -47,17 +47,17 @@ class ExplanationFormatter {
     sentences.push_back(fmt::format("critical path of the slowest pipeline: {} s compute, {} s communication",
                                     short_seconds(critical_path.compute_s),
                                     short_seconds(critical_path.sending_s)));
-    sentences.push_back(
-        fmt::format("largest share: {}, {} s", format_resource(resource), short_seconds(resource.seconds)));
+    sentences.push_back(fmt::format("largest critical-path share: {}, {} s", format_resource(resource),
+                                    short_seconds(resource.seconds)));
     if (resource.latency_s > 0)
-      sentences.push_back(fmt::format("of these, latency takes {} s, and transfer the rest",
+      sentences.push_back(fmt::format("of these, {} s are latency and the rest depends on the bytes",
                                       short_seconds(resource.latency_s)));
+    sentences.push_back(fmt::format("warm-up and cool-down take {} s{}; the steady state takes {} s",
+                                    short_seconds(parts.fill_s),
+                                    parts.fill_s > parts.steady_s ? " (few micro-batches for the depth)" : "",
+                                    short_seconds(parts.steady_s)));
     sentences.push_back(fmt::format(
-        "pipeline bubble (warm-up and cool-down) {} s{}; steady state {} s", short_seconds(parts.fill_s),
-        parts.fill_s > parts.steady_s ? ", because there are few micro-batches for its depth" : "",
-        short_seconds(parts.steady_s)));
-    sentences.push_back(fmt::format(
-        "after it: exposed gradient synchronization {} s, optimizer step {} s, overhead {} s",
+        "after it: {} s exposed gradient synchronization, {} s optimizer step, {} s overhead",
         short_seconds(parts.sync_s), short_seconds(parts.update_s), short_seconds(parts.overhead_s)));
     if (peak_memory) sentences.push_back(memory(*peak_memory));
     return sentences;
@@ -95,7 +95,7 @@ class ExplanationFormatter {
 
   std::vector<std::string> scaling() const {
     std::vector<std::string> sentences = {
-        fmt::format("a plan is compute-bound if, on the critical path of every pipeline, compute exceeds "
+        fmt::format("a plan is compute-bound if the critical path of every pipeline has more compute than "
                     "communication, and exposed gradient synchronization takes less than {:g} %",
                     100 * cost::max_compute_bound_sync_share)};
     if (e_.compute_bound_compression == 1) {
@@ -120,11 +120,11 @@ class ExplanationFormatter {
  private:
   /// "oregon/0+oregon/1", at most a few.
   std::string ids(const std::vector<int>& devices) const {
-    constexpr std::size_t most = 4;
+    constexpr std::size_t max_shown = 4;
     std::string text;
-    for (std::size_t i = 0; i < std::min(most, devices.size()); ++i)
+    for (std::size_t i = 0; i < std::min(max_shown, devices.size()); ++i)
       text += (i > 0 ? ", " : "") + topology_.devices[at(devices[i])].id;
-    return devices.size() > most ? text + ", …" : text;
+    return devices.size() > max_shown ? text + ", …" : text;
   }
 
   std::string stage(int pipeline, std::size_t stage) const {
@@ -143,17 +143,16 @@ class ExplanationFormatter {
   }
 
   static std::string_view format_bottleneck_kind(cost::Bottleneck::Kind kind) {
-    constexpr std::array<std::string_view, 5> text = {
-        "bottleneck: compute", "bottleneck: communication between stages",
-        "bottleneck: gradient synchronization", "bottleneck: optimizer step",
-        "bottleneck: overhead per iteration"};
+    constexpr std::array<std::string_view, 5> text = {"compute", "communication between stages",
+                                                      "gradient synchronization", "optimizer step",
+                                                      "iteration overhead"};
     return text[static_cast<std::size_t>(kind)];
   }
 
   std::string memory(const cost::PeakMemoryDevice& peak_memory) const {
     const auto [device, needed, capacity] = peak_memory.memory;
     return fmt::format(
-        "peak memory: {}, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
+        "{} uses the largest share of its memory, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
         "gradients, optimizer, {:.1f} GB activations{}",
         topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
         peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9,
@@ -190,8 +189,8 @@ std::string pace_table(const io::PlanRecord::Explanation& explanation) {
                                     with_thousands(std::llround(pace.tokens_per_s)),
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
-  Rows rows = {{"When compute-bound", "iteration s", "compute", "communication", "gradient sync", "tokens/s",
-                "model TFLOP/s"},
+  Rows rows = {{"When compute is the bottleneck", "iteration s", "compute", "communication", "exposed sync",
+                "tokens/s", "model TFLOP/s"},
                row("  now", explanation.now)};
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;

@@ -1,4 +1,4 @@
-// Why a plan takes as long as it does, in words.
+// Explains which resources determine the iteration time of a plan.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace dtfm::cli {
 /// Numbers and sentences about a plan by iteration time.
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
 
-/// The blocks "What binds", "What would help" and "Compute-bound".
+/// The blocks "Bottleneck", "What would help" and "When compute is the bottleneck".
 std::string format_explanation(const io::PlanRecord::Explanation& explanation);
 
 }  // namespace dtfm::cli

@@ -166,15 +166,15 @@ class IterationWriter {
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }
 
-  /// Of the fullest device.
+  /// Memory of the device that uses the largest share of its own.
   std::string memory(const std::vector<int>& devices) const {
-    double most = -1;
+    double max_share = -1;
     std::string text = "?";
     for (const auto& it : s_.record.iteration->memory) {
       if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
       const double share = it.needed_bytes / it.capacity_bytes;
-      if (share <= most) continue;
-      most = share;
+      if (share <= max_share) continue;
+      max_share = share;
       text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
       if (share > 1) text = styled(Style::bad, text);
     }

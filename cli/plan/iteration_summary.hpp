@@ -1,4 +1,4 @@
-// A plan by iteration time in words.
+// Formats the summary of a plan made by iteration time.
 #pragma once
 
 #include <functional>

@@ -59,8 +59,8 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
 }
 
 std::string format_pareto_front(const io::ParetoRecord& record, const std::string& file) {
-  constexpr std::size_t most = 8;
-  const std::size_t count = record.points.size(), shown = std::min(most, count);
+  constexpr std::size_t max_shown = 8;
+  const std::size_t count = record.points.size(), shown = std::min(max_shown, count);
   if (count == 0) return "";
   std::vector<const io::ParetoPoint*> some;
   for (std::size_t i = 0; i < shown; ++i)

@@ -48,14 +48,14 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide-now.yaml --diff plan.json next.json)";
 
 double parse_positive_seconds(const std::string& option, const std::string& text) {
-  constexpr int most = 1'000'000'000;  // 31 years
+  constexpr int max_seconds = 1'000'000'000;  // 31 years
   try {
     const double value = io::parse_decimal(text);
-    if (value > 0 && value <= most) return value;
+    if (value > 0 && value <= max_seconds) return value;
   } catch (const Error&) {
   }
-  throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}", most,
-                                  io::quote(text)));
+  throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}",
+                                  max_seconds, io::quote(text)));
 }
 
 double parse_horizon(const std::string& text) {

@@ -25,17 +25,17 @@ std::string write_pareto_front(const PlanOptions& options, const Topology& topol
   return format_pareto_front(front, *options.pareto);
 }
 
-/// That no plan fits, and what would make one fit.
+/// Notes that no plan fits the memory, and which changes of the job would make one fit.
 std::vector<std::string> out_of_memory_notes(const Problem& problem,
                                              const search::IterationSearchOptions& options,
                                              const api::PlanResult& search) {
   const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
                            search.found.stopped == search::Stopped::interrupted;
-  std::vector<std::string> notes = {fmt::format("no plan {}; in the closest one, {}",
-                                                was_stopped
-                                                    ? "that fits the memory of the devices was found in time"
-                                                    : "fits the memory of the devices",
-                                                format_memory_deficit(search.best()))};
+  std::vector<std::string> notes = {
+      fmt::format("no plan {}; in the one with the smallest deficit, {}",
+                  was_stopped ? "that fits the memory of the devices was found in the time"
+                              : "fits the memory of the devices",
+                  format_memory_deficit(search.best()))};
   if (was_stopped) return notes;
   const std::vector<std::string> changes = search::feasible_changes(problem, options);
   if (changes.empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");

@@ -201,10 +201,10 @@ std::string format_changes(const PlanDiff& diff) {
 }
 
 std::string format_migration_summary(const PlanDiff& diff) {
-  if (!diff.no_migration_reason.empty()) return "Migration: " + diff.no_migration_reason + "\n";
+  if (!diff.no_migration_reason.empty()) return "State migration: " + diff.no_migration_reason + "\n";
   const io::PlanRecord::Migration& migration = diff.migration;
-  if (migration.devices.empty()) return "Migration: nothing\n";
-  std::string text = "Migration: " + io::format_bytes(Bytes(migration.bytes));
+  if (migration.devices.empty()) return "State migration: none\n";
+  std::string text = "State migration: " + io::format_bytes(Bytes(migration.bytes));
   if (migration.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*migration.seconds)));
   if (migration.usd > 0) text += fmt::format(", for {:.4g} USD", migration.usd);
   if (migration.checkpoint_bytes > 0)

@@ -44,7 +44,7 @@ io::PlanRecord::IterationEstimate make_estimate(const search::PlanCandidate& can
   return record;
 }
 
-/// For what costs so much; the gap is negative where a bug of ours makes the bound too large.
+/// A lower bound on the cost of a plan that costs `cost`. A negative gap reveals an internal error.
 io::PlanRecord::Bound make_bound(double cost, double value, const std::string& unit,
                                  const std::string& method) {
   return {value, unit, (cost - value) / cost, method};
@@ -62,7 +62,7 @@ io::PlanRecord::Bound weighted_bound(const search::PlanCandidate& best, const se
   const double value = cost::min_weighted_time(best.job->model, weight, min_devices) * unit;
   const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
   return make_bound(cost, value, std::string(objective_unit(objective)),
-                    "every layer is computed where it costs least, without communication or waiting");
+                    "every layer computed where that costs least, no communication, no waiting");
 }
 
 }  // namespace
@@ -112,8 +112,8 @@ std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& final
   for (const auto& it : finalist.simulated)
     if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
       notes.push_back(fmt::format(
-          "simulated under scenario {}, the plan comes to a stop for good before the horizon, which "
-          "its mean is taken over",
+          "simulated under scenario {}, the plan stops permanently before the horizon, over which its "
+          "mean is taken",
           it.scenario));
     else if (!std::isfinite(it.mean_s))
       notes.push_back(fmt::format(

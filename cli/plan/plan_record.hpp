@@ -20,7 +20,7 @@ std::vector<io::PlanRecord::Finalist::Simulated> make_simulated(
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record);
 /// Scenarios under which a plan that was simulated does nothing.
 std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& finalist);
-/// "tokyo-3 needs 21.4 GB and has 16 GB": the device that lacks most memory.
+/// "tokyo-3 needs 21.4 GB and has 16 GB": the device with the largest memory deficit.
 std::string format_memory_deficit(const search::PlanCandidate& candidate);
 
 /// Of an iteration on the nominal network; the estimate where it was not simulated.

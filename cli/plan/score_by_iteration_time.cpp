@@ -14,7 +14,8 @@
 namespace dtfm::cli {
 namespace {
 
-/// The job of a plan file says the shape of that plan, and its drains: those are the planner's to choose.
+/// The job in a plan file has the shape and the pipeline flushes of that plan, which are decisions of the
+/// planner rather than limits.
 Problem without_shape_limits(const PlanOptions& options, Problem problem) {
   if (options.job) return problem;
   problem.job.parallelism.pipeline.reset();

@@ -90,20 +90,20 @@ std::string format_model_difference(const Job& from, const Job& to) {
 
 search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s) {
   if (const std::string other = format_model_difference(running.job, problem.job); !other.empty())
-    throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so none of its "
-                                          "state can be reused (--job FILE gives the job)",
+    throw Error(running.file, fmt::format("is for another model than job {}: it has {}, so no state can be "
+                                          "migrated; give its own job by --job FILE",
                                           io::quote(problem.job.name), other));
   return api::warm_start({running.named.plan, running.named.ids, running.job}, problem.topology, horizon_s);
 }
 
 void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices) {
-  constexpr double most = 1e9;  // some ten seconds
-  if (const double steps = cost.max_steps(devices); steps > most)
-    throw Error(
-        running.file,
-        fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
-                    "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
-                    tensor_degrees(running.named.plan).back(), format_count(devices, "device"), steps, most));
+  constexpr double step_limit = 1e9;  // some ten seconds
+  if (const double steps = cost.max_steps(devices); steps > step_limit)
+    throw Error(running.file,
+                fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
+                            "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
+                            tensor_degrees(running.named.plan).back(), format_count(devices, "device"), steps,
+                            step_limit));
 }
 
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem) {
@@ -152,23 +152,24 @@ io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, con
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
   const std::string horizon = io::format_seconds(Seconds(warm.horizon_s));
   std::string text =
-      styled(Style::heading, fmt::format("Warm start from {}, horizon {}", warm.plan, horizon)) + "\n";
-  if (warm.keeps_plan) return text + row("kept", "the running plan: no other is worth its migration");
+      styled(Style::heading, fmt::format("Warm start from {}, for {}", warm.plan, horizon)) + "\n";
+  if (warm.keeps_plan)
+    return text + row("kept", "the plan is unchanged: no other one is worth its state migration");
   const io::PlanRecord::Migration& migration = warm.migration;
   const auto devices = std::count_if(migration.devices.begin(), migration.devices.end(),
                                      [](const auto& it) { return it.bytes > 0; });
   if (migration.bytes > 0)
-    text += row("migration",
+    text += row("migrates",
                 fmt::format("{} to {}, in {}{}", format_byte_count(migration.bytes),
                             format_count(devices, "device"), io::format_seconds(Seconds(*migration.seconds)),
                             migration.usd > 0 ? fmt::format(", for {:.4g} USD", migration.usd) : ""));
   else
-    text += row("migration", "nothing between devices");
+    text += row("migrates", "nothing between devices");
   if (migration.checkpoint_bytes > 0)
     text += row("from a checkpoint", format_byte_count(migration.checkpoint_bytes) +
                                          ", state that no device holds any more; its time is not counted");
   if (!warm.cannot_keep_reason.empty())
-    text += row("the old plan", "cannot be kept: " + warm.cannot_keep_reason);
+    text += row("the old plan", "cannot continue: " + warm.cannot_keep_reason);
   if (warm.gain)
     text += row("gain", warm.gain->value > 0 ? styled(Style::good, format_gain(warm)) : format_gain(warm));
   return text + format_migration(migration);

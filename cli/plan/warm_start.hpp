@@ -1,4 +1,4 @@
-// A plan that runs, as the command line names it: reading it, and what is said of going on from it.
+// Reads the running plan that the command line names, and reports on resuming from it.
 #pragma once
 
 #include <optional>
@@ -28,8 +28,8 @@ std::string format_model_difference(const Job& from, const Job& to);
 /// On the devices of the problem's topology, by their ids. Throws Error where the model is another one,
 /// or the plan's schedule cannot run it.
 search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
-/// Throws Error where too much would have to be looked at to find out from whom every device of a plan on
-/// `devices` devices fetches what it lacks: stages of thousands of devices.
+/// Throws Error if finding the sources from which each of `devices` devices fetches its missing state would
+/// take too long, as it does with stages of thousands of devices.
 void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices);
 /// The plan of the options, if there is one, for `problem`. Throws Error also where no job is given and the
 /// plan is not for the built-in one.
@@ -38,13 +38,12 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
 io::PlanRecord::Migration make_migration_record(const api::MigrationSummary& migration,
                                                 const Topology& topology);
 
-/// What there is to say of going on with the best plan; estimates say how long iterations take where none
-/// were simulated.
+/// The record of resuming with the best plan. Iteration times are estimates if none were simulated.
 io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
                                                  const search::IterationSearchOptions& requested);
 
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm);
-/// The devices and what they fetch, as a table; empty where nothing moves.
+/// A table of the devices and what they fetch; empty if no state is migrated.
 std::string format_migration(const io::PlanRecord::Migration& migration);
 
 }  // namespace dtfm::cli

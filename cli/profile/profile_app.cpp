@@ -59,12 +59,12 @@ std::vector<std::string> names_of(const Items& items) {
 
 /// Parses a list such as `1,2,4` and sorts it. Throws Error for an invalid, repeated or 65th number.
 std::vector<int> parse_number_list(const std::string& option, const std::string& text) {
-  constexpr int most = 1'000'000;
+  constexpr int max_value = 1'000'000;
   constexpr std::size_t longest = 64;
   std::vector<int> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
-    numbers.push_back(parse_whole_number(option, text.substr(begin, comma - begin), 1, most));
+    numbers.push_back(parse_whole_number(option, text.substr(begin, comma - begin), 1, max_value));
     if (numbers.size() > longest) throw Error(option, fmt::format("expected at most {} numbers", longest));
     begin = comma + 1;
   }

@@ -23,9 +23,9 @@ constexpr std::size_t max_listed = 2000;  // iterations, samples, events, steps
 /// All devices or, if there are very many, the first ones of each site, since the work is quadratic in their
 /// number.
 std::vector<int> sampled_devices(const Topology& topology) {
-  constexpr int most = 2048;
+  constexpr int limit = 2048;
   const int per_site_limit =
-      topology.size() <= most ? most : std::max(2, most / static_cast<int>(topology.sites.size()));
+      topology.size() <= limit ? limit : std::max(2, limit / static_cast<int>(topology.sites.size()));
   std::vector<int> taken(topology.sites.size()), devices;
   for (int device = 0; device < topology.size(); ++device)
     if (taken[at(topology.devices[at(device)].site)]++ < per_site_limit) devices.push_back(device);
@@ -170,22 +170,22 @@ ordered_json timeline_json(const Timeline& timeline) {
 
 /// Truncates the list `json[key]` and records the number of omitted items. (Adding a key may move the others
 /// in memory.)
-void keep_first(ordered_json& json, const char* key, std::size_t most) {
-  if (!json[key].is_array() || json[key].size() <= most) return;
-  json["omitted"][key] = json[key].size() - most;
+void keep_first(ordered_json& json, const char* key, std::size_t limit) {
+  if (!json[key].is_array() || json[key].size() <= limit) return;
+  json["omitted"][key] = json[key].size() - limit;
   ordered_json& list = json[key];
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(limit), list.end());
 }
 
-/// Reduces the mean times of many runs to `most` evenly spaced quantiles.
-void keep_quantiles(ordered_json& samples, std::size_t most) {
+/// Reduces the mean times of many runs to `limit` evenly spaced quantiles.
+void keep_quantiles(ordered_json& samples, std::size_t limit) {
   constexpr const char* key = "mean_iteration_time_s";
   std::vector<double> times = samples[key].get<std::vector<double>>();
-  if (times.size() <= most) return;
+  if (times.size() <= limit) return;
   std::sort(times.begin(), times.end());
-  samples["omitted"][key] = times.size() - most;
+  samples["omitted"][key] = times.size() - limit;
   ordered_json kept = ordered_json::array();
-  for (std::size_t i = 0; i < most; ++i) kept.push_back(times[i * (times.size() - 1) / (most - 1)]);
+  for (std::size_t i = 0; i < limit; ++i) kept.push_back(times[i * (times.size() - 1) / (limit - 1)]);
   samples[key] = std::move(kept);
 }
 

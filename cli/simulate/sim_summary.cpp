@@ -37,7 +37,7 @@ class Writer {
     return text + format_remarks("note", s_.record.notes);
   }
 
-  /// Where machines come and go, or checkpoints take time.
+  /// With failures, preemptions or checkpoints that take time.
   void add_useful(Rows& rows) const {
     if (!report_.useful) return;
     const sim::UsefulWork& it = *report_.useful;
@@ -125,13 +125,14 @@ class Writer {
 
  private:
   const std::string& id(int device) const { return s_.topology.devices[at(device)].id; }
-  /// How much it moves the result how competing flows share; nothing where none do.
+  /// The effect of the fairness model on the result; empty if there is none.
   std::string fairness_effect() const {
     const auto& it = s_.record.fairness;
     if (!it || it->equal_s == it->rtt_s) return "";
     return fmt::format(
-        "nominal iteration with equal shares {:.6g} s, with shares by round-trip time {:.6g} s", it->equal_s,
-        it->rtt_s);
+        "an undisturbed iteration takes {:.6g} s if flows share links equally, {:.6g} s if by round-trip "
+        "time",
+        it->equal_s, it->rtt_s);
   }
 
   /// " (41.9 … 45.7, 95 %)" where it is known.

@@ -1,4 +1,4 @@
-// A simulation in words: what a person wants to know first.
+// Formats the summary of a simulation.
 #pragma once
 
 #include <optional>

@@ -49,7 +49,7 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                                     io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
                       : ""});
   if (const auto& cost = record.swarm->usd_per_million_tokens)
-    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost), "for devices, without egress"});
+    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost), "of the devices, without egress"});
 }
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {

@@ -1,4 +1,4 @@
-// A simulated swarm in words.
+// Formats the summary of a simulated swarm.
 #pragma once
 
 #include <string>

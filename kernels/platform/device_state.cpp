@@ -27,14 +27,15 @@ std::string reason_text(std::uint64_t bits) {
 
 /// Returns "5", or "5 to 7", or an empty text if no state has the number.
 std::string range_text(std::span<const DeviceState> states, int DeviceState::*number) {
-  int least = 0, most = 0;
+  int minimum = 0, maximum = 0;
   for (const DeviceState& state : states) {
     if (state.*number == 0) continue;
-    least = least == 0 ? state.*number : std::min(least, state.*number);
-    most = std::max(most, state.*number);
+    minimum = minimum == 0 ? state.*number : std::min(minimum, state.*number);
+    maximum = std::max(maximum, state.*number);
   }
-  if (most == 0) return "";
-  return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
+  if (maximum == 0) return "";
+  return minimum == maximum ? std::to_string(maximum)
+                            : std::to_string(minimum) + " to " + std::to_string(maximum);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The planner that a run asks when machines come and go.
+// The planner that a simulated run uses to replan after failures and joins.
 #pragma once
 
 #include "planner/core/problem.hpp"
@@ -6,9 +6,10 @@
 
 namespace dtfm::api {
 
-/// Goes on from the plan that runs, on the devices that are there, by a short search (planner/search,
-/// WarmStart), the same every time; what has to move is weighed against what is gained over half an hour.
-/// What the job leaves open stays as it is. Nothing where no plan fits. `problem` must outlive it.
+/// Returns a function that plans for the available devices by a short, deterministic search that starts from
+/// the running plan (search::WarmStart). State migration is weighed against the gain over half an hour.
+/// Decisions that the job leaves to the planner are not changed. The function returns nullopt if no plan
+/// fits. `problem` must outlive it.
 sim::Replanner make_replanner(const Problem& problem);
 
 }  // namespace dtfm::api

@@ -14,7 +14,7 @@
 
 namespace dtfm::api {
 
-/// How long a new plan is used if nobody says: prices and loads of shared machines change from hour to hour
+/// How long a new plan is used by default. Prices and loads of shared machines change from hour to hour
 /// in published traces, so a migration that pays off within two hours is likely to pay off.
 inline constexpr double default_horizon_s = 2 * 3600;
 

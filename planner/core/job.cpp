@@ -9,7 +9,7 @@
 namespace dtfm {
 namespace {
 
-/// Sequences of the pipeline with the most micro-batches: a hop waits for the fullest.
+/// Sequences of the pipeline with the most micro-batches, which determines the largest message volume.
 double max_sequences_per_pipeline(const Training& training, int replicas) {
   const int micro_batches = micro_batch_count(training);
   const int max_micro_batches = (micro_batches + replicas - 1) / replicas;

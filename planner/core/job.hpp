@@ -1,4 +1,4 @@
-// What is trained and how: the job file of the contract as plain values.
+// What is trained and how: the contents of a job file (docs/files/job.md) as plain values.
 #pragma once
 
 #include <optional>
@@ -16,40 +16,41 @@ struct Training {
   std::string precision = "fp16", optimizer = "adam-16", recompute = "none";
 };
 
-/// Of an iteration: those of all pipelines.
+/// Number of micro-batches per iteration, of all pipelines together.
 inline int micro_batch_count(const Training& training) {
   return training.global_batch / training.micro_batch;
 }
 
 struct Parallelism {
-  std::optional<int> pipeline, data;  // nothing: auto
+  std::optional<int> pipeline, data;  // empty: auto
   int tensor = 1;
   std::string schedule = "gpipe", gradient_sync = "sharded-ps";
-  std::optional<int> chunks;  // stages per device, of schedule interleaved
-  std::optional<int> flush;   // micro-batches after which the pipeline drains; nothing: once an iteration
-  bool uniform_pipelines = false;  // all pipelines have the same layers and as many micro-batches
-  bool overlap = false;            // gradients of a layer are exchanged while others are still computed
+  std::optional<int> chunks;  // virtual stages per device, for schedule interleaved
+  std::optional<int> flush;   // micro-batches after which the pipeline is flushed; empty: once per iteration
+  bool uniform_pipelines = false;  // all pipelines have the same layers and equally many micro-batches
+  bool overlap = false;            // gradient synchronization of a layer overlaps with the backward of others
 };
 
-/// Bytes sent ÷ bytes uncompressed.
+/// `activations` and `gradients` are ratios: bytes sent ÷ bytes uncompressed.
 struct Compression {
   double activations = 1, gradients = 1;
-  std::optional<BitsPerSecond> throughput = {};  // of a device, uncompressed data in or out
-  // Names of planner/core/compression.hpp that the ratios are of; empty: a ratio alone, which without a
-  // throughput costs nothing.
+  /// Rate at which a device compresses or decompresses, in uncompressed data; empty: that of the preset.
+  std::optional<BitsPerSecond> throughput = {};
+  /// Names of the presets (planner/core/compression.hpp) that define the ratios; empty if only a ratio is
+  /// given. Without preset and throughput, compression takes no time.
   std::string activation_preset = {}, gradient_preset = {};
-  /// Only what goes over links slower than this is compressed (planner/core/compression.hpp); nothing: all.
+  /// Only messages over links slower than this are compressed (planner/core/compression.hpp); empty: all.
   std::optional<BitsPerSecond> bandwidth_threshold = {};
 };
 
-/// The two byte counts that objective comm-cost is made of.
+/// The message sizes that objective comm-cost depends on, per replica.
 struct CommVolumes {
-  Bytes gradient;    // of one stage, one replica
-  Bytes activation;  // over one stage boundary, one replica, one direction, an iteration
+  Bytes gradient;    // of one stage
+  Bytes activation;  // over one stage boundary in one direction, per iteration
 };
 
-/// What the job leaves to the planner beside the numbers of stages and replicas: its key says `auto`. Until
-/// it is decided, the job holds the first choice.
+/// Settings, besides the numbers of stages and replicas, that the job leaves to the planner by `auto`. Until
+/// the planner decides, the job has the first candidate as its value.
 struct Automatic {
   bool tensor = false, micro_batch = false, recompute = false, schedule = false, gradient_sync = false;
   bool activations = false, gradients = false;  // of the compression
@@ -64,23 +65,23 @@ struct Job {
   Parallelism parallelism;
   Compression compression;
   Automatic automatic;
-  std::vector<LayerProfile> profiles;  // measured, imported or estimated times of layers, of as many GPUs
-  std::optional<double>
-      efficiency;  // share of a GPU's peak, for GPUs without a profile; nothing: the roofline
-  std::optional<CommVolumes> comm_cost;  // nothing: derived from the model by `comm_volumes`
-  std::optional<int> comm_cost_stages;   // that they are of
+  std::vector<LayerProfile>
+      profiles;                      // measured, imported or estimated layer times, one profile per GPU type
+  std::optional<double> efficiency;  // share of the peak, for GPUs without a profile; empty: the roofline
+  std::optional<CommVolumes> comm_cost;  // empty: derived from the model by `comm_volumes`
+  std::optional<int> comm_cost_stages;   // number of stages that `comm_cost` is valid for
 };
 
 /// Bytes of one number: 2 for fp16 and bf16, 4 for tf32 and fp32.
 double bytes_per_element(const Training& training);
 
-/// Of the job's model, in its precision.
+/// The layers of the job's model in the job's precision.
 std::vector<Layer> layer_chain(const Job& job);
 
-/// The volumes of a job cut into `stages` equal stages and `replicas` replicas: those the job gives, or an
-/// estimate from the model: gradients are the parameters of the fullest stage, times the bytes that the
-/// optimizer exchanges of one; activations the largest output of a stage, times the sequences of the pipeline
-/// with the most micro-batches; both times the compression ratio.
+/// Communication volumes with `stages` equal stages and `replicas` replicas: those of the job, if given,
+/// otherwise an estimate from the model. Gradients are the parameters of the largest stage times the
+/// synchronized bytes per parameter. Activations are the largest output of a stage times the sequences of the
+/// pipeline with the most micro-batches. Both are multiplied by the compression ratio.
 CommVolumes comm_volumes(const Job& job, int stages, int replicas);
 
 }  // namespace dtfm

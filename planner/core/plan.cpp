@@ -8,8 +8,8 @@
 namespace dtfm {
 namespace {
 
-/// Where part `part` of `count` things begins when they are cut into `parts` parts that differ by one at
-/// most.
+/// Index of the first element of part `part` if `count` elements are cut into `parts` parts whose sizes
+/// differ by at most one.
 int part_begin(int count, int parts, int part) {
   return static_cast<int>(static_cast<long long>(count) * part / parts);
 }

@@ -1,4 +1,5 @@
-// Who computes what: the result of planning, general enough for pipelines that differ from each other.
+// The assignment of layers and micro-batches to devices: the result of planning. Pipelines may be
+// heterogeneous.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 namespace dtfm {
 
 struct Stage {
-  std::pair<int, int> layers;  // first … last + 1
-  std::vector<int> devices;    // indices into Topology::devices; as many as its tensor degree
+  std::pair<int, int> layers;  // [first, last)
+  std::vector<int> devices;    // indices into Topology::devices, by tensor-parallel rank
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };
@@ -24,25 +25,26 @@ struct Pipeline {
 };
 
 struct Plan {
-  int tensor = 1;  // the largest degree of all stages (planner/core/shards.hpp: where they differ)
+  int tensor = 1;  // maximum tensor degree over all stages; see planner/core/shards.hpp if they differ
   std::string schedule, gradient_sync;
   std::vector<Pipeline> pipelines;
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-/// Of all pipelines, an iteration.
+/// Micro-batches per iteration of all pipelines together.
 long long total_micro_batches(const Plan& plan);
 /// Stages of the deepest pipeline.
 int depth(const Plan& plan);
-/// By stage: its devices in every pipeline that is so deep, which exchange gradients.
+/// [stage]: its devices in all pipelines that have so many stages; they synchronize gradients.
 std::vector<std::vector<int>> stage_groups(const Plan& plan);
-/// The device of each rank, pipeline by pipeline and stage by stage.
+/// The devices pipeline by pipeline, and stage by stage in each pipeline.
 std::vector<int> pipeline_major(const Plan& plan);
+/// The devices stage by stage, and pipeline by pipeline in each stage.
 std::vector<int> stage_major(const Plan& plan);
 
 /// A balanced placement of stages × replicas devices: `at(s, r)` computes stage s of pipeline r. The devices
-/// of stage s are the group s, which exchanges gradients.
+/// of stage s are group s, which synchronizes gradients.
 class Placement {
  public:
   Placement() = default;
@@ -75,7 +77,8 @@ class Placement {
   std::vector<int> devices_;
 };
 
-/// Layers [first, last) of stage `stage` when `layers` are cut into `stages` stages as evenly as possible.
+/// Range [first, last) of stage `stage` if `layers` layers are cut into `stages` stages as evenly as
+/// possible.
 std::pair<int, int> even_split(int layers, int stages, int stage);
 
 /// The plan that deploys `placement`: layers and micro-batches split as evenly as possible.

@@ -1,4 +1,4 @@
-// The input of planning and simulation: machines, job, and model constants.
+// The input of planning and simulation: topology, job and calibrated constants.
 #pragma once
 
 #include "planner/core/calibration.hpp"

@@ -33,8 +33,8 @@ void check_tensor_degrees(const Plan& plan) {
   for (std::size_t i = 1; i < degrees.size(); ++i) {
     const int smaller = degrees[i - 1], larger = degrees[i];
     if (larger % smaller != 0)
-      throw Error("", fmt::format("{} has {} devices and {} has {}: of the numbers of devices of two stages, "
-                                  "one must be a multiple of the other",
+      throw Error("", fmt::format("{} has {} devices and {} has {}: of any two tensor degrees, the larger "
+                                  "must be a multiple of the smaller",
                                   find_stage_of_degree(plan, smaller), smaller,
                                   find_stage_of_degree(plan, larger), larger));
   }

@@ -14,8 +14,8 @@ namespace dtfm {
 namespace {
 
 /// A hash derived from FNV-1a, with its basis and prime, over 64-bit words instead of bytes. High bits, which
-/// multiplication never moves down, are folded into the low ones. A checksum against mix-ups, not against
-/// forgery.
+/// multiplication never moves down, are folded into the low ones. It detects accidental mix-ups but is not
+/// cryptographic.
 class Hash {
  public:
   void add(std::uint64_t word) { state_ = (state_ ^ word ^ (word >> 29)) * 0x100000001B3u; }
@@ -53,7 +53,7 @@ void add_devices(const Topology& topology, Hash& hash) {
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());
     if (device.host_uplink < unlimited ||
-        device.host_downlink < unlimited) {  // otherwise as before host limits existed
+        device.host_downlink < unlimited) {  // skipped otherwise, which keeps older fingerprints valid
       hash.add(device.host_uplink.value());
       hash.add(device.host_downlink.value());
     }
@@ -111,7 +111,7 @@ std::string Topology::fingerprint() const {
       hash.add(pair.bandwidth.value());
       hash.add(pair.capacity.value());
       hash.add(static_cast<std::uint64_t>(pair.shared_by_sender));
-      // Without prices, fingerprints stay as they were before prices existed.
+      // Skipped if 0, which keeps fingerprints of topologies without egress prices as in older versions.
       if (pair.egress.value() > 0) hash.add(pair.egress.value());
       if (pair.shared_by_sender)
         hash.add(static_cast<std::uint64_t>(first_receiver.emplace(link_index(a, b), b).first->second));

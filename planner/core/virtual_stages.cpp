@@ -18,8 +18,9 @@ std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, 
       const auto [begin, end] = stage.layers;
       if (chunks > 1 && end - begin < chunks)
         throw Error("",
-                    fmt::format("schedule interleaved: {} layers of a device cannot be cut into {} chunks",
-                                end - begin, chunks));
+                    fmt::format("schedule interleaved: {} chunks exceed the number of layers of a device, "
+                                "{}; use fewer chunks or fewer stages",
+                                chunks, end - begin));
       const auto part = even_split(end - begin, chunks, chunk);
       layer_ranges.emplace_back(next, next + part.second - part.first);
       next = layer_ranges.back().second;

@@ -1,7 +1,7 @@
-// Layers of a device that has several virtual stages. A plan gives every stage a number of layers [a, b);
-// under schedule `interleaved` its devices compute as many layers in `chunks` parts, with parts of the other
-// stages in between (Narayanan et al., arXiv 2104.04473, section 2.2). Which layers those are follows from
-// the order of the stages.
+// Layers of devices with several virtual stages. Under schedule `interleaved`, the layers [a, b) of a stage
+// in a plan give only the number of its layers: its devices compute that many layers in `chunks` parts, with
+// parts of the other stages in between (Narayanan et al., arXiv 2104.04473, section 2.2). The order of the
+// stages determines which layers these are.
 #pragma once
 
 #include <utility>
@@ -20,7 +20,7 @@ int stage_chunks(const Job& job);
 /// chunks.
 std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks);
 
-/// The same by stage: as many ranges as chunks, in order; a stage without layers has one empty range.
+/// The same layers by stage of the plan: one range per chunk, in order. Throws Error in the same cases.
 std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks);
 
 }  // namespace dtfm

@@ -213,14 +213,15 @@ std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
 Estimate Calibrator::without_outliers() const {
   std::vector<std::size_t> rows(runs_.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  const std::size_t most = std::min(rows.size() / 5, rows.size() - min_runs);
+  const std::size_t max_outliers = std::min(rows.size() / 5, rows.size() - min_runs);
   report_progress(0, "fitting all runs");
   const Estimate all =
       estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine_tolerance);
   Estimate now = all;
   std::optional<Estimate> best;
-  for (std::size_t left_out = 1; left_out <= most; ++left_out) {
-    report_progress(static_cast<double>(left_out) / static_cast<double>(most + 1), "looking for outliers");
+  for (std::size_t left_out = 1; left_out <= max_outliers; ++left_out) {
+    report_progress(static_cast<double>(left_out) / static_cast<double>(max_outliers + 1),
+                    "looking for outliers");
     const auto [row, chance] = worst_residual(now);
     rows = now.rows;
     rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(row));

@@ -32,9 +32,9 @@ Calibration to_constants(const Vector& vector) {
 
 /// Valid ranges: a scale above 0, shares in (0, 1], times ≥ 0; a known constant is fixed to its value.
 Bounds bounds_of(const KnownCalibration& known) {
-  constexpr double least = 0.01, max_scale = 100, max_seconds = 1e6;
+  constexpr double min_factor = 0.01, max_scale = 100, max_seconds = 1e6;
   Vector low(6), high(6);
-  low << least, 0, least, 0, 0, least;
+  low << min_factor, 0, min_factor, 0, 0, min_factor;
   high << max_scale, max_seconds, 1, max_seconds, max_seconds, 1;
   const std::array values = {known.compute_scale,          known.message_overhead_s,
                              known.network_efficiency,     known.iteration_overhead_s,

@@ -126,10 +126,10 @@ class RunsReader {
     run.line = table_.line();
     const std::size_t time = required(Column::seconds);
     run.seconds = table_.number(time, Unit{"s", 0}, "the time");
-    constexpr double least = 1e-9, most = 1e9;  // s; the limits of all times in input files
-    if (run.seconds < least || run.seconds > most)
-      throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", least, most,
-                                           quote(table_.cells()[time].text)));
+    constexpr double min_seconds = 1e-9, max_seconds = 1e9;  // s; the limits of all times in input files
+    if (run.seconds < min_seconds || run.seconds > max_seconds)
+      throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", min_seconds,
+                                           max_seconds, quote(table_.cells()[time].text)));
     if (cell(Column::plan))
       read_plan(run);
     else

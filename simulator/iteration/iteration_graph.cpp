@@ -17,14 +17,14 @@
 namespace dtfm::sim {
 namespace {
 
-/// Layers whose gradients are exchanged together; of them, the part that the same devices hold.
+/// Gradients that are synchronized together: one part of consecutive layers, held by the same devices.
 struct LayerGroup {
   std::pair<int, int> layers;
   int part = 0, parts = 1;
-  std::vector<int> holders;         // in each pipeline that has the layers
-  std::vector<int> pipelines;       // which those are
-  bool shares_first_layer = false;  // they hold the first layer too
-  int label = no_index;             // the part, where a device holds several
+  std::vector<int> pipelines;       // those that have the layers
+  std::vector<int> holders;         // the device of each of these pipelines that holds the part
+  bool shares_first_layer = false;  // the holders also hold the first layer
+  int label = no_index;             // the part, if a device may hold several
 };
 
 class IterationGraph {
@@ -72,7 +72,6 @@ class IterationGraph {
     last_by_device_[device].push_back(task);
   }
 
-  /// A pipeline's computations.
   void add_pipeline_ends(int number) {
     const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
     const std::vector<std::vector<int>>& last = ends_[at(number)].last;
@@ -81,7 +80,7 @@ class IterationGraph {
         add_end_task(stages[stage].devices[rank], last[stage][rank]);
   }
 
-  /// Where they take time: of all layers of a device together, when it has computed and exchanged all.
+  /// Adds the optimizer steps that take time: one per device, for all of its layers together.
   void add_updates() {
     std::map<int, double> seconds;
     for (const Pipeline& pipeline : plan_.pipelines)
@@ -93,7 +92,7 @@ class IterationGraph {
       if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_by_device_[device], label));
   }
 
-  /// By pipeline, and which they are of.
+  /// Returns the stages that hold the layer, and the pipeline of each.
   std::pair<std::vector<const Stage*>, std::vector<int>> stages_with(int layer) const {
     std::vector<const Stage*> stages;
     std::vector<int> pipelines;
@@ -107,13 +106,13 @@ class IterationGraph {
     return {std::move(stages), std::move(pipelines)};
   }
 
-  /// All parts of a layer's gradients, as many as the largest of its stages has devices.
+  /// Returns the parts of a layer's gradients, as many as the largest stage that holds it has devices.
   std::vector<LayerGroup> parts_of(int layer) const {
     const auto [stages, pipelines] = stages_with(layer);
-    std::size_t parts = 1, least = stages.front()->devices.size();
+    std::size_t parts = 1, min_degree = stages.front()->devices.size();
     for (const Stage* stage : stages) {
       parts = std::max(parts, stage->devices.size());
-      least = std::min(least, stage->devices.size());
+      min_degree = std::min(min_degree, stage->devices.size());
     }
     std::vector<LayerGroup> result(parts);
     for (std::size_t part = 0; part < parts; ++part) {
@@ -124,12 +123,13 @@ class IterationGraph {
       for (const Stage* stage : stages)
         it.holders.push_back(device_of_part(stage->devices, it.part, it.parts));
       it.pipelines = pipelines;
-      if (least < parts) it.label = it.part;
+      if (min_degree < parts) it.label = it.part;
     }
     return result;
   }
 
-  /// By part; neighbouring layers with the same holders together, unless every layer goes by itself.
+  /// Returns all groups, ordered by part, later layers first. Neighbouring layers with the same holders form
+  /// one group, unless `overlap` requires that every layer is synchronized separately.
   std::vector<LayerGroup> groups() const {
     const std::vector<LayerGroup> first = parts_of(0);
     std::vector<std::vector<LayerGroup>> by_part;
@@ -156,7 +156,8 @@ class IterationGraph {
     return bytes / group.parts;
   }
 
-  /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
+  /// Compresses (phase 0) or decompresses (phase 1) the gradients on one device. Returns `after` if that
+  /// takes no time.
   int add_compression(const LayerGroup& group, std::size_t holder, double seconds, int phase, int after) {
     if (seconds == 0) return after;
     TaskLabel label;
@@ -176,7 +177,7 @@ class IterationGraph {
     if (group.parts > 1) start.rank = group.part;
     std::vector<int> ready;
     for (std::size_t i = 0; i < group.holders.size(); ++i) {
-      // The gradients of the first layer of a group are the last to come.
+      // Backward computes the first layer of a group last, so its gradients are the last to be ready.
       const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
@@ -190,17 +191,16 @@ class IterationGraph {
 
   const Job& job_;
   const Plan& plan_;
-  const PathSchedule* const paths_;  // nothing: every pipeline computes its own micro-batches
+  const PathSchedule* const paths_;  // null: every pipeline computes its own micro-batches
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_;
   std::vector<PipelineEndTasks> ends_;
-  std::vector<int> last_;  // what the step waits for
-  std::map<int, std::vector<int>>
-      last_by_device_;  // of that, computations and exchanges: what a device's update waits for
+  std::vector<int> last_;                           // tasks for which the end of the iteration waits
+  std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
 };
 
-/// A pipeline's stages dealt out: part `chunk` of every device in turn.
+/// Returns the virtual stages of a pipeline: chunk 0 of every device, then chunk 1 of every device, …
 std::vector<Stage> split_into_chunks(const std::vector<Stage>& stages, int chunks) {
   std::vector<Stage> result;
   int next = stages.front().layers.first;
@@ -209,8 +209,9 @@ std::vector<Stage> split_into_chunks(const std::vector<Stage>& stages, int chunk
       const int layers = stage.layers.second - stage.layers.first;
       if (layers < chunks)
         throw Error("",
-                    fmt::format("schedule interleaved: {} layers of a device cannot be cut into {} chunks",
-                                layers, chunks));
+                    fmt::format("schedule interleaved: {} chunks exceed the number of layers of a device, "
+                                "{}; use fewer chunks or fewer stages",
+                                chunks, layers));
       const auto [begin, end] = even_split(layers, chunks, chunk);
       result.push_back({{next, next + end - begin}, stage.devices});
       next += end - begin;
@@ -218,7 +219,8 @@ std::vector<Stage> split_into_chunks(const std::vector<Stage>& stages, int chunk
   return result;
 }
 
-/// Before memory for them is asked for: forwards and backwards of all micro-batches, some 200 bytes each.
+/// Rejects plans whose graph would exceed the memory: each forward and each backward of a micro-batch takes
+/// about 200 bytes.
 void check_size(const Plan& plan) {
   constexpr double max_computations = 2e7;
   double computations = 0;
@@ -226,7 +228,8 @@ void check_size(const Plan& plan) {
     for (const Stage& stage : pipeline.stages)
       computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
   if (computations > max_computations)
-    throw Error("", fmt::format("the plan has {:.3g} computations an iteration; {:.3g} are the most",
+    throw Error("", fmt::format("the plan has {:.3g} computations per iteration, more than the limit of "
+                                "{:.3g}; use fewer micro-batches or devices",
                                 computations, max_computations));
 }
 
@@ -241,7 +244,7 @@ Plan expand_virtual_stages(const Job& job, const Plan& plan) {
 }
 
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
-  if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
+  if (plan.pipelines.empty()) throw Error("", "the plan has no pipelines");
   check_size(plan);
   check_tensor_degrees(plan);
   if (zero_stage(plan.gradient_sync)) return zero_graph(problem, plan);

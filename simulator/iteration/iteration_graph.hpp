@@ -8,39 +8,43 @@
 
 namespace dtfm::sim {
 
-/// Every pipeline computes its micro-batches in the order of the schedule; a message is sent as soon as it is
-/// there, those of one kind between one pair of devices in order; the replicas of every layer exchange its
-/// gradients when all of them have done their last backward and have sent on what it says to the stage before
-/// (else the exchange would hold up the stages that still compute). A device updates its weights when it has
-/// computed and exchanged everything, if its optimizer's step takes time there (StageLoad::update_s); the
-/// iteration ends with the step of all: a wait for all, and the fixed overhead.
-/// Tasks come after all that they wait for. Computations are in seconds, on hosts of speed 1.
+/// Returns the task graph of one iteration of `plan`, in topological order. Computations are in seconds, on
+/// hosts of speed 1.
 ///
-/// With `overlap`, the last backward of every replica is computed layer by layer, and the exchange of a layer
-/// begins when all replicas have its gradients.
+/// Every pipeline computes its micro-batches in the order of the schedule. A message is sent as soon as it is
+/// computed; messages of one kind between one pair of devices are sent in order. The replicas of a layer
+/// synchronize its gradients when all of them have finished their last backward and have sent its result to
+/// the previous stage; otherwise the synchronization would delay the stages that still compute. A device
+/// updates its weights when all its computations and gradient synchronizations are complete, if its optimizer
+/// step takes time (StageLoad::update_s). The iteration ends with a barrier for all devices and the fixed
+/// overhead.
+///
+/// With `overlap`, the last backward of every replica is computed layer by layer, and the gradient
+/// synchronization of a layer begins when all replicas have its gradients.
 ///
 /// With tensor parallelism, the devices of a stage wait for its all-reduces after every computation
-/// (StageAllReduces). Of a message between stages each sends its share, 1 / t of the bytes, to the device of
-/// the same rank, and computes when all shares are there. Megatron-LM does so too (scatter/gather, arXiv
-/// 2104.04473, section 4.1), but then gathers the whole message inside the stage; with sequence parallelism,
-/// which the loads of devices suppose (all memory divided by t), there is nothing to gather. Gradients are
-/// exchanged between the devices of the same rank. Where stages have different numbers of devices, messages
-/// and gradients are cut into the parts of planner/core/shards.hpp; every part of the gradients is exchanged
-/// by itself, and a device that holds several takes part in several exchanges.
+/// (StageAllReduces). Of a message between stages, each device sends its share, 1 / t of the bytes, to the
+/// device of the same rank, and a stage computes when all shares have arrived. Megatron-LM does so too
+/// (scatter/gather, arXiv 2104.04473, section 4.1), but then gathers the whole message inside the stage. This
+/// gather is not needed with sequence parallelism, which LoadModel assumes. Gradients are synchronized
+/// between devices of the same rank. If stages have different numbers of devices, messages and gradients are
+/// cut into the parts of planner/core/shards.hpp; every part of the gradients is synchronized separately, and
+/// a device that holds several parts takes part in several synchronizations.
 ///
-/// The two copies of tied embeddings, at the ends of a pipeline, are not exchanged with each other.
+/// The two copies of tied embeddings, at the ends of a pipeline, are not synchronized with each other.
 ///
-/// Plans whose gradient_sync names a ZeroStage are those of zero_graph.hpp.
+/// Plans whose gradient_sync names a ZeroStage are passed to zero_graph.
 ///
-/// With `paths`, micro-batches go their own ways over the devices of the plan (path_schedule.hpp); the
-/// replicas of a layer are then the pipelines that have it.
+/// With `paths`, every micro-batch follows its own path over the devices of the plan (path_schedule.hpp); the
+/// replicas of a layer are then the pipelines that hold it.
 ///
-/// Throws Error for what cannot be run.
+/// Throws Error for a plan that cannot be run or is too large to simulate.
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths = nullptr);
 
-/// The stages that are computed, which labels refer to: those of the plan, or for schedule `interleaved` the
-/// stages that it deals out. A plan gives every device its number of layers; they are cut into `chunks`
-/// parts, and part c of device d of p is stage c · p + d.
+/// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
+/// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of
+/// each device are cut into `chunks` parts, and part c of device d of p is stage c · p + d. Throws Error if a
+/// device has fewer layers than chunks.
 Plan expand_virtual_stages(const Job& job, const Plan& plan);
 
 }  // namespace dtfm::sim

@@ -10,9 +10,9 @@
 namespace dtfm::sim {
 namespace {
 
-/// What a micro-batch is about to do.
+/// The forward or backward of a micro-batch at one position of its path.
 struct PathOperation {
-  int micro_batch = 0, position = 0;  // on its path
+  int micro_batch = 0, position = 0;
   bool forward = true;
 };
 
@@ -54,7 +54,7 @@ class PathGraph {
     return {micro_batch, static_cast<int>(forward ? operation : 2 * length - 1 - operation), forward};
   }
 
-  const Visit& place(int micro_batch, int position) const {
+  const Visit& visit_at(int micro_batch, int position) const {
     return paths_.paths[at(micro_batch)][at(position)];
   }
   bool exists(int micro_batch, int position) const {
@@ -64,7 +64,7 @@ class PathGraph {
   const Stage& stage(const Visit& it) const { return plan_.pipelines[at(it.pipeline)].stages[at(it.stage)]; }
 
   TaskLabel label(Activity activity, const PathOperation& operation) const {
-    const Visit& visit = place(operation.micro_batch, operation.position);
+    const Visit& visit = visit_at(operation.micro_batch, operation.position);
     TaskLabel label;
     label.activity = activity;
     label.pipeline = visit.pipeline;
@@ -74,7 +74,7 @@ class PathGraph {
   }
 
   void run(const PathOperation& operation) {
-    const Visit& here = place(operation.micro_batch, operation.position);
+    const Visit& here = visit_at(operation.micro_batch, operation.position);
     const int direction = operation.forward ? 1 : -1;
     int& last = ends_[at(here.pipeline)].last[at(here.stage)].front();
     int received = no_index;
@@ -107,17 +107,17 @@ class PathGraph {
   }
 
   int device(const PathOperation& operation, int position) const {
-    return stage(place(operation.micro_batch, position)).devices.front();
+    return stage(visit_at(operation.micro_batch, position)).devices.front();
   }
-  /// Of a message from one position on the path to another.
+  /// Whether the message from position `from` to position `to` of the path is compressed.
   bool is_compressed(const PathOperation& operation, int from, int to) const {
     return model_.is_compressed(device(operation, from), device(operation, to));
   }
 
-  /// Of the message between here and a neighbour on the path, uncompressed: the output of whichever is
-  /// computed first.
+  /// Uncompressed bytes of the message between the operation's position and a neighbouring one. In both
+  /// directions this is the output of the position that comes first on the path.
   double bytes(const PathOperation& operation, int other_position) const {
-    return load(place(operation.micro_batch, std::min(operation.position, other_position))).output_bytes;
+    return load(visit_at(operation.micro_batch, std::min(operation.position, other_position))).output_bytes;
   }
 
   int send(const PathOperation& operation, int to, int after) {
@@ -130,7 +130,7 @@ class PathGraph {
                          label(activity, operation));
   }
 
-  /// As in pipelines: 0 and 1 expand, 2 and 3 compress, forward and backward.
+  /// Phases 0 and 1 decompress, 2 and 3 compress; the even ones forward, the odd ones backward.
   int add_compression(const PathOperation& operation, int other_position, int phase,
                       std::span<const int> after) {
     TaskLabel of = label(Activity::compress, operation);
@@ -143,10 +143,10 @@ class PathGraph {
   const LoadModel& model_;
   const Plan& plan_;
   const PathSchedule& paths_;
-  const bool adds_compression_;                // takes compressing messages time?
+  const bool adds_compression_;                // compressing messages takes time
   std::vector<std::vector<StageLoad>> loads_;  // [pipeline][stage]
-  std::vector<std::size_t> next_operation_;    // that each micro-batch has had
-  std::vector<int> arrived_;                   // of each, its last message
+  std::vector<std::size_t> next_operation_;    // [micro-batch]: number of its operations added so far
+  std::vector<int> arrived_;                   // [micro-batch]: task of the last message sent for it
   std::vector<PipelineEndTasks> ends_;
 };
 

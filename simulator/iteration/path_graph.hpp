@@ -1,4 +1,4 @@
-// The computations and messages of micro-batches that each have a way of their own.
+// Computations and messages of micro-batches that each follow their own path over the devices of a plan.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace dtfm::sim {
 
-/// Adds what `paths` says about `plan`, whose stages have one device each. As in pipelines, a message is sent
-/// as soon as it is there, and gradients of a place can be exchanged when it has sent on what its last
-/// backward says. Returns the ends of each pipeline.
+/// Adds the tasks of all micro-batches of `paths`. Every stage of `plan` must have exactly one device. As in
+/// pipelines, a message is sent as soon as it is computed, and the gradients of a stage can be synchronized
+/// when it has sent the result of its last backward. Returns the end tasks by pipeline.
 std::vector<PipelineEndTasks> add_paths(GraphBuilder& builder, const LoadModel& model, const Plan& plan,
                                         const PathSchedule& paths);
 

@@ -15,18 +15,19 @@ namespace {
 
 using Kind = Operation::Kind;
 
-/// Of one direction: where the messages of every stage go, and which have come.
+/// The messages of one direction between neighbouring stages: activations or their gradients.
 struct Direction {
   Activity activity;
-  std::vector<std::vector<Channel>> channels;  // [stage][part] of the sender
-  std::vector<std::vector<int>> arrived;       // [stage][micro-batch · parts + part] of the receiver
+  std::vector<std::vector<Channel>> channels;  // [sending stage][part]
+  std::vector<std::vector<int>>
+      arrived;  // [receiving stage][micro-batch · parts + part]: task of the message
 };
 
-/// What is computed in one go: the layers of a stage, or one of them.
+/// Layers that are computed by one task: all those of a stage, or a single one.
 struct Part {
   std::pair<int, int> layers;
   double seconds = 0;
-  int layer = no_index;  // for labels
+  int layer = no_index;  // of the label, if the part is a single layer
 };
 
 class PipelineGraph {
@@ -41,7 +42,7 @@ class PipelineGraph {
   bool has_stage(int stage) const { return stage >= 0 && stage < stages(); }
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
-  /// Of what passes between `stage` and the one behind it, one of so many equal shares, uncompressed.
+  /// Uncompressed bytes of one of `shares` equal shares of a message between `stage` and the next stage.
   double boundary_bytes(int stage, int shares) const {
     return loads_[at(stage)].output_bytes * (static_cast<double>(degree(stage)) / shares);
   }
@@ -63,6 +64,7 @@ class PipelineGraph {
   bool is_last_backward(int stage, Kind kind) const {
     return kind == Kind::backward && backwards_left_[at(stage)] == 0;
   }
+  /// Sets the tasks, by rank, after which the gradients of `layers` can be synchronized.
   void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
   double compressed_bytes(int stage, int other, int rank, bool sends) const;
   int add_compression(int stage, int rank, const Operation& operation, double bytes, int phase,
@@ -75,19 +77,20 @@ class PipelineGraph {
   const Plan& plan_;
   const Pipeline& pipeline_;
   const int number_;
-  const bool adds_compression_;  // takes compressing messages time?
-  const bool is_blocking_;       // while it sends?
-  int devices_ = 1;              // of each rank; the stages go around them
+  const bool adds_compression_;  // compressing messages takes time
+  const bool is_blocking_;       // a device does not compute while it sends
+  int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
-  std::optional<StageAllReduces> all_reduces_;  // where stages have several devices
+  std::optional<StageAllReduces> all_reduces_;  // set if some stage has several devices
   Direction forward_, backward_;
-  std::vector<int> backwards_left_;     // of each stage
-  std::vector<std::vector<int>> last_;  // [device][rank]: its computations follow each other
+  std::vector<int> backwards_left_;     // [stage]
+  std::vector<std::vector<int>> last_;  // [device][rank]: its last task, for which its next one waits
   PipelineEndTasks ends_;
 };
 
-/// Stages before a device comes again. Only interleaved schedules order the stages of a device among each
-/// other; else one that has several computes what is ready first.
+/// Number of stages before the first device is used again. Only interleaved schedules define an order among
+/// the stages of one device; under other schedules every stage counts as a device of its own, and a device
+/// with several stages computes whatever is ready first.
 int count_devices(const Pipeline& pipeline, const std::string& schedule) {
   if (schedule != "interleaved") return static_cast<int>(pipeline.stages.size());
   std::set<int> seen;
@@ -97,7 +100,9 @@ int count_devices(const Pipeline& pipeline, const std::string& schedule) {
   for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
     if (pipeline.stages.size() % count != 0 ||
         pipeline.stages[stage].devices != pipeline.stages[stage % count].devices)
-      throw Error("", "the stages of a pipeline do not go around its devices in turn");
+      throw Error("",
+                  "schedule interleaved requires every chunk of a pipeline to use the same devices in the "
+                  "same order");
   return static_cast<int>(count);
 }
 
@@ -148,8 +153,8 @@ std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
   return {&all[at(operation.micro_batch) * parts], parts};
 }
 
-/// Every device goes as far as it can with the messages that are there, again and again, so that tasks come
-/// after what they wait for.
+/// Repeatedly lets every device compute as far as it can with the messages that have been sent, so that tasks
+/// are added in topological order.
 PipelineEndTasks PipelineGraph::build() {
   std::vector<std::vector<Operation>> orders;
   for (int device = 0; device < devices_; ++device)
@@ -170,7 +175,7 @@ PipelineEndTasks PipelineGraph::build() {
       }
       all = all && next[at(device)] == order.size();
     }
-    DTFM_ASSERT(progressed || all);  // else the schedule waits for itself
+    DTFM_ASSERT(progressed || all);  // otherwise the schedule is deadlocked
   }
   ends_.last = std::move(last_);
   return std::move(ends_);
@@ -197,8 +202,8 @@ TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& op
   return label;
 }
 
-/// Of what a device of `stage` sends stage `other`, or gets from there: the uncompressed bytes of the parts
-/// that go compressed.
+/// Uncompressed bytes of those parts that the device of `rank` in `stage` sends to stage `other` (or receives
+/// from it, unless `sends`) in compressed form.
 double PipelineGraph::compressed_bytes(int stage, int other, int rank, bool sends) const {
   const std::vector<int>&here = pipeline_.stages[at(stage)].devices,
         &there = pipeline_.stages[at(other)].devices;
@@ -211,8 +216,8 @@ double PipelineGraph::compressed_bytes(int stage, int other, int rank, bool send
   return compressed * boundary_bytes(std::min(stage, other), parts);
 }
 
-/// Compresses or expands the activations (or their gradients) of a message. `which`: 0 and 1 expand, 2 and 3
-/// compress, forward and backward.
+/// Compresses or decompresses the activations (or their gradients) of a message. Phases 0 and 1 decompress, 2
+/// and 3 compress; the even ones forward, the odd ones backward.
 int PipelineGraph::add_compression(int stage, int rank, const Operation& operation, double bytes, int phase,
                                    std::span<const int> after) {
   TaskLabel of = label(Activity::compress, stage, operation, rank);
@@ -220,7 +225,8 @@ int PipelineGraph::add_compression(int stage, int rank, const Operation& operati
   return builder_.compute(device_of(stage, rank), model_.activation_compression_s(bytes), after, of);
 }
 
-/// What the computations wait for beside those before them: every device needs all parts.
+/// Returns the task for which a stage's computations wait in addition to its previous ones: every device
+/// needs all parts of the message.
 int PipelineGraph::receive(int stage, const Operation& operation) {
   const bool forward = operation.kind == Kind::forward;
   const int sender = forward ? stage - 1 : stage + 1;
@@ -241,7 +247,7 @@ int PipelineGraph::receive(int stage, const Operation& operation) {
   return is_waited_for ? no_index : received;
 }
 
-/// With several devices a stage, nothing of a part is done before its all-reduces are.
+/// With several devices per stage, a part is complete only after its all-reduces.
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
   const bool forward = operation.kind == Kind::forward;
   std::vector<int>& last = last_[at(stage % devices_)];
@@ -294,7 +300,7 @@ void PipelineGraph::send(int stage, const Operation& operation) {
   if (is_blocking_) last = sent;
 }
 
-/// When each device has sent its parts.
+/// Returns, by rank, the task after which a device has sent all its parts.
 std::vector<int> PipelineGraph::sent_by_rank(int stage, const Operation& operation,
                                              std::span<const int> messages) {
   const std::size_t ranks = at(degree(stage)), parts_of_rank = messages.size() / ranks;
@@ -307,12 +313,12 @@ std::vector<int> PipelineGraph::sent_by_rank(int stage, const Operation& operati
   return sent;
 }
 
-/// By rank.
 void PipelineGraph::set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks) {
   for (int layer = layers.first; layer < layers.second; ++layer) ends_.gradients[at(layer)] = tasks;
 }
 
-/// The whole stage, but for the last backward of a stage whose exchange overlaps: layer by layer.
+/// One part for the whole stage, except for the last backward with `overlap`, which is computed layer by
+/// layer so that each layer's gradients can be synchronized as soon as possible.
 std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
   const StageLoad& load = loads_[at(stage)];
   const auto [begin, end] = pipeline_.stages[at(stage)].layers;

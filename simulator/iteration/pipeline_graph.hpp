@@ -1,4 +1,4 @@
-// The computations and messages of one pipeline.
+// Computations and messages of one pipeline.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace dtfm::sim {
 
-/// The ends of a pipeline's work in an iteration; no_index where there is none.
+/// The tasks that end a pipeline's part of an iteration; no_index where there is none.
 struct PipelineEndTasks {
-  std::vector<std::vector<int>>
-      gradients;                       // [layer][rank]: the task after which its gradients can be exchanged
-  std::vector<std::vector<int>> last;  // of each device: [stage of the plan][rank]
+  /// [layer][rank]: the task after which the gradients of the layer can be synchronized.
+  std::vector<std::vector<int>> gradients;
+  std::vector<std::vector<int>> last;  // [stage of the plan][rank]: the last task of this device
 };
 
-/// Adds the tasks of pipeline `number` of `plan`, whose stages are the computed ones. Throws Error for a
+/// Adds the tasks of pipeline `number` of `plan`, a result of expand_virtual_stages. Throws Error for a
 /// schedule that cannot be run.
 PipelineEndTasks add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
                               int number);

@@ -8,7 +8,7 @@
 namespace dtfm::sim {
 namespace {
 
-constexpr int forward_count = 2;  // all-reduces of a layer: behind its attention, behind its MLP
+constexpr int forward_count = 2;  // all-reduces per layer: after its attention and after its MLP
 
 }  // namespace
 

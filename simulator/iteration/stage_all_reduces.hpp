@@ -1,4 +1,4 @@
-// What the devices of one stage tell each other: tensor parallelism.
+// Communication between the devices of one stage: tensor parallelism.
 #pragma once
 
 #include <span>
@@ -13,33 +13,33 @@ namespace dtfm::sim {
 
 /// The all-reduces inside the stages of a pipeline.
 ///
-/// Layers are cut as Megatron-LM cuts the blocks of a transformer (Shoeybi et al., arXiv 1909.08053, section
-/// 3; Narayanan et al., arXiv 2104.04473, section 2.3), those of a model of kind `layers` too: each has two
-/// all-reduces of its output in the forward, two in the backward, and with recompute `full` those of the
-/// forward again. (With sequence parallelism, Korthikanti et al., arXiv 2205.05198, each of them is a
-/// reduce-scatter and an all-gather: the same messages.) The one of the embedding and those of the head are
-/// left out; activations inside a stage are not compressed.
+/// Every layer is divided as Megatron-LM divides the blocks of a transformer (Shoeybi et al., arXiv
+/// 1909.08053, section 3; Narayanan et al., arXiv 2104.04473, section 2.3), also in models of kind `layers`:
+/// each has two all-reduces of its output in the forward, two in the backward, and with recompute `full`
+/// those of the forward once more. (With sequence parallelism, Korthikanti et al., arXiv 2205.05198, each
+/// all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The all-reduces of
+/// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
 ///
-/// An all-reduce of S bytes goes around the t devices in the order of their ranks, 2 (t − 1) messages of S /
-/// t from each to the next. Those of all layers are put together, one transfer from each device to the next,
-/// which pays latency and overhead once for every message: n all-reduces over links of B bytes per second
+/// Every all-reduce is a ring over the t devices in the order of their ranks: of S bytes, each device sends 2
+/// (t − 1) messages of S / t bytes to the next. The messages of all layers are merged into one transfer per
+/// device, which takes latency and overhead of every message: n all-reduces over links of B bytes per second
 /// take 2 n (t − 1) (latency + overhead + S / (t B)), without the overhead inside a host.
 class StageAllReduces {
  public:
-  /// The first argument must outlive this.
+  /// `builder` must outlive this.
   StageAllReduces(GraphBuilder& builder, const Job& job, const Pipeline& pipeline);
 
-  /// Those of layers [first, second) of `stage`, which has at least two devices: begin when all devices have
-  /// done their part of `computed`, by rank, and are done for all at once. Returns the task that is then
-  /// done; `label` is for all tasks, with phase 0 (forward) or 1 (backward).
+  /// Adds the all-reduces of layers [first, second) of `stage`, which must have at least two devices. They
+  /// begin when all tasks of `computed`, one per rank, have ended. Returns the task that ends when all
+  /// devices have the results. All new tasks get `label`, with phase 0 or 2 (forward) or 1 or 3 (backward).
   int add(int stage, std::pair<int, int> layers, bool backward, std::span<const int> computed,
           TaskLabel label);
 
  private:
   GraphBuilder& builder_;
-  std::vector<double> bytes_;                   // of an all-reduce of each layer
-  int backward_count_ = 0;                      // all-reduces of a layer
-  std::vector<std::vector<Channel>> channels_;  // [stage][rank] of the sender; of one device none
+  std::vector<double> bytes_;                   // [layer]: size of one all-reduce
+  int backward_count_ = 0;                      // all-reduces per layer in the backward
+  std::vector<std::vector<Channel>> channels_;  // [stage][rank of the sender]; empty for single devices
 };
 
 }  // namespace dtfm::sim

@@ -14,14 +14,15 @@
 namespace dtfm::sim {
 namespace {
 
-/// To whom a device sends, and of which share of what a collective moves.
+/// A device's successor in a ring, and the share of a collective's bytes that it is sent.
 struct Hop {
   std::size_t to = 0;
   double share = 1;
 };
 
-/// By device: one ring around all; or, with g devices on each of several hosts, g rings, which enter hosts at
-/// one device each and leave them at the one before it. All but one of them go on inside.
+/// Returns the hops of each device: one ring over all devices; or, with g devices on each of several hosts, g
+/// rings, each of which enters the hosts at a different device and leaves them at the device before it. The g
+/// − 1 rings in which a device's successor is on the same host are merged into one hop.
 std::vector<std::vector<Hop>> ring_hops(const Topology& topology, const std::vector<int>& devices) {
   const std::size_t count = devices.size();
   const auto host = [&](std::size_t i) { return topology.devices[at(devices[i])].host; };
@@ -83,15 +84,15 @@ class ZeroGraph {
     return micro_batch_ < plan_.pipelines[device].micro_batches;
   }
 
-  /// Before memory for them is asked for, some 200 bytes each.
+  /// Rejects graphs that would exceed the memory: every message takes about 200 bytes.
   void check_size() const {
     constexpr double max_messages = 2e7;
     const double devices = static_cast<double>(devices_.size());
     const double collectives = rounds_ * (zero_ == ZeroStage::parameters ? 3.0 : 1.0) * model_.layers();
     if (const double messages = devices * (devices - 1) * collectives * static_cast<double>(hops_[0].size());
         messages > max_messages)
-      throw Error("", fmt::format("{} devices exchange parts of {} layers in {:.3g} messages an iteration; "
-                                  "{:.3g} are the most",
+      throw Error("", fmt::format("{} devices send parts of {} layers in {:.3g} messages per iteration, more "
+                                  "than the limit of {:.3g}; use fewer devices or micro-batches",
                                   devices_.size(), model_.layers(), messages, max_messages));
   }
 
@@ -124,14 +125,15 @@ class ZeroGraph {
     }
   }
 
-  /// Of each device, when it has the parameters of the layer: from when on it computes the layer before.
+  /// Returns, by device, the task after which it has the parameters of the layer. The gather starts when the
+  /// device starts to compute the previous layer (prefetching).
   std::vector<int> gather_parameters(int layer, Activity activity) {
     TaskLabel of = label(Activity::all_gather, layer);
     of.phase = activity == Activity::forward ? 0 : static_cast<int>(devices_.size()) - 1;
     return ring_collective(before_last_, model_.parameter_bytes_of(layer), of);
   }
 
-  /// What compressing takes, and expanding a device's own part, comes before.
+  /// Compressing the gradients, and decompressing a device's own part, are computed before the collective.
   void reduce_scatter(int layer) {
     const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
                  compress_s =
@@ -145,9 +147,9 @@ class ZeroGraph {
     reduce_scattered_ = ring_collective(last_, bytes, label(Activity::gradient_sync, layer));
   }
 
-  /// G − 1 steps in each of which every device sends one of G parts of `bytes` around the rings, as soon as
-  /// it has it; `ready`: when each has come to the collective. Phases of labels count from that of `of`.
-  /// Returns when each has got its last part.
+  /// Adds G − 1 steps. In each, every device sends one of G parts of `bytes` around the rings as soon as it
+  /// has received it. `ready`: by device, the task after which it takes part. Phases of labels count from
+  /// that of `of`. Returns, by device, the task after which it has received its last part.
   std::vector<int> ring_collective(const std::vector<int>& ready, double bytes, TaskLabel of) {
     const std::size_t count = devices_.size();
     std::vector<std::array<int, 2>> received(count, {no_index, no_index});
@@ -166,7 +168,7 @@ class ZeroGraph {
     return ends_of(received, ready, of);
   }
 
-  /// One task for each device; where nothing was sent, what it was ready after.
+  /// Joins the last messages of each device; with a single device, returns `ready`.
   std::vector<int> ends_of(const std::vector<std::array<int, 2>>& received, const std::vector<int>& ready,
                            TaskLabel of) {
     std::vector<int> ends = ready;
@@ -179,7 +181,9 @@ class ZeroGraph {
     return ends;
   }
 
-  /// Scatters of a device follow each other on their channels: the last one is the end of all.
+  /// Adds the optimizer steps and, if replicas hold all parameters, the all-gather after them. Returns the
+  /// tasks for which the end of the iteration waits. Waiting for the last reduce-scatter suffices, because
+  /// those of a device are sent in order on their channels.
   std::vector<int> add_updates() {
     const double share = 1 / static_cast<double>(devices_.size());
     std::vector<int> ends;
@@ -204,11 +208,11 @@ class ZeroGraph {
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_s_, efficiency_;
-  std::vector<int> devices_;  // of each pipeline
+  std::vector<int> devices_;  // [pipeline]
   std::vector<std::vector<Hop>> hops_;
-  bool are_compressed_ = false;  // the gradients
+  bool are_compressed_ = false;  // gradients are sent compressed
   int rounds_ = 0, micro_batch_ = 0;
-  // Of each device: its last two computations, and the last part of gradients that it got.
+  // [pipeline]: its last two computations, and the task after which it has its part of the last gradients.
   std::vector<int> last_, before_last_, reduce_scattered_;
 };
 
@@ -217,8 +221,8 @@ class ZeroGraph {
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan) {
   for (const Pipeline& pipeline : plan.pipelines)
     if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)
-      throw Error("", fmt::format("{} is data-parallel alone: every pipeline is one stage on one device",
-                                  plan.gradient_sync));
+      throw Error(
+          "", fmt::format("{} requires that every pipeline is one stage on one device", plan.gradient_sync));
   return ZeroGraph(problem, plan).build();
 }
 

@@ -1,4 +1,4 @@
-// Data parallelism with partitioned model states as a task graph.
+// Task graph of data parallelism with partitioned model states (ZeRO).
 #pragma once
 
 #include "planner/core/plan.hpp"
@@ -7,24 +7,25 @@
 
 namespace dtfm::sim {
 
-/// One iteration of `plan`, whose gradient_sync names a ZeroStage and whose pipelines are single stages of
-/// single devices with all layers. With G devices and Ψ bytes of parameters, and as many of gradients, a
-/// device sends for a micro-batch (arXiv 1910.02054, section 7):
-///   gradients   Ψ (G − 1) / G of gradients, reduce-scattered; and once, after the update, as much of
-///               parameters, gathered: 2 Ψ (G − 1) / G
-///   parameters  they are gathered layer by layer before the forward, and again before the backward:
-///               3 Ψ (G − 1) / G
-/// All but the gather after the update come again with every micro-batch of an iteration, for nobody has room
-/// for the gradients (and parameters) of others until the last one.
+/// Returns the task graph of one iteration of `plan`, whose gradient_sync names a ZeroStage. Every pipeline
+/// must be a single stage with all layers on a single device. With G devices, Ψ bytes of parameters and as
+/// many of gradients, each device sends (arXiv 1910.02054, section 7):
+///   gradients   Ψ (G − 1) / G bytes in the reduce-scatter of gradients, and as many in the all-gather of
+///               parameters after the update: 2 Ψ (G − 1) / G in an iteration of one micro-batch
+///   parameters  as many in each of the all-gathers of parameters before the forward and before the backward
+///               of each layer, and in the reduce-scatter of gradients: 3 Ψ (G − 1) / G per micro-batch
+/// Everything except the all-gather after the update is repeated for every micro-batch, because no device has
+/// the memory to keep the gradients (and parameters) of other devices until the last micro-batch.
 ///
-/// Collectives go around a ring of the devices in the order of the pipelines, in G − 1 steps; where all hosts
-/// have g devices, next to each other in that order, around g rings with 1 / g of the bytes, which leave
-/// hosts through one device each, as NCCL's do. All rings are in step. A message is sent when both its ends
-/// have come to the collective. The parameters of the next layer are gathered while one is computed,
-/// gradients are scattered meanwhile. Devices with fewer micro-batches than others take part in what is
-/// exchanged. Each updates its part of the parameters when it has computed and exchanged all.
+/// Collectives use a ring of the devices in the order of the pipelines, in G − 1 steps. If every host has g
+/// devices, consecutive in that order, they use g rings with 1 / g of the bytes each, which leave every host
+/// through different devices, like those of NCCL; all rings run their steps synchronously. A message is sent
+/// when both its sender and its receiver have reached the collective. While one layer is computed, the
+/// parameters of the next are gathered and the gradients of the previous one are scattered. Devices with
+/// fewer micro-batches than others still take part in all collectives. Each device updates its part of the
+/// parameters when its computations and the reduce-scatters of gradients are complete.
 ///
-/// Throws Error for plans of other shapes, and of more messages than can be simulated.
+/// Throws Error for plans of other shapes, and for plans with more messages than can be simulated.
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan);
 
 }  // namespace dtfm::sim

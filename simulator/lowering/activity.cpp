@@ -41,7 +41,7 @@ std::string_view letter_of(Activity activity) {
   return "";
 }
 
-/// In a pipeline, the stage says which device it is.
+/// Names of such tasks need no device, because the stage (and rank) determine it.
 bool is_of_pipeline(const TaskLabel& label) {
   return label.pipeline != no_index;
 }

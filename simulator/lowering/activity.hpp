@@ -1,4 +1,4 @@
-// What the tasks of a lowered graph are for.
+// Labels of tasks in a lowered graph: what each task stands for.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,30 @@ enum class Activity : std::uint8_t {
   forward,
   backward,
   send_activations,
-  send_gradients,   // of activations, to the stage before
+  send_gradients,   // gradients of activations, to the previous stage
   all_reduce,       // of activations or their gradients, between the devices of a stage
   gradient_sync,    // of the gradients of parameters, between the replicas of a stage
-  all_gather,       // of parameters that replicas hold parts of
-  compress,         // or expand
-  update,           // of the weights of a device: the optimizer's step
-  wait,             // joins and delays that no device is busy with
-  step,             // the fixed cost of an iteration
-  fetch,            // of weights, in a recovery
-  save_checkpoint,  // of weights, into a checkpoint
+  all_gather,       // of parameters that are partitioned over the replicas
+  compress,         // or decompress
+  update,           // optimizer step of a device
+  wait,             // joins and delays that keep no device busy
+  step,             // barrier and fixed overhead at the end of an iteration
+  fetch,            // of weights, during a recovery
+  save_checkpoint,  // of weights and optimizer state
 };
 
 struct TaskLabel {
   Activity activity = Activity::wait;
-  int device = no_index;  // index into Topology::devices: that computes or sends
-  int peer = no_index;    // that receives
+  int device = no_index;  // the device that computes or sends; index into Topology::devices
+  int peer = no_index;    // the device that receives
   int pipeline = no_index, stage = no_index, micro_batch = no_index;
-  int phase = no_index;  // of an exchange: its steps, from 0; of others: which one of a micro-batch
-  int layer = no_index;  // the first one of an exchange; of a backward that is done layer by layer
-  int rank = no_index;   // among the devices of a stage, where there are several
+  int phase = no_index;  // step of a collective, from 0; otherwise distinguishes tasks of one micro-batch
+  int layer = no_index;  // first layer of a collective; the layer, where layers are computed one by one
+  int rank = no_index;   // in a stage of several devices
 };
 
-/// A name that is unique in its iteration: `F p0 s3 m17`, `X l6 k2 d1>d5` (an exchange from device 1 to 5).
+/// Returns a name that is unique in its iteration: `F p0 s3 m17`, `X l6 k2 d1>d5` (a message of a gradient
+/// synchronization from device 1 to device 5).
 std::string format_label(const TaskLabel& label);
 
 }  // namespace dtfm::sim

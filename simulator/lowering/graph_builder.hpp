@@ -1,4 +1,4 @@
-// Adds labelled tasks to a graph.
+// Builds a task graph whose tasks and links are labelled.
 #pragma once
 
 #include <map>
@@ -11,21 +11,21 @@
 
 namespace dtfm::sim {
 
-/// A graph and what its tasks and links are for.
+/// A graph, and what its tasks and links stand for.
 struct LabelledGraph {
   TaskGraph graph;                // without names; host i is device i
-  std::vector<TaskLabel> labels;  // of each task
-  std::vector<LinkRole> links;    // of each link
+  std::vector<TaskLabel> labels;  // [task]
+  std::vector<LinkRole> links;    // [link]
 };
 
-/// The messages of one kind from one device to another, which are sent one after the other.
+/// Messages of one kind from one device to another, which are sent one after another.
 struct Channel {
   int from = 0, to = 0, route = no_index, queue = no_index;
 };
 
 class GraphBuilder {
  public:
-  /// The arguments must outlive this.
+  /// `topology` and `constants` must outlive this.
   GraphBuilder(const Topology& topology, const Calibration& constants)
       : topology_(topology), constants_(constants), network_(topology, constants, result_.graph) {}
   GraphBuilder(const GraphBuilder&) = delete;
@@ -34,26 +34,28 @@ class GraphBuilder {
   const Topology& topology() const { return topology_; }
   const Calibration& constants() const { return constants_; }
   void reserve(std::size_t tasks);
-  /// A channel to the device itself takes no time.
+  /// Messages on a channel from a device to itself take no time.
   Channel channel(int from, int to, Activity kind);
 
-  // All return the number of the new task, which waits for those of `after`; no_index stands for none.
+  // The following functions add a task that waits for the tasks of `after`, in which no_index is ignored, and
+  // return its number.
 
   int compute(int device, double seconds, std::span<const int> after, TaskLabel label);
   int send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label);
-  /// So many messages, `bytes` in all, each sent when the one before it has arrived: one transfer, which pays
-  /// latency and overhead for every one. Traces change the latency of the last alone.
+  /// Adds `messages` messages with `bytes` in total, each sent when the previous one has arrived, as a single
+  /// transfer that takes latency and overhead of every message. Changes of latency during the run affect only
+  /// the latency of the last message.
   int send_sequentially(const Channel& channel, double bytes, double messages, std::span<const int> after,
                         TaskLabel label);
   int wait(double seconds, std::span<const int> after, TaskLabel label);
-  /// One for several; the only one of `tasks`, which is not empty, stays itself.
+  /// Returns a task that waits for all `tasks`, which must not be empty; adds none if there is only one.
   int join(std::span<const int> tasks, TaskLabel label);
 
   LabelledGraph take();
 
  private:
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
-  /// Measured between hosts; inside one there is no socket to be served.
+  /// The calibrated overhead is that of sockets between hosts; inside a host it is 0.
   double overhead_s(const Channel& channel) const;
 
   const Topology& topology_;

@@ -10,15 +10,14 @@ namespace {
 
 using LinkKind = LinkRole::Kind;
 
-/// The least capacity that an entry gives to messages from one site to another, from host to host or inside
-/// hosts.
+/// Minimum capacity over all topology entries, by {from site, to site, inside hosts}; absent if unlimited.
 std::map<std::tuple<int, int, bool>, BitsPerSecond> pair_capacities(const Topology& topology) {
   std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities;
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
                                        [](const Link& link) { return link.capacity < unlimited; }))
     return capacities;
-  // Of each port; none where all its devices have left.
+  // Site of each link class; no_index if the topology no longer has devices of the class.
   std::vector<int> site(static_cast<std::size_t>(rules->table.rows()), no_index);
   for (int device = 0; device < topology.size(); ++device)
     site[at(rules->link_class[at(device)])] = topology.devices[at(device)].site;
@@ -29,9 +28,9 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> pair_capacities(const Topolo
         const int link_index = table(from, to);
         if (link_index < 0 || site[at(from)] == no_index || site[at(to)] == no_index) continue;
         if (!(rules->links[at(link_index)].capacity < unlimited)) continue;
-        BitsPerSecond& least =
+        BitsPerSecond& min_capacity =
             capacities.emplace(std::tuple(site[at(from)], site[at(to)], same_host), unlimited).first->second;
-        least = std::min(least, rules->links[at(link_index)].capacity);
+        min_capacity = std::min(min_capacity, rules->links[at(link_index)].capacity);
       }
   }
   return capacities;

@@ -1,4 +1,4 @@
-// A topology as hosts, links and routes of a task graph: every constraint that applies to a message becomes a
+// Converts a topology to hosts, links and routes of a task graph: every constraint on a message becomes a
 // link of its route. Host i is device i.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace dtfm::sim {
 
-/// What a link of the graph stands for.
+/// The constraint that a link of the graph represents.
 struct LinkRole {
   enum class Kind {
     flow,
@@ -27,39 +27,45 @@ struct LinkRole {
     site_downlink
   };
   Kind kind = Kind::flow;
-  /// Devices for flow, sender and device links, hosts (Device::host) for host links, else sites. `to` of a
-  /// sender's link is the first peer that it was made for (it is shared by all peers of its entry); of
-  /// uplinks and downlinks there is none.
+  /// Devices for flow, sender and device links, hosts (Device::host) for host links, otherwise sites. `to` of
+  /// a sender link is the first receiver for which it was created; it is shared by all receivers of its
+  /// entry. Uplinks and downlinks have no `to`.
   int from = no_index, to = no_index;
-  int link_index = 0;  // of the topology's links (Topology::entry), for flow and sender
+  int link_index = 0;  // for flow and sender: see Topology::link_index
 };
 
-/// Routes are made when they are first asked for, so that a graph has no more of them than it uses.
+/// Routes are created on first use, so that a graph contains only those that it needs.
 ///
-/// Every route has a link of its own pair of devices, which bears the latency and caps each flow; then what
-/// the flow shares with others: its sender's rate over the entry (`shared: sender`), the capacity of the pair
-/// of sites (from host to host the least that any of their entries gives holds for all, also where the flow's
-/// own entry gives none; the same apart for messages inside hosts), uplink and downlink of the devices and of
-/// their hosts (not inside a host) and of the sites (not inside a site). Bandwidths are those of the topology
-/// in bytes per second; the graph's bandwidth factor is the network efficiency.
+/// The first link of a route belongs to its pair of devices alone; it has the latency and is the rate cap of
+/// each flow. It is followed by the links that flows share, where they are limited:
+/// - the sender's rate over the topology entry (`shared: sender`);
+/// - the capacity of the pair of sites. Between hosts it is the minimum over all entries of the pair, and
+///   holds also for flows whose own entry has none; messages inside hosts have a separate capacity, found in
+///   the same way;
+/// - uplink and downlink of the devices and of their hosts, for messages between hosts;
+/// - uplink and downlink of the sites, for messages between sites.
+/// Bandwidths are those of the topology in bytes per second; the graph's bandwidth factor is the network
+/// efficiency.
 class LoweredNetwork {
  public:
-  /// Adds a host for each device to `graph` and sets its model; both arguments must outlive this.
+  /// Adds a host for each device to `graph`, which must be empty, and sets its network model. `topology` and
+  /// `graph` must outlive this.
   LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph);
 
-  /// Index into TaskGraph::routes of messages from device `from` to device `to` ≠ `from`.
+  /// Returns the index into TaskGraph::routes for messages from device `from` to device `to` ≠ `from`.
   int route(int from, int to);
-  /// Of each link of the graph.
+  /// [link of the graph]
   const std::vector<LinkRole>& roles() const { return roles_; }
 
  private:
-  using LinkKey = std::tuple<LinkRole::Kind, int, int, int>;  // two ends, and which of several
+  using LinkKey =
+      std::tuple<LinkRole::Kind, int, int, int>;  // kind, ends, and number among those of the ends
   int link(const LinkKey& key, const LinkRole& role, BitsPerSecond bandwidth, Seconds latency);
   std::vector<int> links_between(int from, int to);
 
   const Topology& topology_;
   TaskGraph& graph_;
-  std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_;  // by sites, and whether inside hosts
+  std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_;  // {from site, to site, inside hosts}
   std::vector<LinkRole> roles_;
   std::map<std::pair<int, int>, int> routes_;
   std::map<LinkKey, int> links_;

@@ -20,7 +20,7 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),
       chain_(layer_chain(problem.job)) {}
 
-/// On the slowest device of the stage.
+/// The maximum over the devices of the stage.
 LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
   LayerTime slowest;
   for (const int device : stage.devices) {
@@ -51,7 +51,7 @@ double LoadModel::gradient_bytes(int layer, bool tied, bool compressed) const {
 }
 
 double LoadModel::gradient_compression_s(double bytes) const {
-  if (gradient_compression_s_per_byte_ == 0) return 0;  // nothing may be left of them
+  if (gradient_compression_s_per_byte_ == 0) return 0;  // the compression ratio may be 0
   return bytes / job_.compression.gradients * gradient_compression_s_per_byte_;
 }
 
@@ -60,33 +60,34 @@ double LoadModel::parameter_bytes_of(int layer) const {
          bytes_per_element(job_.training);
 }
 
-/// Bytes of a parameter, all the time.
+/// Bytes held permanently per parameter.
 double LoadModel::state_bytes_per_parameter() const {
   const double resident = parameter_bytes(job_.training).resident, kept = error_feedback_bytes(job_);
   if (!zero_) return resident + kept;
+  // Gradients of stage 2 exist as a whole until they are scattered; only the rest is partitioned.
   const double whole = *zero_ == ZeroStage::gradients ? bytes_per_element(job_.training) : 0;
-  return whole + (resident - whole) / replicas_ + kept;  // of gradients before they are scattered
+  return whole + (resident - whole) / replicas_ + kept;
 }
 
-/// What is there of layers while they are computed, though a device holds a part alone.
+/// Bytes of whole layers held while computing, although the device keeps only a part of them permanently.
 double LoadModel::gathered_bytes(const Stage& stage) const {
   if (!zero_) return 0;
-  double most = 0;
+  double max_bytes = 0;
   for (int layer = stage.layers.first; layer < stage.layers.second; ++layer) {
     double bytes = uncompressed_gradient_bytes(layer, true);
     if (*zero_ == ZeroStage::parameters)
       bytes += parameter_bytes_of(layer) + (layer > 0 ? parameter_bytes_of(layer - 1) : 0);
-    most = std::max(most, bytes);
+    max_bytes = std::max(max_bytes, bytes);
   }
-  return most;
+  return max_bytes;
 }
 
-/// Of one sequence. What comes into the first layer is taken to be as large as what goes out.
+/// Bytes per sequence. The input of the first layer is assumed to be as large as its output.
 double LoadModel::input_bytes(int layer) const {
   return chain_[at(std::max(0, layer - 1))].output.value();
 }
 
-/// Of one sequence, from its forward to its backward.
+/// Bytes per sequence held from forward to backward.
 double LoadModel::saved_activation_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   const std::string& recompute = job_.training.recompute;

@@ -6,10 +6,10 @@
 
 namespace dtfm::sim {
 
-/// What the replicas hold a part of each: gradients and optimizer states, or the parameters too.
+/// What is partitioned over the replicas: gradients and optimizer states, or also the parameters.
 enum class ZeroStage { gradients = 2, parameters = 3 };
 
-/// Of a plan with this Plan::gradient_sync: `zero2`, `zero3`; else nothing.
+/// The stage that a Plan::gradient_sync of `zero2` or `zero3` names; nullopt for all others.
 constexpr std::optional<ZeroStage> zero_stage(std::string_view gradient_sync) {
   if (gradient_sync == "zero2") return ZeroStage::gradients;
   if (gradient_sync == "zero3") return ZeroStage::parameters;

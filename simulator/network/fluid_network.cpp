@@ -4,14 +4,13 @@
 #include <cmath>
 
 #include "planner/core/infinity.hpp"
+#include "simulator/network/tolerance.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr int none = -1;
-/// Levels that differ by less than this count as equal. The tolerances are far above rounding errors and far
-/// below any difference that matters.
-constexpr double relative_tolerance = 1e-12, frozen_tolerance = 1e-9;
+/// Far above `relative_tolerance` and still far below any difference that matters.
+constexpr double frozen_tolerance = 1e-9;
 /// For this many rounds only inconsistent links are opened. After that all touched links are opened, which
 /// guarantees termination.
 constexpr int careful_rounds = 6;
@@ -294,9 +293,9 @@ bool FluidNetwork::is_inconsistent(int number) const {
   const std::vector<Slot>& slots = slots_[index(number)];
   if (link.held > link.held_rising) return !nearly_equal(link.next_level, link.level, frozen_tolerance);
   if (link.next_level == infinity) return false;
-  const double most = link.next_level * (1 + frozen_tolerance);
+  const double max_level = link.next_level * (1 + frozen_tolerance);
   return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) {
-    return fill_states_[index(slot.flow)] == FillState::frozen && level(flows_[index(slot.flow)]) > most;
+    return fill_states_[index(slot.flow)] == FillState::frozen && level(flows_[index(slot.flow)]) > max_level;
   });
 }
 

@@ -43,6 +43,7 @@ class FluidNetwork {
   const FlowEnds& ends() const { return ends_; }
 
  private:
+  static constexpr int none = -1;
   enum class FillState : std::uint8_t { frozen, rising, stopped };
   struct Use {
     int link;
@@ -101,9 +102,9 @@ class FluidNetwork {
   /// Splits the flows on a link into those with another bottleneck and the rest, which are this link's own or
   /// new. The sums are incomplete if `unsettled` is above 1.
   struct LoadSplit {
-    double passing = 0, most = 0;  // flows with another bottleneck: bytes per second, highest level
-    double load = 0;               // of the rest, at level 1
-    int unsettled = 0;             // number of new flows among the rest
+    double passing = 0, max_level = 0;  // flows with another bottleneck: bytes per second, highest level
+    double load = 0;                    // of the rest, at level 1
+    int unsettled = 0;                  // number of new flows among the rest
   };
   void update_independent(double now);
   void adjust_all(double now);
@@ -116,7 +117,7 @@ class FluidNetwork {
   bool join_bottleneck(int flow, double now);
   bool adjust_level(int link, double now);
   bool make_independent(int link, double level);
-  bool demand(Flow& flow, double level, double most);
+  bool demand(Flow& flow, double level, double max_demand);
   void loosen(Flow& flow);
   void tighten(Flow& flow, double level);
   void make_dependent(int link);

@@ -9,12 +9,11 @@
 
 #include "planner/core/infinity.hpp"
 #include "simulator/network/fluid_network.hpp"
+#include "simulator/network/tolerance.hpp"
 
 namespace dtfm::sim {
 namespace {
 
-constexpr int none = -1;
-constexpr double relative_tolerance = 1e-12;  // allows for rounding errors
 /// Flows demand up to this factor times their level, where there is room. As n flows leave one by one,
 /// demands are therefore renewed log(n) ÷ log(headroom) times.
 constexpr double headroom = 1.25;
@@ -65,7 +64,7 @@ FluidNetwork::LoadSplit FluidNetwork::load_split(int number) const {
       result.unsettled += flow.up_to_date ? 0 : 1;
     } else {
       result.passing += slot.load * level(flow);
-      result.most = std::max(result.most, level(flow));
+      result.max_level = std::max(result.max_level, level(flow));
     }
   }
   return result;
@@ -84,7 +83,7 @@ bool FluidNetwork::adjust_level(int number, double now) {
   }
   const LoadSplit load_split = this->load_split(number);
   const double level = (link.capacity - load_split.passing) / load_split.load;
-  if (load_split.unsettled > 0 || !(level >= load_split.most)) return false;
+  if (load_split.unsettled > 0 || !(level >= load_split.max_level)) return false;
   if (std::abs(level - link.level) <= relative_tolerance * level) return true;
   if ((!link.independent || level > link.min_demand) && !make_independent(number, level)) return false;
   set_link_level(number, level, now);
@@ -97,7 +96,7 @@ bool FluidNetwork::join_bottleneck(int number, double now) {
   Flow& flow = flows_[index(number)];
   if (flow.bottleneck != none || flow.demand > 0) return false;
   int holder = none;
-  double level = flow.level_cap, most = 0;
+  double level = flow.level_cap, max_level = 0;
   for (const Use& use : uses(flow)) {
     const Link& link = links_[index(use.link)];
     if (link.fatpipe) continue;
@@ -106,10 +105,10 @@ bool FluidNetwork::join_bottleneck(int number, double now) {
     const double here = (link.capacity - load_split.passing) / load_split.load;
     if (here >= level) continue;
     level = here;
-    most = load_split.most;
+    max_level = load_split.max_level;
     holder = use.link;
   }
-  if (holder == none || !(level >= most)) return false;
+  if (holder == none || !(level >= max_level)) return false;
   Link& link = links_[index(holder)];
   const bool first = link.held == 0, others_demand = !first && (!link.independent || level > link.min_demand);
   flow.bottleneck = holder;
@@ -162,12 +161,12 @@ void FluidNetwork::add_to_holders(int number) {
 /// the link dependent, where other links have no room for this.
 bool FluidNetwork::make_independent(int number, double level) {
   Link& link = links_[index(number)];
-  const double least = std::max(level, link.level);
+  const double needed = std::max(level, link.level);
   link.min_demand = infinity;
   for (const Slot& slot : slots_[index(number)]) {
     Flow& flow = flows_[index(slot.flow)];
     if (!flow.up_to_date || flow.bottleneck != number) continue;
-    if (!demand(flow, least, least * headroom)) {
+    if (!demand(flow, needed, needed * headroom)) {
       make_dependent(number);
       return false;
     }
@@ -180,9 +179,9 @@ bool FluidNetwork::make_independent(int number, double level) {
 }
 
 /// If the other links of a flow have room for it at `level`, sets its demand to what they have, at most
-/// `most`, and returns true.
-bool FluidNetwork::demand(Flow& flow, double level, double most) {
-  double room = std::min(most, flow.level_cap);
+/// `max_demand`, and returns true.
+bool FluidNetwork::demand(Flow& flow, double level, double max_demand) {
+  double room = std::min(max_demand, flow.level_cap);
   for (const Use& use : uses(flow)) {
     const Link& link = links_[index(use.link)];
     if (use.link == flow.bottleneck || link.fatpipe) continue;

@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "planner/core/infinity.hpp"
+#include "simulator/network/tolerance.hpp"
 
 namespace dtfm::sim {
 namespace {
-
-/// Levels that differ by less than this count as equal, so that rounding errors cannot cause endless updates.
-/// The tolerance is far above rounding errors and far below any difference that matters.
-constexpr double relative_tolerance = 1e-12;
 
 bool nearly_equal(double a, double b) {
   return a == b || std::abs(a - b) <= relative_tolerance * std::min(a, b);

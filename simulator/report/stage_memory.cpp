@@ -17,7 +17,7 @@ double total(const StageMemory& memory) {
 
 struct MemoryTable {
   std::map<std::pair<int, int>, StageMemory> by_device;  // by device and stage
-  std::vector<StageMemory> most;                         // by stage: the largest of all pipelines
+  std::vector<StageMemory> largest;                      // by stage: the largest of all pipelines
 };
 
 /// With `copies`, a device that takes over a stage already holds the weights of that stage, so only the rest
@@ -26,13 +26,13 @@ MemoryTable make_table(const Problem& problem, const Plan& computed, bool copies
   const LoadModel model(problem, computed);
   MemoryTable table;
   for (const Pipeline& pipeline : computed.pipelines) {
-    if (table.most.size() < pipeline.stages.size()) table.most.resize(pipeline.stages.size());
+    if (table.largest.size() < pipeline.stages.size()) table.largest.resize(pipeline.stages.size());
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
       const StageLoad load = model.of(pipeline.stages[stage]);
       StageMemory memory{load.state_bytes, load.activation_bytes, load.working_bytes};
       StageMemory taken_over = memory;
       if (copies) taken_over.state -= load.weight_bytes;
-      if (total(taken_over) > total(table.most[stage])) table.most[stage] = taken_over;
+      if (total(taken_over) > total(table.largest[stage])) table.largest[stage] = taken_over;
       const std::size_t count = pipeline.stages.size(), before = (stage + count - 1) % count;
       if (copies && count > 1) memory.state += model.of(pipeline.stages[before]).weight_bytes;
       for (const int device : pipeline.stages[stage].devices)
@@ -45,7 +45,7 @@ MemoryTable make_table(const Problem& problem, const Plan& computed, bool copies
 StageMemoryOf lookup_in(MemoryTable table) {
   return [table = std::move(table)](int device, int stage) {
     const auto found = table.by_device.find({device, stage});
-    return found != table.by_device.end() ? found->second : table.most[at(stage)];
+    return found != table.by_device.end() ? found->second : table.largest[at(stage)];
   };
 }
 

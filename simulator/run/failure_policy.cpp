@@ -148,18 +148,18 @@ std::vector<int> split_proportionally(long long count, std::vector<long long> we
 
 std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<bool>& running,
                                          const std::vector<double>& speeds, double share) {
-  std::vector<double> all_speeds, least(running.size(), std::numeric_limits<double>::infinity());
+  std::vector<double> all_speeds, min_speeds(running.size(), std::numeric_limits<double>::infinity());
   for (std::size_t i = 0; i < running.size(); ++i)
     for (const Stage& stage : plan.pipelines[i].stages)
       for (const int device : stage.devices) {
         if (running[i]) all_speeds.push_back(speeds[at(device)]);
-        least[i] = std::min(least[i], speeds[at(device)]);
+        min_speeds[i] = std::min(min_speeds[i], speeds[at(device)]);
       }
   if (all_speeds.empty()) return running;
   std::sort(all_speeds.begin(), all_speeds.end());
   const double median = all_speeds[all_speeds.size() / 2];
   std::vector<bool> result = running;
-  for (std::size_t i = 0; i < running.size(); ++i) result[i] = running[i] && least[i] >= share * median;
+  for (std::size_t i = 0; i < running.size(); ++i) result[i] = running[i] && min_speeds[i] >= share * median;
   return std::find(result.begin(), result.end(), true) == result.end() ? running : result;
 }
 

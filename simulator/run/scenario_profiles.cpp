@@ -53,13 +53,13 @@ bool affects_link(const LinkTrace& link_trace, const Trace& trace, const LinkRol
 /// The product of the current values of all traces that have begun. Each trace has values in a meaningful
 /// range; throws Error if their product is not.
 double product(const std::vector<TraceCursor>& cursors) {
-  constexpr double least = 1e-24, most = 1e24;
+  constexpr double min_product = 1e-24, max_product = 1e24;
   double value = 1;
   for (const TraceCursor& cursor : cursors) {
     value *= cursor.value().value_or(1);
-    if (value != 0 && (value < least || value > most))
+    if (value != 0 && (value < min_product || value > max_product))
       throw Error("", fmt::format("the traces of one link multiply to {:g}, outside the range {:g} to {:g}",
-                                  value, least, most));
+                                  value, min_product, max_product));
   }
   return value;
 }

@@ -49,10 +49,10 @@ double dual_bound(std::span<const PeerKind> kinds) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   double bound = 0;
   for (const PeerKind& kind : kinds) {
-    double most = 0;
+    double max_rate = 0;
     for (std::size_t stage = 0; stage < stages; ++stage)
-      most = std::max(most, weights[stage] / sum * kind.rates[stage]);
-    bound += kind.count * most;
+      max_rate = std::max(max_rate, weights[stage] / sum * kind.rates[stage]);
+    bound += kind.count * max_rate;
   }
   return bound;
 }

@@ -223,17 +223,17 @@ double SwarmRun::load(int stage) const {
 
 /// A stage without serving or fetching peers counts as more loaded than any other.
 int SwarmRun::most_loaded_stage(bool by_peer) const {
-  int most = 0;
+  int result = 0;
   double max_load = -1;
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     const int peers = stages_[at(stage)].serving + stages_[at(stage)].fetching;
     const double here = peers == 0 ? infinity : load(stage) / (by_peer ? peers : 1);
     if (here > max_load) {
-      most = stage;
+      result = stage;
       max_load = here;
     }
   }
-  return most;
+  return result;
 }
 
 /// Samples per second of the peers that serve the stage or are fetching its state.
@@ -251,31 +251,31 @@ double SwarmRun::rate_of_stage(int stage) const {
 int SwarmRun::spare_peer(int stage, double slowest_rate) const {
   if (stages_[at(stage)].serving < 2) return no_peer;
   const double all = rate_of_stage(stage);
-  int least = no_peer;
+  int spare = no_peer;
   for (int device = 0; device < problem_.topology.size(); ++device) {
     const Peer& peer = peers_[at(device)];
     if (!peer.serving || peer.stage != stage) continue;
     if (setup_.require_beneficial_moves && !(all - rate(device, stage) > slowest_rate)) continue;
-    if (least == no_peer || load(peer) < load(peers_[at(least)])) least = device;
+    if (spare == no_peer || load(peer) < load(peers_[at(spare)])) spare = device;
   }
-  return least;
+  return spare;
 }
 
 /// Moves the least loaded peer of the least loaded stage that can spare one to the most loaded stage.
 void SwarmRun::rebalance() {
   queue_.push(round_to_tick(now_ + *setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
-  const int most = most_loaded_stage(false);
-  const double its_rate = rate_of_stage(most);
+  const int target = most_loaded_stage(false);
+  const double its_rate = rate_of_stage(target);
   int mover = no_peer;
   double min_load = infinity;
   for (int stage = 0; stage < costs_.stages(); ++stage) {
-    const int peer = stage == most ? no_peer : spare_peer(stage, its_rate);
+    const int peer = stage == target ? no_peer : spare_peer(stage, its_rate);
     if (peer == no_peer || load(stage) >= min_load) continue;
     mover = peer;
     min_load = load(stage);
   }
-  const bool is_empty = stages_[at(most)].serving + stages_[at(most)].fetching == 0;
-  if (mover != no_peer && (is_empty || min_load < load(most))) move(mover, most);
+  const bool is_empty = stages_[at(target)].serving + stages_[at(target)].fetching == 0;
+  if (mover != no_peer && (is_empty || min_load < load(target))) move(mover, target);
 }
 
 /// The available devices, grouped by kind and speed.

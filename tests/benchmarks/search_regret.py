@@ -87,7 +87,7 @@ def main() -> None:
     lost_all = []
     for number in range(arguments.seed, arguments.seed + arguments.topologies):
         rng = random.Random(number)
-        text, devices = topology(rng, f"unlike-{number}")
+        text, devices = topology(rng, f"heterogeneous-{number}")
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "topology.yaml").write_text(text)

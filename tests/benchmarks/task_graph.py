@@ -55,7 +55,7 @@ def gpipe(group, micro_batches, clock):
         for s in range(stages):
             for m in range(micro_batches):
                 needs = [f"x{s - 1}_{r}_{m}"] * (s > 0) + [f"f{s}_{r}_{m - 1}"] * (m > 0)
-                yield f"compute f{s}_{r}_{m} h{group[s][r]} {0.1 * clock.stretch()}{after(needs)}", None
+                yield f"compute f{s}_{r}_{m} h{group[s][r]} {0.1 * clock.slowdown()}{after(needs)}", None
                 if s + 1 < stages:
                     yield (f"flow x{s}_{r}_{m} h{group[s][r]} h{group[s + 1][r]} {ACTIVATIONS:.0f} "
                            f"after f{s}_{r}_{m} queue F{s}_{r}"), None
@@ -63,7 +63,7 @@ def gpipe(group, micro_batches, clock):
             for m in range(micro_batches):
                 needs = [f"y{s + 1}_{r}_{m}"] if s + 1 < stages else [f"f{s}_{r}_{micro_batches - 1}"]
                 needs += [f"b{s}_{r}_{m - 1}"] * (m > 0)
-                yield f"compute b{s}_{r}_{m} h{group[s][r]} {0.2 * clock.stretch()}{after(needs)}", (s, r, f"b{s}_{r}_{m}")
+                yield f"compute b{s}_{r}_{m} h{group[s][r]} {0.2 * clock.slowdown()}{after(needs)}", (s, r, f"b{s}_{r}_{m}")
                 if s > 0:
                     yield (f"flow y{s}_{r}_{m} h{group[s][r]} h{group[s - 1][r]} {ACTIVATIONS:.0f} "
                            f"after b{s}_{r}_{m} queue B{s}_{r}"), None
@@ -75,7 +75,7 @@ class Clock:
     def __init__(self, apart):
         self.apart, self.random, self.count = apart, random.Random(2), 0
 
-    def stretch(self):
+    def slowdown(self):
         return 1 + 0.1 * self.random.random() if self.apart else 1
 
     def begin(self, before):

@@ -278,17 +278,17 @@ def test_a_job_that_no_plan_can_run():
 def test_input_errors():
     """Scheme errors independent of the machines are bad input rather than an infeasible result, and
     nothing is written."""
-    unlike = TOPOLOGY.replace("gpus: [", "gpus: [{name: odd, memory: 16 GB}, ").replace("site: ohio, count: 4, gpu: card", "site: ohio, count: 4, gpu: odd")
-    write("unlike.yaml", unlike)
-    write("unknown.yaml", unlike.replace("gpu: card", "gpu: odd"))
+    mixed = TOPOLOGY.replace("gpus: [", "gpus: [{name: odd, memory: 16 GB}, ").replace("site: ohio, count: 4, gpu: card", "site: ohio, count: 4, gpu: odd")
+    write("mixed.yaml", mixed)
+    write("unknown.yaml", mixed.replace("gpu: card", "gpu: odd"))
     write("coded.yaml", FREE + "compression: {gradients: 8-bit}\n")
     bandwidth = ("compression takes time in memory, whose bandwidth nobody knows for device ohio/0 (odd): give the GPU its `memory_bandwidth`, "
                  "or `compression` a `throughput`")
     peak = "device oregon/0: times on GPU odd cannot be estimated: its entry in the catalogue has no `peak`"
     for message, program, arguments in [
-            (f"dtfm-compare: {bandwidth}\n", COMPARE, ("unlike.yaml", "--job", "coded.yaml")),
-            (f"dtfm-sim: {bandwidth}\n", SIM, ("unlike.yaml", "--job", "coded.yaml", "--scheme", "single-gpu")),
-            (f"dtfm-plan: {bandwidth}\n", PLAN, ("unlike.yaml", "--job", "coded.yaml")),
+            (f"dtfm-compare: {bandwidth}\n", COMPARE, ("mixed.yaml", "--job", "coded.yaml")),
+            (f"dtfm-sim: {bandwidth}\n", SIM, ("mixed.yaml", "--job", "coded.yaml", "--scheme", "single-gpu")),
+            (f"dtfm-plan: {bandwidth}\n", PLAN, ("mixed.yaml", "--job", "coded.yaml")),
             (f"dtfm-compare: no scheme can be simulated: {peak}\n", COMPARE, ("unknown.yaml", "--job", "free.yaml")),
             (f"dtfm-sim: no layout of zero3 can be simulated: {peak}\n", SIM, ("unknown.yaml", "--job", "free.yaml", "--scheme", "zero3")),
             (f"dtfm-sim: no layout of swarm can be simulated: {peak}\n", SIM, ("unknown.yaml", "--job", "free.yaml", "--scheme", "swarm"))]:
@@ -296,7 +296,7 @@ def test_input_errors():
         done = run(*arguments, "-o", "faulty.json", "--quiet", program=program, status=2)
         check(done.stderr == message, repr(done.stderr), "instead of", repr(message))
         check(done.stdout == "" and not Path("faulty.json").exists(), "a fault writes")
-    table = rows(compared(topology="unlike.yaml"))  # half of the machines are known
+    table = rows(compared(topology="mixed.yaml"))  # half of the machines are known
     check(table["single-gpu"]["runs"] and "times on GPU odd" in table["zero3"]["no_layout_reason"], table)
     write("few.yaml", FREE.replace("global_batch: 24", "global_batch: 4"))
     few = rows(compared("--job", "few.yaml", "--scheme", "zero3", status=3))["zero3"]

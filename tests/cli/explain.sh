@@ -8,9 +8,9 @@ small=(gpus.yaml --job job.yaml --quiet)
 
 run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
-for words in 'Bottleneck' 'critical path of the slowest pipeline: ' 'peak memory: ' \
+for words in 'Bottleneck' 'critical path of the slowest pipeline: ' 'uses the largest share of its memory, ' \
   'What if, one change at a time' 'activations compressed × 2' 'micro-batch 2 instead of 1' \
-  'When compute-bound' 'hidden size × 2' 'a plan is compute-bound if, on the critical path of every pipeline, compute exceeds communication'; do
+  'When compute is the bottleneck' 'hidden size × 2' 'a plan is compute-bound if the critical path of every pipeline has more compute than communication, and exposed'; do
   expect_in "$out" "$words"
 done
 python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'

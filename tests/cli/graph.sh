@@ -69,7 +69,7 @@ expect_in "$out" 'makespan  3 s'
 # A deadlocked flow is reported, too: the bandwidth stays 0.
 printf 'host a\nhost b\nlink l 1e6 0\nroute a b l\nprofile l bw 1 0\ncompute c a 1\nflow f a b 2e6\n' >stands.txt
 run --graph stands.txt
-expect_status 0 'a flow that comes to a stand'
+expect_status 0 'a deadlocked flow'
 expect_in "$out" '1 done, 0 failed, 1 blocked'
 
 expect_refused "TOPOLOGY PLAN or --graph FILE is missing $help"

@@ -121,7 +121,7 @@ def test_prices():
     check(all(device.startswith("oregon/") for device in used(half)), "without a price, and used", used(half))
     check("4 devices without a price left out, ohio/0 first; the topology may give it one: `price: 1.2 USD/h`"
           in half["warnings"], half["warnings"])
-    refused("--objective: cost-per-token needs prices, and no device has one; give them some in the topology: "
+    refused("--objective: no device has a price, which cost-per-token needs; add prices to the topology, for example "
             "`price: 1.2 USD/h`", "sites.yaml", "--job", "free.yaml", "--objective", "cost-per-token")
 
 
@@ -234,12 +234,12 @@ def test_flushes_are_kept():
     simulation."""
     write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
     plan, _ = planned(*SHORT, "--pipeline", 1, topology="small.yaml")
-    check(plan["job"]["parallelism"]["flush"] >= 1, "no drains", plan["job"]["parallelism"])
+    check(plan["job"]["parallelism"]["flush"] >= 1, "no pipeline flush", plan["job"]["parallelism"])
     check(all(it["needed_bytes"] <= it["capacity_bytes"] for it in plan["estimate"]["memory"]), plan["estimate"]["memory"])
     run("small.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
-    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan that drains")
+    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan with pipeline flushes")
     report = simulated("made.json", "small.yaml")
-    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "drains")
+    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "pipeline flushes")
 
 
 def test_automatic_decisions():
@@ -304,7 +304,7 @@ def test_memory():
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     plan, text = planned(*SHORT, topology="tight.yaml", status=3)
     first, *others = plan["warnings"]
-    check(re.fullmatch("no plan fits the memory of the devices; in the closest one, .* needs .* GB and has 0.1 GB",
+    check(re.fullmatch("no plan fits the memory of the devices; in the one with the smallest deficit, .* needs .* GB and has 0.1 GB",
                        first), first)
     changes = [re.fullmatch("it would fit with (.*)", note).group(1) for note in others]
     check(len(changes) > 1 and changes[-1].startswith("GPUs of at least "), changes)
@@ -339,7 +339,7 @@ def test_rejected_input():
     refused(f"--pipeline: no plan of 3 stages and 3 replicas is possible: {there}", *what, "--pipeline", 3, "--data", 3)
     write("deep.yaml", JOB.replace("pipeline: 3", "pipeline: 100"))
     refused(f"job small: no plan of 100 stages is possible: {there}", "sites.yaml", "--job", "deep.yaml")
-    refused("no host has the 2 devices of a stage", *what, "--tensor", 2)
+    refused("no host has 2 devices, which every stage needs", *what, "--tensor", 2)
     write("bare.yaml", re.sub("gpus: .*\n|, gpu: card", "", TOPOLOGY))
     refused("the speed of device oregon/0 is not known: the topology gives it no `gpu`", "bare.yaml", "--job", "free.yaml")
 

@@ -20,7 +20,7 @@ run "${small[@]}" -o plan.json
 expect_status 0 plan
 expect_no_warning 'a short run'
 for words in 'three-sites: 12 devices in 3 sites, job small' '3 stages × 4 replicas' 'lower bound' oregon \
-  'Slowest gradient sync: stage' 'Slowest hop: stage'; do
+  'Slowest gradient synchronization: stage' 'Slowest hop: stage'; do
   expect_in "$out" "$words"
 done
 expect_json plan.json

@@ -38,7 +38,7 @@ first=$(python3 -c 'import json; print(json.load(open("plan.json"))["pipelines"]
 expect_refused_plan "/pipelines/1/stages/0/devices/0: device $first is used twice, first at /pipelines/0/stages/0/devices/0" \
   "stages[0]['devices'] = ['$first']"
 expect_refused_plan '/pipelines/1/stages/1/layers: layer 4 is in no stage' 'stages[1]["layers"] = [5, 8]'
-expect_refused_plan "/groups/0: lacks device $first, which is in stage 0 of the pipelines" \
+expect_refused_plan "/groups/0: device $first is missing, although it is in stage 0 of the pipelines" \
   'plan["groups"][0][0] = plan["groups"][1][0]'
 second=$(python3 -c 'import json; print(json.load(open("plan.json"))["groups"][0][1])')
 expect_refused_plan "/ranks/stage_major/0: $second, but the pipelines make it $first" \

@@ -312,7 +312,7 @@ def test_interrupt():
         check(process.returncode == 130, "exit", process.returncode, "after", kind)
         result = json.loads(Path("cut.json").read_text(encoding="utf-8"))
         check(0 < len(result["iterations"]) < 1000000, "iterations", len(result["iterations"]))
-        check(result["fairness"]["undisturbed_iteration_s"] is None, "an interrupted run goes on comparing")
+        check(result["fairness"]["undisturbed_iteration_s"] is None, "an interrupted run continues comparing")
         check(result["stopped"] and result["stopped"] in out, "the result does not say that it was interrupted")
         last = Path("cut.csv").read_text(encoding="utf-8").splitlines()[-1]
         check(last.startswith(f"i{len(result['iterations']) - 1} "), "the last task is", last)

@@ -149,13 +149,13 @@ int members_of(const Layer& layer) {
   return __builtin_popcount(static_cast<unsigned>(layer.parameters));
 }
 
-void check_tasklets(const OperatorGraph& graph, int most_live) {
+void check_tasklets(const OperatorGraph& graph, int max_live) {
   const std::vector<int> order = topological_order(graph);
   std::vector<int> place(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) place[at(order[i])] = static_cast<int>(i);
   for (const auto& [from, to] : graph.edges) REQUIRE(place[at(from)] < place[at(to)]);
 
-  const std::vector<Layer> layers = partition_into_layers(graph, most_live);
+  const std::vector<Layer> layers = partition_into_layers(graph, max_live);
   std::set<std::size_t> cuts;
   std::size_t done = 0;
   double parameters = 0, forward = 0, backward = 0;
@@ -178,7 +178,7 @@ void check_tasklets(const OperatorGraph& graph, int most_live) {
   REQUIRE(forward == 3 * all);
   REQUIRE(backward == 6 * all);
   for (std::size_t cut = 1; cut < order.size(); ++cut)
-    REQUIRE(cuts.contains(cut) == (live_by_definition(graph, order, cut).second <= most_live));
+    REQUIRE(cuts.contains(cut) == (live_by_definition(graph, order, cut).second <= max_live));
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ TEST_CASE(
     const OperatorGraph graph = random_graph(rng);
     REQUIRE(find_cycle(graph).empty());
     REQUIRE_FALSE(find_disconnected_operator(graph));
-    for (const int most_live : {1, 2, 100}) check_tasklets(graph, most_live);
+    for (const int max_live : {1, 2, 100}) check_tasklets(graph, max_live);
   }
 }
 

@@ -25,17 +25,17 @@ TEST_CASE("an even split covers all layers in order in parts that differ by at m
   for (int layers = 0; layers <= 40; ++layers) {
     for (int stages = 1; stages <= 12; ++stages) {
       CAPTURE(layers, stages);
-      int next = 0, least = layers, most = 0;
+      int next = 0, min_layers = layers, max_layers = 0;
       for (int stage = 0; stage < stages; ++stage) {
         const auto [begin, end] = even_split(layers, stages, stage);
         REQUIRE(begin == next);
         REQUIRE(end >= begin);
-        least = std::min(least, end - begin);
-        most = std::max(most, end - begin);
+        min_layers = std::min(min_layers, end - begin);
+        max_layers = std::max(max_layers, end - begin);
         next = end;
       }
       REQUIRE(next == layers);
-      REQUIRE(most - least <= 1);
+      REQUIRE(max_layers - min_layers <= 1);
     }
   }
   CHECK(even_split(24, 8, 7) == std::pair{21, 24});

@@ -355,8 +355,10 @@ TEST_CASE("a plan that the schedule cannot run is rejected") {
                         }(),
                         {}};
   const IterationModel model(problem);
-  CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 4, 1, 4)); }) ==
-        "schedule interleaved: 1 layers of a device cannot be cut into 2 chunks");
+  CHECK(
+      error_message([&] { estimate_iteration(model, plan_of(problem.job, 4, 1, 4)); }) ==
+      "schedule interleaved: 2 chunks exceed the number of layers of a device, 1; use fewer chunks or fewer "
+      "stages");
   CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 2, 1, 3)); }) ==
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
 }

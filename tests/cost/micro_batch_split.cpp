@@ -18,7 +18,7 @@ namespace {
 double end_of(const std::vector<PipelinePace>& pipelines, const std::vector<int>& counts) {
   double end = 0;
   for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0) end = std::max(end, pipelines[i].fill_s + counts[i] * pipelines[i].steady_s);
+    if (counts[i] > 0) end = std::max(end, pipelines[i].warm_up_s + counts[i] * pipelines[i].steady_s);
   return end;
 }
 

@@ -189,7 +189,7 @@ TEST_CASE("1f1b: two micro-batches share a cycle through two stages") {
 // A micro-batch takes 5 s on the first stage. Other messages take a quarter of that on a link of which a
 // message demands all for 0.5 s; it therefore takes 0.5 ÷ (1 − 1/4). On a link of which it demands half,
 // contention has no effect.
-TEST_CASE("1f1b: contention stretches a message by the share of the link that others take") {
+TEST_CASE("1f1b: contention slows a message by the share of the link that others take") {
   const auto work = [](double occupancy_s, double background_s, double link_demand_s,
                        double concurrent_messages = 20) {
     PipelineWork it = even_work(2, 20, occupancy_s);

@@ -35,22 +35,22 @@ TEST_CASE("no path over the same number of devices is shorter or has a shorter l
     const SpanningTreeBound bound(count, [&](int a, int b) { return costs[at(a * count + b)]; });
     std::vector<int> path(at(count));
     for (int i = 0; i < count; ++i) path[at(i)] = i;
-    std::vector<double> least_sum(at(count + 1), std::numeric_limits<double>::infinity()),
-        min_bottleneck = least_sum;
+    std::vector<double> min_sum(at(count + 1), std::numeric_limits<double>::infinity()),
+        min_bottleneck = min_sum;
     do {
       double sum = 0, max_edge = 0;
       for (int n = 2; n <= count; ++n) {
         const double cost = costs[at(path[at(n - 2)] * count + path[at(n - 1)])];
         sum += cost;
         max_edge = std::max(max_edge, cost);
-        least_sum[at(n)] = std::min(least_sum[at(n)], sum);
+        min_sum[at(n)] = std::min(min_sum[at(n)], sum);
         min_bottleneck[at(n)] = std::min(min_bottleneck[at(n)], max_edge);
       }
     } while (std::next_permutation(path.begin(), path.end()));
     for (int n = 2; n <= count; ++n) {
-      REQUIRE(bound.sum(n) <= least_sum[at(n)] + 1e-12);
+      REQUIRE(bound.sum(n) <= min_sum[at(n)] + 1e-12);
       REQUIRE(bound.max_edge(n) <= min_bottleneck[at(n)]);
     }
-    REQUIRE(bound.sum(2) == Approx(least_sum[2]));  // the cheapest pair
+    REQUIRE(bound.sum(2) == Approx(min_sum[2]));  // the cheapest pair
   }
 }

@@ -34,11 +34,11 @@ bool near(double a, double b) {
   return std::abs(a - b) <= 1e-9 * (a + b);
 }
 
-void check(const dtfm::OperatorGraph& graph, int most_live) {
+void check(const dtfm::OperatorGraph& graph, int max_live) {
   dtfm::Job job;
   job.name = "graph";
   job.training.global_batch = 1;
-  job.model = dtfm::LayerChain{1, dtfm::partition_into_layers(graph, most_live)};
+  job.model = dtfm::LayerChain{1, dtfm::partition_into_layers(graph, max_live)};
   const Sums given = sums_of(graph.operators), cut = sums_of(dtfm::layer_chain(job));
   if (!near(given.parameters, cut.parameters) || !near(given.forward, cut.forward) ||
       !near(given.backward, cut.backward))
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     const dtfm::OperatorGraph graph = dtfm::io::parse_operator_graph(text, "ops.json");
-    for (const int most_live : {1, 2, 1000}) check(graph, most_live);
+    for (const int max_live : {1, 2, 1000}) check(graph, max_live);
   } catch (const dtfm::Error& error) {
     if (error.where().starts_with("written.json")) std::abort();
   }

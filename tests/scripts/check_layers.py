@@ -78,6 +78,7 @@ BAD = [
     ("planner/CMakeLists.txt", "# TO" "DO\n", 1, "nothing is left for later"),
     ("planner/cost/a.hpp", "namespace dtfm {\n", 1, "planner/cost declares in dtfm::cost, not in dtfm"),
     ("planner/io/a.hpp", "namespace dtfm::cost {\n", 1, "planner/io declares in dtfm::io, not in dtfm::cost"),
+    ("planner/core/a.hpp", "namespace dtfm::cost {\n", 1, "planner/core declares in dtfm, not in dtfm::cost"),
     ("simulator/b.hpp", "namespace dtfm::sim {\nstruct Move {\n};\n", 2, "dtfm::sim::Move is defined at simulator/a.hpp:2, too"),
     ("simulator/b.cpp", "namespace dtfm::sim {\nclass Move : public Step {\n};\n", 2, "dtfm::sim::Move is defined at simulator/a.hpp:2, too"),
     ("planner/cost/x/b.hpp", '#include "planner/cost/y/b.hpp"\n', None, "folders include each other: planner/cost/x -> planner/cost/y -> planner/cost/x"),

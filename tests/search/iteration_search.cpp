@@ -299,7 +299,7 @@ TEST_CASE("other objectives prefer fewer or cheaper devices") {
     for (const int device : pipeline_major(it.plan)) CHECK(device != 7);
   for (Device& device : problem.topology.devices) device.price.reset();
   CHECK_THAT(error_message([&] { search_iteration(problem, options); }),
-             contains("cost-per-token needs prices, and no device has one"));
+             contains("no device has a price, which cost-per-token needs"));
 }
 
 TEST_CASE("egress counts if the objective is cost") {

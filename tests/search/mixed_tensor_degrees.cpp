@@ -93,11 +93,11 @@ double min_of_all(const Problem& problem, const std::vector<int>& hosts) {
 TEST_CASE("every host has the largest possible tensor-parallel groups in the order of the devices") {
   const Problem problem = host_problem({4, 2, 3, 1}, 4);
   const std::vector<int> order = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
-  using Units = std::vector<std::vector<int>>;
+  using Groups = std::vector<std::vector<int>>;
   CHECK(stage_tensor_groups(problem.topology, order, std::vector{1, 2, 4}) ==
-        Units{{9}, {7, 8}, {6}, {4, 5}, {0, 1, 2, 3}});
+        Groups{{9}, {7, 8}, {6}, {4, 5}, {0, 1, 2, 3}});
   CHECK(stage_tensor_groups(problem.topology, order, std::vector{2}) ==
-        Units{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
+        Groups{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
 }
 
 TEST_CASE("the search finds the optimum over all degrees of all stages") {

@@ -257,7 +257,7 @@ TEST_CASE("the convergence curve ends at the cost of the result despite rounding
   }
 }
 
-TEST_CASE("exhaustive with too small a budget does not claim a false bound") {
+TEST_CASE("exhaustive with too small a budget does not report a false bound") {
   for (const Network network : all_networks) {
     const CommCostModel model = model_of(1, network, {4, 2});  // 105 partitions
     const double optimum = exhaustive_optimum(model);

@@ -75,7 +75,7 @@ class Driver {
   std::vector<sg::Host*> hosts_, sources_;  // sources: per flow
   std::vector<sg::Link*> links_;
   // per link: current value, and maximum over its profile or 0
-  std::vector<double> bandwidth_, latency_, most_;
+  std::vector<double> bandwidth_, latency_, max_bandwidth_;
   std::vector<int> link_down_, host_down_;
   std::vector<State> state_;
   std::vector<double> finish_, ready_at_;
@@ -114,20 +114,22 @@ void Driver::build_platform() {
   sg::NetZone* zone = sg::create_full_zone("zone");
   for (const dtfm::sim::Host& host : graph_.hosts)
     hosts_.push_back(zone->create_host(host.name, host.speed)->seal());
-  most_.resize(graph_.links.size());
+  max_bandwidth_.resize(graph_.links.size());
   for (const dtfm::sim::Profile& profile : graph_.profiles)
     if (profile.quantity == dtfm::sim::Profile::Quantity::bandwidth)
       for (const dtfm::sim::Profile::Step& step : profile.steps) {
-        double& most = most_[at(profile.targets[0].index)];
-        most = std::max({most, step.value, graph_.links[at(profile.targets[0].index)].bandwidth});
+        double& max_bandwidth = max_bandwidth_[at(profile.targets[0].index)];
+        max_bandwidth =
+            std::max({max_bandwidth, step.value, graph_.links[at(profile.targets[0].index)].bandwidth});
       }
   bandwidth_.resize(graph_.links.size());
   for (std::size_t i = 0; i < graph_.links.size(); ++i) {
     const dtfm::sim::GraphLink& link = graph_.links[i];
     bandwidth_[i] = link.bandwidth;
     latency_.push_back(link.latency);
-    sg::Link* made = zone->create_link(link.name, most_[i] > 0 ? most_[i] : link.bandwidth)->set_latency(0);
-    if (most_[i] > 0)
+    sg::Link* made = zone->create_link(link.name, max_bandwidth_[i] > 0 ? max_bandwidth_[i] : link.bandwidth)
+                         ->set_latency(0);
+    if (max_bandwidth_[i] > 0)
       made->set_sharing_policy(sg::Link::SharingPolicy::NONLINEAR,
                                [this, i](double, int) { return bandwidth_[i]; });
     else if (link.sharing == dtfm::sim::Sharing::fatpipe)
@@ -173,7 +175,7 @@ void Driver::change(std::size_t number, std::size_t step) {
     latency_[link] = value;
   } else {
     bandwidth_[link] = value;
-    links_[link]->set_bandwidth(most_[link]);  // makes it ask again
+    links_[link]->set_bandwidth(max_bandwidth_[link]);  // makes it ask again
   }
   push_change(number, step + 1);
 }

@@ -27,8 +27,8 @@ class InvariantChecker : public RunObserver {
       : scenario_(scenario), layers_(layers), micro_batches_(micro_batches) {}
 
   void on_interval(const RunInterval& run_interval) override {
-    violation_if(run_interval.start < last_end_, "stretches overlap");
-    violation_if(run_interval.end < run_interval.start, "a stretch ends before it starts");
+    violation_if(run_interval.start < last_end_, "intervals overlap");
+    violation_if(run_interval.end < run_interval.start, "an interval ends before it starts");
     last_end_ = run_interval.end;
     check_times(run_interval);
     check_devices(run_interval);
@@ -47,8 +47,8 @@ class InvariantChecker : public RunObserver {
 
   void check_times(const RunInterval& run_interval) {
     for (const TaskRecord& task : run_interval.replay.tasks) {
-      violation_if(task.start < run_interval.start, "a task starts before its stretch");
-      violation_if(task.finish > run_interval.end, "a task ends after its stretch");
+      violation_if(task.start < run_interval.start, "a task starts before its interval");
+      violation_if(task.finish > run_interval.end, "a task ends after its interval");
       violation_if(run_interval.kind == RunInterval::Kind::iteration && task.state != TaskState::done,
                    "a task of a completed iteration is not done");
     }

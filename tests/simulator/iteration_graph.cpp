@@ -314,8 +314,10 @@ TEST_CASE("interleaved splits the layers of a device into chunks") {
   CHECK(layers ==
         std::vector<std::pair<int, int>>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 10}});
   job.parallelism.chunks = 3;
-  CHECK(error_message([&] { expand_virtual_stages(job, plan_of(job, 4, 1, 4)); }) ==
-        "schedule interleaved: 2 layers of a device cannot be cut into 3 chunks");
+  CHECK(
+      error_message([&] { expand_virtual_stages(job, plan_of(job, 4, 1, 4)); }) ==
+      "schedule interleaved: 3 chunks exceed the number of layers of a device, 2; use fewer chunks or fewer "
+      "stages");
 }
 
 // Two devices per stage: each takes half of the time and half of every message.

@@ -184,8 +184,8 @@ TEST_CASE("shards that overlap in part are rejected") {
   };
   CHECK(rejection_message({{2, 4}, {1}}) == "");
   CHECK(rejection_message({{2, 3}, {1}}) ==
-        "stage 0 of pipeline 0 has 2 devices and stage 1 of pipeline 0 has 3: of the numbers of devices of "
-        "two stages, one must be a multiple of the other");
+        "stage 0 of pipeline 0 has 2 devices and stage 1 of pipeline 0 has 3: of any two tensor degrees, "
+        "the larger must be a multiple of the smaller");
   CHECK(rejection_message({{1, 3}, {2}})
             .find("stage 0 of pipeline 1 has 2 devices and stage 1 of pipeline 0 has 3") == 0);
 }

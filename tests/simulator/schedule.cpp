@@ -66,7 +66,7 @@ void check_once_each(const Shape& shape, const std::vector<Operation>& order) {
   REQUIRE(order.size() == static_cast<std::size_t>(2 * shape.chunks * shape.micro_batches));
 }
 
-int most_in_flight(const std::vector<Operation>& order) {
+int max_in_flight(const std::vector<Operation>& order) {
   int now = 0, most = 0;
   for (const Operation& op : order) most = std::max(most, now += op.kind == Kind::forward ? 1 : -1);
   return most;
@@ -106,8 +106,8 @@ TEST_CASE("gpipe holds all micro-batches and 1f1b as many as there are stages to
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 16; ++m)
       for (int d = 0; d < p; ++d) {
-        REQUIRE(most_in_flight(gpipe_order({p, d, 1, m})) == m);
-        REQUIRE(most_in_flight(one_f_one_b_order({p, d, 1, m})) == std::min(m, p - d));
+        REQUIRE(max_in_flight(gpipe_order({p, d, 1, m})) == m);
+        REQUIRE(max_in_flight(one_f_one_b_order({p, d, 1, m})) == std::min(m, p - d));
       }
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("a flush empties the pipeline before the next round begins") {
       check_once_each(shape, order);
       for (std::size_t i = 0; i < order.size(); ++i)
         CHECK(order[i].micro_batch / 4 == static_cast<int>(i / 8));
-      CHECK(most_in_flight(order) <= 4);
+      CHECK(max_in_flight(order) <= 4);
     }
   }
 }

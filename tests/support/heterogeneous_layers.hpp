@@ -10,8 +10,8 @@
 namespace dtfm {
 
 /// Returns a random integer in [least, most].
-inline int random_int(Rng& rng, int least, int most) {
-  return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
+inline int random_int(Rng& rng, int low, int high) {
+  return low + static_cast<int>(rng.below(static_cast<std::uint32_t>(high - low + 1)));
 }
 
 /// Returns a job of 16 to 24 different layers that take a few seconds each.

@@ -15,8 +15,8 @@
 namespace dtfm {
 
 /// Returns a log-uniform number in [least, most].
-inline double random_size(Rng& rng, double least, double most) {
-  return least * std::pow(most / least, rng.uniform());
+inline double random_size(Rng& rng, double low, double high) {
+  return low * std::pow(high / low, rng.uniform());
 }
 
 /// Returns a job of `layers` layers of 0.1 to 10 TFLOP forward and an independent number of FLOPs backward.

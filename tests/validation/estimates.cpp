@@ -51,10 +51,10 @@ Plan random_plan(const Problem& problem, Rng& rng) {
   const int micro_batches = micro_batch_count(job.training);
   const int devices = problem.topology.size();
   const int chunks = job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
-  const int most_stages = std::min(devices, layer_count(job.model) / chunks);
-  const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most_stages)));
-  const int most_replicas = std::min(devices / stages, micro_batches);
-  const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most_replicas)));
+  const int max_stages = std::min(devices, layer_count(job.model) / chunks);
+  const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(max_stages)));
+  const int max_replicas = std::min(devices / stages, micro_batches);
+  const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(max_replicas)));
   std::vector<int> order(at(devices));
   for (int device = 0; device < devices; ++device) order[at(device)] = device;
   rng.shuffle(std::span<int>(order));

@@ -35,8 +35,8 @@ bool fits(const Problem& problem, const Layout& layout) {
   });
 }
 
-/// The fewer micro-batches there are, the less often everything is exchanged: the largest that fits. Where
-/// none does, single sequences show what is lacking.
+/// Uses the largest micro-batch that fits, because parameters and gradients are communicated once per
+/// micro-batch. If none fits, returns micro-batches of one sequence, whose memory deficit is then reported.
 std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
   check_batch(problem);
   const int batch = problem.job.training.global_batch, devices = problem.topology.size();

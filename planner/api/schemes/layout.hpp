@@ -1,4 +1,4 @@
-// What layouts of several schemes have in common.
+// Functions that several schemes share.
 #pragma once
 
 #include <optional>
@@ -10,29 +10,28 @@
 
 namespace dtfm::api {
 
-/// Takes these decisions in job and plan, and leaves out what only other schedules have.
+/// Sets these decisions in job and plan, and removes settings that only other schedules have.
 void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync);
 
-/// One stage with all layers on each of `devices`, micro-batches split as evenly as possible; 1F1B, which
-/// here is one micro-batch after the other.
+/// One stage with all layers on each of `devices`, micro-batches split as evenly as possible, and schedule
+/// 1F1B, which computes one micro-batch after another here.
 Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
                  std::string_view gradient_sync);
 
-/// Of the device's GPU, bytes; nothing: not known.
+/// Memory of the device's GPU in bytes; empty if unknown.
 std::optional<double> memory_of(const Topology& topology, int device);
-/// That a device holds with one micro-batch, at most.
+/// Peak bytes of a device that holds one micro-batch.
 double needed_bytes(const sim::StageLoad& load);
-/// Micro-batches that the memory of a device has room for, below 1 where it does not hold the stage; nothing:
-/// any number.
+/// Number of micro-batches that fit in the memory of a device, below 1 if the stage itself does not fit;
+/// empty if there is no limit.
 std::optional<double> max_in_flight(const Topology& topology, int device, const sim::StageLoad& load);
-/// That a device has too little memory.
+/// The deficit of a device that exceeds its memory.
 struct MemoryDeficit {
-  double ratio = 0;  // what it needs ÷ what there is
+  double ratio = 0;  // needed memory ÷ available memory
   std::string text;  // "oregon/3 needs 22.2 GB of 16.0"
 };
 MemoryDeficit memory_deficit(const Topology& topology, int device, double needed, double memory);
-/// Of what stands in the way of several layouts, what is nearest to none: the least lack, before anything
-/// else.
+/// Replaces `smallest` by `deficit` if `deficit` is smaller or `smallest` is empty.
 void keep_smallest(std::optional<MemoryDeficit>& smallest, const MemoryDeficit& deficit);
 
 }  // namespace dtfm::api

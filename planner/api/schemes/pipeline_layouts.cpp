@@ -39,8 +39,8 @@ std::vector<int> tensor_degrees_of(const Problem& problem) {
   return degrees;
 }
 
-/// How many replicas of `units` devices each there can be, all with as many micro-batches; some of a slow
-/// network may be faster than all.
+/// Numbers of replicas of `devices_per_replica` devices that have equally many micro-batches each. Fewer than
+/// the maximum may be faster on a slow network.
 std::vector<int> replica_counts(const Problem& problem, int devices_per_replica) {
   const int micro_batches = micro_batch_count(problem.job.training);
   std::vector<int> counts;
@@ -124,19 +124,19 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
   return layouts;
 }
 
-/// Micro-batches that all stages can hold at a time: those whose memory is not known, any number.
+/// Number of micro-batches that all stages can hold at the same time; unknown memory is no limit.
 int plan_in_flight_limit(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
-  double most = micro_batch_count(problem.job.training);
+  double limit = micro_batch_count(problem.job.training);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
       const auto held = max_in_flight(problem.topology, stage.devices.front(), model.of(stage));
-      most = std::min(most, held.value_or(most));
+      limit = std::min(limit, held.value_or(limit));
     }
-  return static_cast<int>(std::max(0.0, most));
+  return static_cast<int>(std::max(0.0, limit));
 }
 
-/// Where the memory does not hold all micro-batches, the pipeline drains as seldom as it can.
+/// If the memory cannot hold all micro-batches, flushes the pipeline as rarely as possible.
 void flush_as_needed(const Problem& problem, Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
@@ -158,8 +158,8 @@ std::vector<Layout> megatron_random_layouts(const Problem& problem, const Scheme
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options) {
   const std::vector<int> order = random_order(problem.topology, 1, options.seed);
   std::vector<Layout> layouts;
-  const int most = std::min(layer_count(problem.job.model), problem.topology.size());
-  for (int stages = 1; stages <= most; ++stages) {
+  const int max_stages = std::min(layer_count(problem.job.model), problem.topology.size());
+  for (int stages = 1; stages <= max_stages; ++stages) {
     for (const int replicas : replica_counts(problem, stages)) {
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas})};
       set_decisions(layout, 1, "gpipe", problem.job.parallelism.gradient_sync);

@@ -61,7 +61,7 @@ struct Trial {
   std::optional<search::Routing> routing = {};
 };
 
-/// Of the device that lacks most, for what it has.
+/// The deficit of the device that exceeds its memory by the largest factor.
 MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& report) {
   const auto deficit = [](const sim::DeviceReport& it) {
     return it.memory_bytes > 0 ? it.peak_memory_bytes / it.memory_bytes : 0;
@@ -108,14 +108,15 @@ void check_computable(const Problem& problem) {
 
 /// "16"; "11–21" where some pipelines do not have all stages.
 std::string format_replicas(const Plan& plan) {
-  const auto all = std::count_if(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
-    return it.stages.size() == plan.pipelines.front().stages.size();
-  });
-  const auto most = static_cast<long>(plan.pipelines.size());
-  return all == most ? fmt::format("{}", most) : fmt::format("{}–{}", all, most);
+  const auto min_replicas = std::count_if(
+      plan.pipelines.begin(), plan.pipelines.end(),
+      [&](const Pipeline& it) { return it.stages.size() == plan.pipelines.front().stages.size(); });
+  const auto max_replicas = static_cast<long>(plan.pipelines.size());
+  return min_replicas == max_replicas ? fmt::format("{}", max_replicas)
+                                      : fmt::format("{}–{}", min_replicas, max_replicas);
 }
 
-/// ", skips 1 of 4", and of how many micro-batches nobody looked for the best way; else empty.
+/// ", skips 1 of 4", and for how many micro-batches the path was chosen greedily; empty without skipping.
 std::string format_skipped(const Layout& layout) {
   if (!layout.skipped) return "";
   const std::string text =

@@ -1,6 +1,6 @@
-// How other systems would train the job on the same machines: schemes to hold a plan against. A scheme says
-// in which layouts it could run; the simulator says how long each takes. One file for each kind, scheme.cpp
-// has the table.
+// Schemes: how other systems would train the job on the same machines, for comparison with a plan. A scheme
+// lists the layouts in which it could run, and the simulator determines how long each takes. There is one
+// file for each kind; scheme.cpp has the table.
 #pragma once
 
 #include <cstdint>
@@ -21,41 +21,43 @@
 
 namespace dtfm::api {
 
-/// A plan, and the job with what the scheme decides: schedule, exchange, tensor degree, micro-batch.
+/// A plan, and the job with the decisions of the scheme: schedule, gradient synchronization, tensor degree,
+/// micro-batch.
 struct Layout {
   Job job;
   Plan plan;
-  int sync_every = 1;               // iterations: replicas exchange in the last of so many
-  std::optional<int> skipped = {};  // stages that each micro-batch leaves out; nothing: pipelines
+  int sync_every = 1;               // replicas synchronize in the last of this many iterations
+  std::optional<int> skipped = {};  // number of stages that each micro-batch skips; empty: pipelines
   std::optional<search::Routing> routing =
-      {};  // of micro-batches, where there is `skipped`; made when it is tried
+      {};  // of micro-batches, if `skipped` is set; computed when the layout is tried
 
   const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
 
 struct SchemeOptions {
-  std::uint64_t seed = 0;              // of what is random
-  std::optional<int> sync_every = {};  // of schemes that exchange seldom; nothing: as they do by themselves
-  double skip = 0.25;                  // share of the stages, in [0, 1), of schemes that leave some out
-  double verify = 0;                   // of swarms: SwarmSetup::verify
-  double faulty_share = 0;             // of swarms: SwarmSetup::lying
+  std::uint64_t seed = 0;
+  std::optional<int> sync_every =
+      {};                   // iterations, for schemes that synchronize rarely; empty: their default
+  double skip = 0.25;       // share of the stages, in [0, 1), for schemes that skip stages
+  double verify = 0;        // of swarms: SwarmSetup::verify
+  double faulty_share = 0;  // of swarms: SwarmSetup::faulty_share
 };
 
-/// A scheme has no layout for a job and its machines, which is no fault of theirs: numbers that do not divide
-/// each other, say.
+/// A scheme has no layout for this job on these machines, although the input is valid: for example because
+/// the number of layers is not divisible.
 class NoLayout : public Error {
  public:
   explicit NoLayout(const std::string& why) : Error("", why) {}
 };
 
-/// Which of the options say something of a scheme.
+/// The option that applies to a scheme.
 enum class SchemeOption { none, sync_every, skip, verification };
 
 struct Scheme {
-  std::string_view name, what;  // in a line
-  std::string_view assumes;     // what the numbers rest on
-  /// All that are tried, those that lack memory too. Throws NoLayout where there is none, Error where the
-  /// memory that one needs cannot be known. Null: it is no plan, but a swarm.
+  std::string_view name, what;  // `what` describes it in one line
+  std::string_view assumes;     // assumptions behind its results
+  /// Returns all layouts to try, including those that exceed memory. Throws NoLayout if there is none, and
+  /// Error if the memory that a layout needs cannot be determined. Null for a swarm, which has no plan.
   std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
   SchemeOption option = SchemeOption::none;
 };
@@ -64,23 +66,24 @@ std::span<const Scheme> schemes();
 
 bool is_swarm(const Scheme& scheme);
 
-/// What the numbers rest on, with these options.
+/// The assumptions behind the results with these options.
 std::string assumptions(const Scheme& scheme, const SchemeOptions& options);
 
 struct ChosenLayout {
-  std::optional<Layout> layout;  // the fastest in which an undisturbed iteration fits the devices' memory
-  std::optional<sim::SwarmSetup> swarm;  // in its place, of a swarm
+  std::optional<Layout> layout;          // the fastest whose undisturbed iteration fits the devices' memory
+  std::optional<sim::SwarmSetup> swarm;  // instead of `layout`, for a swarm
   int tried = 0, fitting = 0;
-  std::string no_layout_reason;     // where there is none
-  bool is_input_error = false;      // there is none because none can be simulated: the input is at fault
-  bool is_partly_verified = false;  // of a swarm that verifies: a stage has one peer, in every layout
+  std::string no_layout_reason;     // if there is none
+  bool is_input_error = false;      // there is none because invalid input prevents all simulations
+  bool is_partly_verified = false;  // in every layout of a verifying swarm, some stage has only one peer
 
   bool is_any() const { return layout || swarm; }
 };
 
-/// Tries all layouts of a scheme, by an iteration each. The same for any number of threads. Where `stop`,
-/// which is asked now and then, says so, the choice is of what was tried by then. Throws Error for what stops
-/// every scheme: a profile of another model, compression that takes a time which nobody knows.
+/// Tries all layouts of a scheme by simulating one iteration of each. The result does not depend on the
+/// number of threads. Once `stop`, which is called regularly, returns true, the choice is among the layouts
+/// tried so far. Throws Error for input with which no scheme can be simulated, such as a profile of another
+/// model or compression of unknown duration.
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            int threads, const std::function<bool()>& stop = {});
 
@@ -88,56 +91,56 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
 /// peers, micro-batch 1"
 std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 
-/// What was chosen under a scenario. With `sync_every`, so many times the iterations of the options. Of a
-/// swarm, iterations are the steps that all stages have made, each from the end of the one before; its memory
-/// is not simulated. Throws Error as simulate and simulate_swarm do.
+/// Simulates the chosen layout or swarm under a scenario, for `sync_every` times the iterations of the
+/// options. The iterations of a swarm are the steps that all stages have completed, each from the end of the
+/// previous one; its memory is not simulated. Throws Error as simulate and simulate_swarm do.
 sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen,
                                const sim::Scenario& scenario, const sim::SimOptions& options);
 
 // The rows of the table.
 
 /// Megatron-LM (arXiv 2104.04473): ranks in file order; rank t + T (d + D p) is device t of stage p of
-/// replica d. Every tensor degree T that lies in hosts and divides the heads, every depth P that divides the
-/// layers, every number of replicas D that divides the micro-batches.
+/// replica d. Tries every tensor degree T that fits in hosts and divides the heads, every depth P that
+/// divides the layers, and every number of replicas D that divides the micro-batches.
 std::vector<Layout> megatron_layouts(const Problem& problem, const SchemeOptions& options);
-/// The same with ranks at random, those of a stage's devices together.
+/// The same with ranks in random order, in which the devices of a stage stay together.
 std::vector<Layout> megatron_random_layouts(const Problem& problem, const SchemeOptions& options);
-/// GPipe with the job's exchange, devices at random, every depth and width; it drains as often as the memory
-/// asks for.
+/// GPipe with the job's gradient synchronization, devices in random order, every depth and number of
+/// replicas, and as many pipeline flushes as the memory requires.
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options);
 /// A replica on every device.
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions& options);
 /// The largest micro-batch that fits the devices.
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& options);
-/// Replicas of every depth, each of devices next to each other in file order, which exchange their parameters
+/// Replicas of every depth, each of consecutive devices in file order, which synchronize their parameters
 /// every 16 iterations (local SGD: Lin et al., arXiv 1808.07217), or every 500 (DiLoCo: Douillard et al.,
 /// arXiv 2311.08105).
 std::vector<Layout> local_sgd_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> diloco_layouts(const Problem& problem, const SchemeOptions& options);
-/// SkipPipe (arXiv 2502.19913): every depth that divides the layers, of which micro-batches leave out a
-/// share, rounded down to whole stages; they visit the first, the last and one in between at least. All
-/// devices, or half of them, a quarter, …, in file order; a stage has as many as it has visits, either next
-/// to each other or spread over all.
+/// SkipPipe (arXiv 2502.19913): every depth that divides the layers. Micro-batches skip a share of the
+/// stages, rounded down to whole stages; they visit at least the first stage, the last, and one in between.
+/// Tries all devices, half of them, a quarter, …, in file order. The number of devices of a stage is
+/// proportional to its visits, and they are either consecutive or spread over all devices.
 std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOptions& options);
-/// On each kind of device.
+/// A single device, of each kind.
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions& options);
 
 // Swarms (swarm_scheme.cpp).
 
-/// The number of stages, of those that divide the layers and fit every device's memory, with which a swarm is
-/// the fastest; if it verifies, of those in which every stage has two peers, if there are any; activations go
-/// from peer to peer, a peer moves every 300 s at most.
+/// Chooses the number of stages with which a swarm is fastest, among those that divide the layers and fit the
+/// memory of every device. A verifying swarm prefers numbers with which every stage has at least two peers.
+/// Activations are sent from peer to peer, and at most one peer migrates every 300 s.
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, int threads,
                           const std::function<bool()>& stop);
-/// A run of a swarm, and what of it every run has.
+/// A run of a swarm, and the part of its results that all runs have.
 struct SwarmResult {
   sim::SwarmReport swarm;
   sim::SimReport report;
 };
 
-/// As simulate_chosen. A run that does not come to its iterations, for it takes too long, says so. Who
-/// observes sees all that happens.
+/// Like simulate_chosen. If the run takes too long to complete its iterations, the report says so in
+/// `stopped`. `observe` is called for every event.
 SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& setup,
                               const sim::Scenario& scenario, const sim::SimOptions& options,
                               const std::function<void(const sim::SwarmEvent&)>& observe = {});

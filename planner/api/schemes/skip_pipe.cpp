@@ -121,7 +121,7 @@ class RouteCache {
   }
 
   const Problem& problem_;
-  std::vector<int> devices_;  // of each station
+  std::vector<int> devices_;  // [resource]
   sim::TaskGraph graph_;      // its links alone
   sim::LoweredNetwork network_;
   std::vector<std::vector<std::optional<RouteInfo>>> route_infos_;  // by sender and receiver

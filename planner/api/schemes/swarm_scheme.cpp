@@ -29,8 +29,8 @@ sim::SwarmSetup make_setup(int stages, const SchemeOptions& options) {
   return setup;
 }
 
-/// Any peer may come to serve any stage: whether all can hold the largest, and a micro-batch while they
-/// compute it. Of the one that lacks most.
+/// Returns the largest memory deficit of any device, if there is one. Any peer may serve any stage, so each
+/// must be able to hold the largest stage and one micro-batch.
 std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
   const Layout layout = replicate(problem, {0}, problem.job.training.micro_batch, "ring");
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
@@ -163,16 +163,16 @@ SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint
   options.stop = stop;
   try {
     const auto [swarm, report] = simulate_as_swarm(problem, setup, {}, options);
-    const auto least = std::min_element(
+    const auto smallest = std::min_element(
         swarm.stages.begin(), swarm.stages.end(),
         [](const sim::SwarmStage& a, const sim::SwarmStage& b) { return a.peers < b.peers; });
-    return {report.tokens_per_s, least->peers, ""};
+    return {report.tokens_per_s, smallest->peers, ""};
   } catch (const Error& error) {
     return {0, 0, error.what()};
   }
 }
 
-/// A peer that has its stage for itself has nobody who could compute its calls again.
+/// The calls of a peer can be verified only if its stage has another peer, which repeats them.
 bool is_verifiable(const SwarmTrial& trial) {
   return trial.rate > 0 && trial.min_peers > 1;
 }

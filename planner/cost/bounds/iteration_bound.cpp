@@ -151,17 +151,17 @@ void IterationBounds::find_rates() {
 std::vector<double> IterationBounds::max_of_stages(std::vector<double> of_devices,
                                                    const std::vector<double>& of_shares) const {
   std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
-  const std::size_t least = at(model_.by_degree.front().tensor());
+  const std::size_t min_degree = at(model_.by_degree.front().tensor());
   const bool is_one_degree = model_.by_degree.size() == 1;
   double rest = std::accumulate(of_shares.begin(), of_shares.end(), 0.0);
-  std::vector<double> most;
-  for (std::size_t i = 1; i * least <= of_devices.size(); ++i) {
-    double of_stage = of_devices[is_one_degree ? i * least - 1 : i - 1];
+  std::vector<double> maxima;
+  for (std::size_t i = 1; i * min_degree <= of_devices.size(); ++i) {
+    double of_stage = of_devices[is_one_degree ? i * min_degree - 1 : i - 1];
     if (!is_one_degree && rest < of_stage) of_stage = std::max(0.0, rest);
     if (std::isfinite(rest)) rest -= of_stage;
-    most.push_back(of_stage);
+    maxima.push_back(of_stage);
   }
-  return most;
+  return maxima;
 }
 
 void IterationBounds::find_memory() {
@@ -205,9 +205,11 @@ int IterationBounds::micro_batches(int stages, int replicas) const {
 /// flushes, otherwise at least one); and one stage holds the largest layer. If the job leaves `flush` open, a
 /// plan may flush after every micro-batch.
 bool IterationBounds::may_fit(int stages, int replicas) const {
-  const int most = micro_batches(stages, replicas);
-  const int max_in_round = model_.flush > 0 ? std::min(model_.flush, most) : std::min(1, most);
-  const int in_flight = model_.schedule == PipelineSchedule::gpipe ? max_in_round : std::min(1, most);
+  const int max_micro_batches = micro_batches(stages, replicas);
+  const int max_in_round =
+      model_.flush > 0 ? std::min(model_.flush, max_micro_batches) : std::min(1, max_micro_batches);
+  const int in_flight =
+      model_.schedule == PipelineSchedule::gpipe ? max_in_round : std::min(1, max_micro_batches);
   return largest_layer_ <= memory_sums_[1] &&
          state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
          replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + rounding);
@@ -274,13 +276,13 @@ double IterationBounds::fill_time_s(int stages, int micro_batches) const {
 /// stages do at most Σ q (T − h) of the work. The largest q come first, and for given T the sum is its
 /// maximum over all prefixes of the stages.
 double IterationBounds::total_fill_s(int stages, int pipelines) const {
-  double least = std::numeric_limits<double>::infinity(), waits = 0;
+  double min_s = std::numeric_limits<double>::infinity(), waits = 0;
   for (int stage = 0; stage < stages; ++stage) {
     const double rates = rate_sums_[at((stage + 1) * pipelines)];
     waits += (rates - rate_sums_[at(stage * pipelines)]) * hop_.sum(stage + 1);
-    least = std::min(least, (micro_batches_ * balanced_.forward_backward + waits) / rates);
+    min_s = std::min(min_s, (micro_batches_ * balanced_.forward_backward + waits) / rates);
   }
-  return least;
+  return min_s;
 }
 
 /// Lower bound for one pipeline with m micro-batches in k rounds that end with a flush. If m micro-batches
@@ -322,23 +324,23 @@ IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_ba
 /// Summed over all R computing pipelines: (M − R) Y ≤ (T − latency) Σ q.
 IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const {
   const int computing = std::max(1, std::min(replicas, micro_batches_));
-  Part most = slowest_pipeline(stages, micro_batches(stages, computing));
+  Part slowest = slowest_pipeline(stages, micro_batches(stages, computing));
   const auto take = [&](const Part& other) {
-    if (other.value > most.value) most = other;
+    if (other.value > slowest.value) slowest = other;
   };
   take({total_fill_s(stages, computing), "perfectly balanced compute"});
   if (model_.schedule == PipelineSchedule::gpipe)
     take({micro_batch_path_s(stages) +
               (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
           "latency of a micro-batch and perfectly balanced compute"});
-  return most;
+  return slowest;
 }
 
 /// Like `pipelines`, if the first stage of all pipelines ends before layer `cut`: first stages compute the
 /// layers before it, the other stages the layers from it on.
 double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
   const int computing = std::max(1, std::min(replicas, micro_batches_));
-  const int most = micro_batches(stages, computing);
+  const int max_micro_batches = micro_batches(stages, computing);
   const double before = balanced_.forward_backward_prefix[at(cut)],
                behind = balanced_.forward_backward - before;
   const auto of_stages = [&](int pipelines) {
@@ -346,11 +348,11 @@ double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const
     return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
   };
   if (model_.schedule != PipelineSchedule::gpipe)
-    return std::max(micro_batches_ * of_stages(computing), most * of_stages(1));
-  const double rounds = model_.flush > 0 ? divide_rounding_up(most, model_.flush) : 1,
+    return std::max(micro_batches_ * of_stages(computing), max_micro_batches * of_stages(1));
+  const double rounds = model_.flush > 0 ? divide_rounding_up(max_micro_batches, model_.flush) : 1,
                path_s = micro_batch_path_s(stages);
   return std::max(path_s + (micro_batches_ - computing) * of_stages(computing),
-                  rounds * path_s + (most - rounds) * of_stages(1));
+                  rounds * path_s + (max_micro_batches - rounds) * of_stages(1));
 }
 
 /// If all pipelines have the same first stage, its gradients are synchronized after all of them have
@@ -358,11 +360,11 @@ double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const
 /// cuts.
 IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int replicas,
                                                                 double computed_s) const {
-  double least = std::numeric_limits<double>::infinity();
+  double min_s = std::numeric_limits<double>::infinity();
   for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
-    least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
+    min_s = std::min(min_s, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
                                 compressed_sync_s(replicas, min_gradient_bytes({0, cut})));
-  return {least + layer_times_.first_update_s,
+  return {min_s + layer_times_.first_update_s,
           "then gradient synchronization of the first stage over the best links"};
 }
 
@@ -415,15 +417,15 @@ IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) c
 }
 
 IterationBound IterationBounds::for_all_shapes(Cuts cuts) const {
-  IterationBound least{std::numeric_limits<double>::infinity(), "no shape fits in memory", false};
+  IterationBound smallest{std::numeric_limits<double>::infinity(), "no shape fits in memory", false};
   for (int stages = 1; stages <= max_stages(); ++stages)
     for (int replicas = 1; replicas <= max_replicas(stages); ++replicas) {
       if (!may_fit(stages, replicas)) continue;
       const IterationBound bound = for_shape(stages, replicas, cuts);
-      if (bound.value < least.value) least = bound;
+      if (bound.value < smallest.value) smallest = bound;
     }
-  if (!least.fits) least.value = 0;
-  return least;
+  if (!smallest.fits) smallest.value = 0;
+  return smallest;
 }
 
 }  // namespace dtfm::cost

@@ -9,10 +9,10 @@ namespace dtfm::cost {
 
 /// Lower bound on `messages` consecutive messages between any two devices, `bytes` in total.
 double IterationBounds::message_s(double messages, double bytes) const {
-  double least = best_links_.empty() ? 0 : std::numeric_limits<double>::infinity();
+  double min_s = best_links_.empty() ? 0 : std::numeric_limits<double>::infinity();
   for (const Line& line : best_links_)
-    least = std::min(least, messages * line.fixed_s + bytes * line.seconds_per_byte);
-  return least;
+    min_s = std::min(min_s, messages * line.fixed_s + bytes * line.seconds_per_byte);
+  return min_s;
 }
 
 /// Lower bound on the time from when all of `replicas` (at least two) devices have their gradients until the

@@ -18,14 +18,14 @@ std::vector<double> sum_of(const std::vector<double>& a, const std::vector<doubl
   return sum;
 }
 
-/// Whether the chain can be cut into at most `pieces` pieces with a sum of at most `most` each.
-bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double most) {
+/// Whether the chain can be cut into at most `pieces` pieces with a sum of at most `max_sum` each.
+bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double max_sum) {
   std::size_t count = 1;
   double sum = 0;
   for (const double it : chain) {
-    if (it > most) return false;
+    if (it > max_sum) return false;
     sum += it;
-    if (sum <= most) continue;
+    if (sum <= max_sum) continue;
     if (++count > pieces) return false;
     sum = it;
   }
@@ -77,9 +77,9 @@ double weighted(const std::vector<std::vector<double>>& times, const std::vector
     std::size_t best = 0;
     for (std::size_t kind = 1; kind < times.size(); ++kind)
       if (rates[kind] * times[kind][layer] < rates[best] * times[best][layer]) best = kind;
-    const double least = rates[best] * times[best][layer];
-    sum += least;
-    if (taken) (*taken)[best] += least;
+    const double min_product = rates[best] * times[best][layer];
+    sum += min_product;
+    if (taken) (*taken)[best] += min_product;
   }
   return sum;
 }
@@ -95,14 +95,14 @@ std::vector<double> best_rates(const std::vector<DeviceKindTimes>& kinds,
     rates.push_back(sum > 0 ? 1 / sum : 1);
   }
   std::vector<double> best = rates;
-  double most = -1;
+  double best_value = -1;
   for (int step = 0; step < (kinds.size() > 1 ? ascent_steps : 1); ++step) {
     double all = 0;
     for (std::size_t i = 0; i < kinds.size(); ++i) all += kinds[i].devices * rates[i];
     std::vector<double> taken(kinds.size());
     const double value = weighted(times, rates, &taken);
-    if (value / all > most) {
-      most = value / all;
+    if (value / all > best_value) {
+      best_value = value / all;
       best = rates;
     }
     if (!(value > 0)) break;
@@ -141,10 +141,10 @@ BalancedWork balanced_work(const std::vector<DeviceKindTimes>& kinds) {
   work.forward_backward = weighted(forward_backward, work.rates);
   work.forward_backward_prefix = {0};
   for (std::size_t layer = 0; layer < forward_backward.front().size(); ++layer) {
-    double least = std::numeric_limits<double>::infinity();
+    double min_product = std::numeric_limits<double>::infinity();
     for (std::size_t kind = 0; kind < forward_backward.size(); ++kind)
-      least = std::min(least, work.rates[kind] * forward_backward[kind][layer]);
-    work.forward_backward_prefix.push_back(work.forward_backward_prefix.back() + least);
+      min_product = std::min(min_product, work.rates[kind] * forward_backward[kind][layer]);
+    work.forward_backward_prefix.push_back(work.forward_backward_prefix.back() + min_product);
   }
   work.forward = weighted(forward, work.rates);
   work.backward = weighted(backward, work.rates);

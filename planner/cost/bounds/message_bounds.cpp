@@ -17,16 +17,16 @@ class SmallestMessages {
   }
 
  private:
-  double least_bytes(bool compressed) const {
+  double min_bytes(bool compressed) const {
     const StageCosts& costs = model_.stages;
-    double least = costs.layers() > 1 ? costs.boundary_bytes(1, compressed) : 0;
-    for (int i = 2; i < costs.layers(); ++i) least = std::min(least, costs.boundary_bytes(i, compressed));
-    return least;
+    double result = costs.layers() > 1 ? costs.boundary_bytes(1, compressed) : 0;
+    for (int i = 2; i < costs.layers(); ++i) result = std::min(result, costs.boundary_bytes(i, compressed));
+    return result;
   }
   double bytes(int from, int to) const { return model_.is_compressed(from, to) ? compressed_ : whole_; }
 
   const IterationModel& model_;
-  const double whole_ = least_bytes(false), compressed_ = least_bytes(true);
+  const double whole_ = min_bytes(false), compressed_ = min_bytes(true);
 };
 
 template <class Cost>

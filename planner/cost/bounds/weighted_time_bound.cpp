@@ -14,7 +14,7 @@ namespace {
 constexpr double rounding_margin =
     1e-9;  // relative: the simulator rounds times to a grid, and sums are rounded
 
-double least_sum(std::vector<double> values, int count) {
+double min_sum(std::vector<double> values, int count) {
   const auto end = values.begin() + std::min<std::ptrdiff_t>(count, std::ssize(values));
   std::partial_sort(values.begin(), end, values.end());
   double sum = 0;
@@ -59,27 +59,27 @@ double min_weighted_time(const IterationModel& model, const std::vector<double>&
         const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
         values.push_back(weight[at(device)] * (time.forward_s + time.backward_s));
       }
-      of_layer[at(layer)] = std::min(of_layer[at(layer)], least_sum(std::move(values), costs.tensor()));
+      of_layer[at(layer)] = std::min(of_layer[at(layer)], min_sum(std::move(values), costs.tensor()));
     }
   }
   for (const int device : usable(narrowest, weight)) weights.push_back(weight[at(device)]);
   DTFM_ASSERT(static_cast<int>(weights.size()) >= narrowest.tensor());
   double per_micro_batch =
-      least_sum(weights, narrowest.tensor()) * 2 * model.problem.constants.micro_batch_overhead_s;
+      min_sum(weights, narrowest.tensor()) * 2 * model.problem.constants.micro_batch_overhead_s;
   for (const double seconds : of_layer) per_micro_batch += seconds;
   const double overhead = model.problem.constants.iteration_overhead_s *
-                          least_sum(weights, std::max(min_devices, narrowest.tensor()));
+                          min_sum(weights, std::max(min_devices, narrowest.tensor()));
   return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding_margin);
 }
 
 double min_compute_s(const IterationModel& model, int device) {
-  double least = std::numeric_limits<double>::infinity();
+  double min_s = std::numeric_limits<double>::infinity();
   for (const StageCosts& costs : model.by_degree)
     for (int layer = 0; layer < costs.layers(); ++layer) {
       const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
-      least = std::min(least, time.forward_s + time.backward_s);
+      min_s = std::min(min_s, time.forward_s + time.backward_s);
     }
-  return least;
+  return min_s;
 }
 
 }  // namespace dtfm::cost

@@ -33,15 +33,15 @@ double BottleneckMatcher::lower_bound() {
   std::fill(key_.begin(), key_.end(), infinity);
   double bound = -infinity;
   for (int row = 0; row < size_; ++row) {
-    double least = infinity;
+    double row_minimum = infinity;
     for (int column = 0; column < size_; ++column) {
       const double value = cost(row, column);
-      least = std::min(least, value);
+      row_minimum = std::min(row_minimum, value);
       key_[at(column)] = std::min(key_[at(column)], value);
     }
-    bound = std::max(bound, least);
+    bound = std::max(bound, row_minimum);
   }
-  for (const double least : key_) bound = std::max(bound, least);
+  for (const double column_minimum : key_) bound = std::max(bound, column_minimum);
   return bound;
 }
 
@@ -131,8 +131,8 @@ double BottleneckMatcher::slowest_pair_but(int row) const {
 
 // Prim's algorithm on the alternating tree rooted at `row`: the column that is reached at the least cost is
 // added next. Returns the larger of `threshold` and the slowest edge of the path. As soon as that exceeds
-// `most`, leaves the matching unchanged and returns it.
-double BottleneckMatcher::augment(int row, double threshold, double most) {
+// `limit`, leaves the matching unchanged and returns it.
+double BottleneckMatcher::augment(int row, double threshold, double limit) {
   std::iota(unvisited_.begin(), unvisited_.end(), 0);
   std::fill(key_.begin(), key_.end(), infinity);
   int left = size_;
@@ -154,7 +154,7 @@ double BottleneckMatcher::augment(int row, double threshold, double most) {
     DTFM_ASSERT(left > 0);
     const int column = unvisited_[at(closest)];
     threshold = std::max(threshold, key_[at(column)]);
-    if (threshold > most) return threshold;
+    if (threshold > limit) return threshold;
     if (row_of_column_[at(column)] == none) {
       flip_path_to(column);
       return threshold;

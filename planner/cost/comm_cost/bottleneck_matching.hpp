@@ -36,7 +36,7 @@ class BottleneckMatcher {
   double lower_bound();
   void match_within(double threshold);
   void augment_within(int row);
-  double augment(int row, double threshold, double most);
+  double augment(int row, double threshold, double limit);
   void flip_path_to(int column);
   double slowest_pair_but(int row) const;
 

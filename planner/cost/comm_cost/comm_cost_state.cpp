@@ -164,7 +164,7 @@ void CommCostState::update_hop(int stage, int a, int b) {
 }
 
 void CommCostState::set_all_within(int stage) {
-  const double most = hop_[at(stage)].cost;
+  const double max_cost = hop_[at(stage)].cost;
   const int* next = &member_[position(stage + 1, 0)];
   for (int slot = 0; slot < replicas_; ++slot) {
     const double* hop = &model_->hop(0, member_[position(stage, slot)]);
@@ -172,7 +172,7 @@ void CommCostState::set_all_within(int stage) {
       const int first = static_cast<int>(word * 64), last = std::min(first + 64, replicas_);
       std::uint64_t set = 0;
       for (int other = first; other < last; ++other)
-        set |= static_cast<std::uint64_t>(hop[next[other]] <= most) << (other - first);
+        set |= static_cast<std::uint64_t>(hop[next[other]] <= max_cost) << (other - first);
       within_[position(stage, slot) * words_ + word] = set;
     }
   }

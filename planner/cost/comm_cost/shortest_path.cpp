@@ -11,7 +11,7 @@ namespace dtfm::cost {
 namespace {
 
 /// Relative to the length of the path. Smaller gains are rounding errors and could cause an endless loop.
-constexpr double least_gain = 1e-12;
+constexpr double min_relative_gain = 1e-12;
 
 std::vector<int> held_karp(const Eigen::MatrixXd& weights) {
   const int n = static_cast<int>(weights.rows());
@@ -67,8 +67,8 @@ class PathMoves {
       : weights_(weights), order_(order), stop_(stop), n_(static_cast<int>(order.size())) {}
 
   /// Returns false if no move improves the path, or if told to stop.
-  bool improve_once(double least) {
-    return (reverse_some_segment(least) || move_some_segment(least)) && !must_stop();
+  bool improve_once(double min_gain) {
+    return (reverse_some_segment(min_gain) || move_some_segment(min_gain)) && !must_stop();
   }
 
  private:
@@ -76,7 +76,7 @@ class PathMoves {
 
   double edge(int a, int b) const { return a < 0 || b >= n_ ? 0 : weights_(order_[at(a)], order_[at(b)]); }
 
-  bool reverse_some_segment(double least) {
+  bool reverse_some_segment(double min_gain) {
     bool improved = false;
     for (int first = 0; first < n_ && !must_stop(); ++first) {
       for (int last = first + 1; last < n_; ++last) {
@@ -84,7 +84,7 @@ class PathMoves {
         const double before = edge(first - 1, first) + edge(last, last + 1);
         const double after =
             (first == 0 ? 0 : edge(first - 1, last)) + (last == n_ - 1 ? 0 : edge(first, last + 1));
-        if (after >= before - least) continue;
+        if (after >= before - min_gain) continue;
         std::reverse(order_.begin() + first, order_.begin() + last + 1);
         improved = true;
       }
@@ -92,16 +92,16 @@ class PathMoves {
     return improved;
   }
 
-  bool move_some_segment(double least) {
+  bool move_some_segment(double min_gain) {
     bool improved = false;
     for (int length = 1; length <= 3 && length < n_; ++length)
       for (int first = 0; first + length <= n_ && !must_stop(); ++first)
-        improved |= move_segment(first, length, least);
+        improved |= move_segment(first, length, min_gain);
     return improved;
   }
 
   /// Moves [first, first + length) between positions gap − 1 and gap, in the direction that is shorter.
-  bool move_segment(int first, int length, double least) {
+  bool move_segment(int first, int length, double min_gain) {
     const int last = first + length - 1;
     const double joined = first == 0 || last == n_ - 1 ? 0 : edge(first - 1, last + 1);
     const double removed = edge(first - 1, first) + edge(last, last + 1) - joined;
@@ -110,7 +110,7 @@ class PathMoves {
       const double opened = edge(gap - 1, gap);
       const double straight = joint(gap - 1, first) + joint(last, gap) - opened;
       const double reversed = joint(gap - 1, last) + joint(first, gap) - opened;
-      if (std::min(straight, reversed) >= removed - least) continue;
+      if (std::min(straight, reversed) >= removed - min_gain) continue;
       if (reversed < straight) std::reverse(order_.begin() + first, order_.begin() + last + 1);
       if (gap < first)
         std::rotate(order_.begin() + gap, order_.begin() + first, order_.begin() + last + 1);
@@ -142,9 +142,9 @@ double path_length(const Eigen::MatrixXd& weights, std::span<const int> order) {
 
 std::vector<int> improve_path(const Eigen::MatrixXd& weights, std::vector<int> order,
                               const std::function<bool()>& stop) {
-  const double least = least_gain * path_length(weights, order);
+  const double min_gain = min_relative_gain * path_length(weights, order);
   PathMoves moves(weights, order, stop);
-  while (moves.improve_once(least)) {
+  while (moves.improve_once(min_gain)) {
   }
   return order;
 }

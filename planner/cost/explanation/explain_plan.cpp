@@ -51,7 +51,7 @@ PlannedProblem compressed(PlannedProblem planned, double factor) {
 
 /// Searches powers of two, then bisects geometrically between the first sufficient power and the one before,
 /// to 1 %.
-std::optional<double> least_compression(const PlannedProblem& planned, const Network& network) {
+std::optional<double> min_compression(const PlannedProblem& planned, const Network& network) {
   constexpr double precision = 1.01;
   const auto is_enough = [&](double factor) {
     return with_timer(compressed(planned, factor), network, is_compute_bound);
@@ -68,7 +68,7 @@ std::optional<double> least_compression(const PlannedProblem& planned, const Net
   return high;
 }
 
-std::optional<int> least_width(const PlannedProblem& planned, const Network& network) {
+std::optional<int> min_width(const PlannedProblem& planned, const Network& network) {
   const auto is_enough = [&](int multiple) {
     return with_timer(widened(planned, multiple), network, is_compute_bound);
   };
@@ -92,13 +92,13 @@ PlanExplanation explain_plan(const PlannedProblem& planned, const Network& netwo
     result.now = throughput_of(planned, timer, result.bottleneck);
   });
   result.what_ifs = what_ifs(planned, network, threads);
-  result.compute_bound_compression = least_compression(planned, network);
+  result.compute_bound_compression = min_compression(planned, network);
   if (!std::holds_alternative<Transformer>(planned.problem.job.model)) return result;
   const PlannedProblem twice = widened(planned, 2);
   with_timer(twice, network, [&](IterationTimer& timer) {
     result.double_width = throughput_of(twice, timer, find_bottleneck(timer));
   });
-  result.compute_bound_width = least_width(planned, network);
+  result.compute_bound_width = min_width(planned, network);
   return result;
 }
 

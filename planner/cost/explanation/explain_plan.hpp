@@ -15,7 +15,7 @@ struct PlanThroughput {
   double iteration_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
   double compute_s = 0, sending_s = 0;  // critical-path shares of stages and of hops in the slowest pipeline
   double sync_s = 0;                    // exposed gradient synchronization after the pipelines
-  double deficit_bytes = 0;             // memory that devices lack, summed; 0: the plan fits
+  double deficit_bytes = 0;             // by which devices exceed their memory, summed; 0: the plan fits
 };
 
 struct PlanExplanation {

@@ -28,7 +28,7 @@ struct WhatIf {
   std::vector<int> devices;  // of the pipeline removed or added
   double iteration_s = 0;
   double gain = 0;           // share of the iteration time saved; negative if it becomes longer
-  double deficit_bytes = 0;  // memory that devices lack, summed; 0: the plan fits
+  double deficit_bytes = 0;  // by which devices exceed their memory, summed; 0: the plan fits
   std::string impossible;    // reason why the change is impossible; empty if it is possible
 };
 

@@ -35,7 +35,7 @@ Growth growth_of(const Problem& problem, const Gpu* gpu, const Layer& narrow, co
       return {ratio(after.forward.median_s, before.forward.median_s),
               ratio(after.backward.median_s, before.backward.median_s),
               update_before > 0 ? update_after / update_before : ratio(wide.parameters, narrow.parameters)};
-    } catch (const Error&) {  // the catalogue lacks the GPU's peak or memory bandwidth
+    } catch (const Error&) {  // the catalogue does not give the GPU's peak or memory bandwidth
     }
   return {ratio(wide.forward.value(), narrow.forward.value()),
           ratio(wide.backward.value(), narrow.backward.value()), ratio(wide.parameters, narrow.parameters)};

@@ -100,7 +100,8 @@ double GradientSyncTime::latency_s(int from, int to) const {
   return network_.message(devices_[at(from)], devices_[at(to)]).latency_s;
 }
 
-/// Devices of one kind are in the same group; or each is in its own, where every message is asked for.
+/// Devices of one kind share a group, because their messages cost the same. With TransferDetail::all, every
+/// device is a group of its own, since the caller wants every message.
 void GradientSyncTime::find_groups() {
   const auto group_of = [&](int device) -> int& {
     return group_of_kind_[at(recorded_detail_ == TransferDetail::all ? device : network_.kind(device))];
@@ -121,7 +122,7 @@ void GradientSyncTime::find_groups() {
   for (const int device : devices_) group_of(device) = -1;
 }
 
-/// What goes between groups, as messages of which one is looked at.
+/// Lists one message per ordered pair of groups, with the number of messages that it stands for.
 void GradientSyncTime::list_messages() {
   const int groups = static_cast<int>(groups_.size());
   all_.clear();
@@ -135,7 +136,7 @@ void GradientSyncTime::list_messages() {
     }
 }
 
-/// Of messages between groups, as if no others were on their way.
+/// Computes the times of a message between each pair of groups without contention.
 void GradientSyncTime::time_alone(double bytes) {
   const std::size_t groups = groups_.size();
   all_sent_s_.resize(groups * groups);
@@ -148,12 +149,13 @@ void GradientSyncTime::time_alone(double bytes) {
   for (std::size_t from = 0; from < groups; ++from) {
     const Group& sender = groups_[from];
     for (std::size_t to = 0; to < groups; ++to) put(from * groups + to, sender.first, groups_[to].first);
-    if (sender.count > 1) put(from * groups + from, sender.first, sender.second);  // else to itself: 0 s
+    // A device alone in its group: 0 s.
+    if (sender.count > 1) put(from * groups + from, sender.first, sender.second);
   }
 }
 
-/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
-/// message on that way has left. Of messages between the same groups, one is looked at.
+/// Every device sends one shard to every other device, then the sum of its own shard, as soon as the earlier
+/// message on the same path has left. One message per pair of groups is evaluated.
 std::vector<double> GradientSyncTime::sharded_ps(double bytes) {
   find_groups();
   const std::size_t groups = groups_.size();
@@ -189,7 +191,7 @@ std::vector<double> GradientSyncTime::sharded_ps(double bytes) {
   return completion_times;
 }
 
-/// Everyone to the first, and the sum back.
+/// All devices send to the first one, which returns the sum.
 std::vector<double> GradientSyncTime::central_ps(double bytes) {
   const int n = static_cast<int>(devices_.size());
   std::vector<Message> there, back;
@@ -213,9 +215,9 @@ std::vector<double> GradientSyncTime::central_ps(double bytes) {
   return completion_times;
 }
 
-/// The ring of `members` (indices into the devices), each of which begins when it is ready: 2 (n − 1) rounds,
-/// in each of which everyone passes on what came in the last, an n-th of the bytes. A member has sent one
-/// message before it sends the next.
+/// Ring all-reduce among `members` (indices into the devices), each of which starts when it is ready: 2 (n −
+/// 1) rounds, in each of which every member forwards what it received in the previous one, 1 / n of the
+/// bytes. A member finishes sending one message before it sends the next.
 void GradientSyncTime::ring_all_reduce(const std::vector<int>& members, std::vector<double>& ready,
                                        double bytes) {
   const std::size_t n = members.size();
@@ -240,11 +242,11 @@ void GradientSyncTime::ring_all_reduce(const std::vector<int>& members, std::vec
   }
 }
 
-/// A binomial tree: in round k, those whose number is an odd multiple of 2^k send to the one 2^k before; back
-/// in the opposite order, one message after the other.
+/// Binomial tree: in round k, devices whose index is an odd multiple of 2^k send to the one 2^k before them.
+/// The sum returns in the opposite order, one message after the other.
 std::vector<double> GradientSyncTime::tree(double bytes) {
   const int n = static_cast<int>(devices_.size());
-  std::vector<double> alone(at(n));  // by sender: what its message takes among those of its round
+  std::vector<double> alone(at(n));  // by sender: seconds of its message under the contention of its round
   int reach = 1;
   for (; reach < n; reach *= 2) {
     std::vector<Message> messages;
@@ -253,7 +255,7 @@ std::vector<double> GradientSyncTime::tree(double bytes) {
     for (const Message& it : messages) alone[at(it.from)] = seconds(it.from, it.to, bytes);
   }
   std::vector<double> ready(at(n));
-  for (int to = n - 1; to >= 0; --to) {  // those who send to it come after it
+  for (int to = n - 1; to >= 0; --to) {  // senders have higher indices than the receiver
     std::vector<int> senders;
     for (int i = 1; to % (2 * i) == 0 && to + i < n; i *= 2) senders.push_back(to + i);
     ready[at(to)] = gather_at(to, senders, ready, alone, bytes);
@@ -271,13 +273,13 @@ std::vector<double> GradientSyncTime::tree(double bytes) {
   return ready;
 }
 
-/// When the messages of all `senders` have come, who send when they are ready, though it may not be their
-/// round: a capacity on the way carries them in the order in which they begin, and is never idle while there
-/// is one.
+/// Time at which the messages of all `senders` have arrived. Each sends as soon as it is ready, even before
+/// its round: a shared capacity serves messages in the order in which they start and is never idle while one
+/// is waiting.
 double GradientSyncTime::gather_at(int to, std::vector<int> senders, const std::vector<double>& ready,
                                    const std::vector<double>& alone, double bytes) {
   std::stable_sort(senders.begin(), senders.end(), [&](int a, int b) { return ready[at(a)] < ready[at(b)]; });
-  std::vector<std::pair<int, double>> busy;  // capacities, until when
+  std::vector<std::pair<int, double>> busy;  // capacity, busy until
   double end = 0;
   for (const int from : senders) {
     end = std::max(end, ready[at(from)] + alone[at(from)]);
@@ -296,10 +298,11 @@ double GradientSyncTime::gather_at(int to, std::vector<int> senders, const std::
   return end;
 }
 
-/// Inside every site k devices, as many as the smallest site has, sum a shard each; the owners of a shard
-/// make a ring; every owner sends its shard to all of its site.
+/// Inside every site, k devices sum one shard each (reduce-scatter), k being the size of the smallest site.
+/// The owners of the same shard form a ring across sites (all-reduce). Then every owner sends its shard to
+/// its whole site (all-gather).
 std::vector<double> GradientSyncTime::hierarchical(double bytes) {
-  std::vector<std::vector<int>> sites;  // of indices into the devices
+  std::vector<std::vector<int>> sites;  // indices into the devices
   for (int i = 0; i < static_cast<int>(devices_.size()); ++i) {
     const int site = topology_.devices[at(devices_[at(i)])].site;
     const auto same = std::find_if(sites.begin(), sites.end(), [&](const std::vector<int>& members) {
@@ -344,7 +347,8 @@ std::vector<double> GradientSyncTime::hierarchical(double bytes) {
     for (const int member : sites[t])
       for (std::size_t k = 0; k < shards; ++k) {
         double end = sums[k][t];
-        if (member != sites[t][k]) {  // after what it has sent to the same device before, if that is an owner
+        // If the receiver owns a shard, the message follows the one sent to it in the reduce-scatter.
+        if (member != sites[t][k]) {
           const double begin = std::max(end, sent[at(sites[t][k])][at(member)]);
           end = begin + seconds(sites[t][k], member, shard);
           transfer(sites[t][k], member, begin, end - begin);

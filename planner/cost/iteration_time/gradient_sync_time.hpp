@@ -1,4 +1,4 @@
-// How long replicas take to add up their gradients.
+// Time of gradient synchronization among the replicas of a group.
 #pragma once
 
 #include <string_view>
@@ -10,60 +10,62 @@
 namespace dtfm::cost {
 
 enum class GradientSyncAlgorithm { sharded_ps, central_ps, ring, tree, hierarchical };
-/// By the name of the job. Throws Error for one that there is not.
+/// Parses the job's `gradient_sync`. Throws Error for an unknown name.
 GradientSyncAlgorithm gradient_sync(std::string_view name);
 
-/// One exchange, by the definitions of the algorithms, of which the simulator says the closed forms where all
-/// links are equal. Messages that pass a shared capacity have, for the seconds that all bytes of one phase of
-/// this exchange take there, no less than those.
+/// Time of one gradient synchronization, evaluated message by message from the definition of each algorithm.
+/// A message that crosses a shared capacity takes at least as long as that capacity needs for all bytes of
+/// the same phase of this synchronization.
 class GradientSyncTime {
  public:
   GradientSyncTime(const Topology& topology, const NetworkCost& network)
       : topology_(topology), network_(network), load_(static_cast<std::size_t>(network.shared_count())) {}
 
-  /// Seconds from its start until each of `devices` (at least two) has the sum of `bytes`.
+  /// Seconds from the start until each of `devices` (at least two) has the sum of `bytes`, in the order of
+  /// `devices`.
   std::vector<double> completion_times(GradientSyncAlgorithm sync, const std::vector<int>& devices,
                                        double bytes);
-  /// From now on, so many exchanges like it pass each shared capacity at the same time; none said: this
-  /// alone.
+  /// Sets how many synchronizations like this one cross each shared capacity concurrently, by capacity id,
+  /// for all later calls. Empty: this one alone.
   void set_concurrent_syncs(std::vector<int> syncs) { concurrent_messages_ = std::move(syncs); }
-  /// Of the last call: bytes over shared capacities, by number; `used` are those that are not 0.
+  /// Bytes that the last call sent over each shared capacity, by id; `used` lists the ids with bytes.
   const std::vector<double>& load() const { return load_; }
   const std::vector<int>& used() const { return used_; }
-  /// Of the last call: what its messages cost.
+  /// Egress of the last call in USD.
   double usd() const { return usd_; }
-  /// What goes from one device (by its index) to another: from when on after the start, and how long that
-  /// takes the sender.
+  /// One device (by index into `devices`) sends to another: begin in seconds after the start, and how long
+  /// the sender is occupied.
   struct Transfer {
     int from = 0, to = 0;
     double begin_s = 0, occupancy_s = 0;
   };
-  /// Where all exchanges between two of these devices are between all of them, what is slowest of that which
-  /// begins together may stand for all (as if from the first device to itself): it is what the next ones of
-  /// all wait for.
+  /// Which transfers to record. `slowest` records a single transfer, from the first device to itself, for the
+  /// slowest message of those that start together. It suffices if every synchronization that involves two of
+  /// these devices involves all of them, since the next one waits for the slowest.
   enum class TransferDetail { none, slowest, all };
-  /// From now on.
+  /// Applies to all later calls.
   void record_transfers(TransferDetail transfers) { recorded_detail_ = transfers; }
   TransferDetail recorded_transfers() const { return recorded_detail_; }
-  /// Of the last call, as asked for before.
+  /// Transfers of the last call, as selected by `record_transfers`.
   const std::vector<Transfer>& transfers() const { return transfers_; }
-  /// Of the last call: how many of its first messages pass a shared capacity at once.
+  /// Pairs of capacity id and number of messages that cross it concurrently in the first phase of the last
+  /// call.
   const std::vector<std::pair<int, double>>& first_messages() const { return first_messages_; }
 
  private:
   struct Message {
-    int from = 0, to = 0;  // indices into the devices
-    double count = 1;      // of messages like it
+    int from = 0, to = 0;  // indices into devices_
+    double count = 1;      // number of messages that it stands for
   };
-  struct Group {  // devices of a kind: two of them, by their indices, and how many there are
+  struct Group {  // devices of one kind: indices of two of them, and their number
     int first = 0, second = -1, count = 0;
   };
   void begin(const std::vector<int>& devices);
-  /// Counts messages of `bytes` each that move at the same time, so many times one after the other.
+  /// Adds the load and the egress of messages of `bytes` each that are sent concurrently, `times` in a row.
   void count(const std::vector<Message>& messages, double bytes, double times = 1);
-  /// Of such a message.
+  /// Seconds of one of the messages counted last.
   double seconds(int from, int to, double bytes) const;
-  /// Tells of a message that begins then and takes `seconds`, so many times.
+  /// Records a message that starts at `begin_s` and takes `seconds`, `times` in a row.
   void transfer(int from, int to, double begin_s, double seconds, double times = 1);
   double occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const;
   double latency_s(int from, int to) const;
@@ -81,14 +83,14 @@ class GradientSyncTime {
   const Topology& topology_;
   const NetworkCost& network_;
   std::vector<int> devices_;
-  std::vector<double> load_;  // of the exchange
+  std::vector<double> load_;  // bytes by capacity id, of the whole synchronization
   double usd_ = 0;
-  std::vector<double> phase_;  // of messages that move at the same time
+  std::vector<double> phase_;  // bytes by capacity id, of concurrent messages
   std::vector<int> used_, used_in_phase_, concurrent_messages_;
   std::vector<SharedPath> paths_;  // of the messages counted last
   std::vector<std::pair<int, double>> first_messages_;
-  // Of sharded_ps: groups, by kind and of each device; messages between them; by sender × receiver, their
-  // seconds, and those until they have left.
+  // Only for sharded_ps: the groups, by kind and by device; the messages between them; by sender × receiver,
+  // the seconds until a message arrives and until it has left the sender.
   std::vector<Group> groups_;
   std::vector<int> group_of_kind_, group_;
   std::vector<Message> all_;

@@ -1,5 +1,5 @@
-// What compressing gradients takes the devices that compute: they serve what is to be computed, compressed
-// and expanded one after the other, as it comes.
+// Time that gradient compression takes on the devices that compute. A device computes layers, compresses and
+// decompresses gradients one at a time, in the order in which they become ready.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,8 @@
 
 namespace dtfm::cost {
 
-/// Of the parts of a segment that go compressed: the most that a device of each stage holds.
+/// Sets, for each pipeline, the time to compress the parts of a bucket that are sent compressed, by the
+/// device that holds most of them.
 void IterationTimer::count_compressed(GradientBucket& bucket) {
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i) {
     const int degree = static_cast<int>(devices_of(static_cast<int>(i), bucket.stage[i]).size());
@@ -28,12 +29,12 @@ void IterationTimer::reset_codecs(PipelineState& pipeline_state, std::size_t sta
   }
 }
 
-IterationTimer::Codec& IterationTimer::codec_of(int pipeline, int computed_stage) {
+IterationTimer::Codec& IterationTimer::codec_of(int pipeline, int virtual_stage) {
   std::vector<Codec>& codecs = pipeline_states_[at(pipeline)].codecs;
-  return codecs[at(computed_stage) % codecs.size()];
+  return codecs[at(virtual_stage) % codecs.size()];
 }
 
-/// When the messages of an exchange can begin, as far as a pipeline is concerned.
+/// Time at which the messages of a bucket can start as far as one pipeline is concerned.
 double IterationTimer::compressed_s(int pipeline, std::size_t number) {
   GradientBucket& bucket = buckets_[number];
   Codec& codec = codec_of(pipeline, bucket.stage[at(pipeline)]);
@@ -43,7 +44,8 @@ double IterationTimer::compressed_s(int pipeline, std::size_t number) {
   return end_s;
 }
 
-/// After the ones before. What the device has yet to compute comes later by as much.
+/// Without overlap, a bucket is compressed after earlier ones. This delays what the device has yet to compute
+/// by the same time.
 double IterationTimer::compressed_after_s(int pipeline, const GradientBucket& bucket) {
   const int stage = bucket.stage[at(pipeline)];
   Codec& codec = codec_of(pipeline, stage);
@@ -56,9 +58,10 @@ double IterationTimer::compressed_after_s(int pipeline, const GradientBucket& bu
   return codec.busy_s;
 }
 
-/// With overlap. When a layer is computed, the device first serves what has come before that: the gradients
-/// of the layer computed before, and those that have been exchanged. Then it computes the next layer, then it
-/// compresses this one's, for which it has the time, too, in which several devices exchange activations.
+/// With overlap, a device that has computed a layer first processes what became ready before: the gradients
+/// of the previous layer, and those already synchronized. Then it computes the next layer, and only then
+/// compresses the gradients of this one. For that it also has the time during which tensor-parallel devices
+/// all-reduce activations.
 double IterationTimer::compressed_in_backward_s(int pipeline, const GradientBucket& bucket) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const int stage = bucket.stage[at(pipeline)], layer = bucket.layers.first;
@@ -84,14 +87,14 @@ double IterationTimer::compressed_in_backward_s(int pipeline, const GradientBuck
   return codec.busy_s;
 }
 
-/// Seconds by which the computations of a stage come later because its devices compress and expand.
+/// Seconds by which compression and decompression delay the computations of a stage.
 double IterationTimer::deferred_s(int pipeline, int stage) {
   return model_.chunks > 1 && model_.stages.has_gradient_compression_time()
              ? codec_of(pipeline, stage).deferred_s
              : 0;
 }
 
-/// What has been exchanged before `now_s`: the seconds that this takes.
+/// Decompresses the buckets that were synchronized before `now_s`, and returns the seconds that this takes.
 double IterationTimer::decompress_before(int pipeline, int stage, double now_s) {
   std::vector<std::size_t>& waiting = codec_of(pipeline, stage).to_decompress;
   double seconds = 0;
@@ -106,7 +109,7 @@ double IterationTimer::decompress_before(int pipeline, int stage, double now_s) 
   return seconds;
 }
 
-/// What is exchanged when nothing is left to be computed and compressed.
+/// Decompresses the buckets that are synchronized after the device has computed and compressed everything.
 void IterationTimer::decompress_remaining() {
   for (int i = 0; i < static_cast<int>(pipeline_states_.size()); ++i)
     for (std::size_t stage = 0; stage < pipeline_states_[at(i)].codecs.size(); ++stage) {
@@ -118,7 +121,7 @@ void IterationTimer::decompress_remaining() {
       double busy_s = codec.busy_s;
       for (const std::size_t number : rest) {
         GradientBucket& bucket = buckets_[number];
-        // Where it holds several parts, the others have come before the last.
+        // If the device holds several parts, all but the last have arrived earlier.
         busy_s = std::max(busy_s + bucket.compress_s[at(i)], sync_end_s(bucket, i) + bucket.compression_s);
         bucket.decompressed_s[at(i)] = busy_s;
       }

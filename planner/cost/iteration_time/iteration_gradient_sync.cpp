@@ -1,4 +1,4 @@
-// When gradients are exchanged, and what that does to pipelines which still compute.
+// When gradients are synchronized, and how that delays pipelines that still compute.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,14 +9,14 @@
 
 namespace dtfm::cost {
 
-/// Layers between two neighbouring boundaries of any pipeline; with overlap, every layer. Those that were
-/// there before keep what is known of them.
+/// A bucket consists of the layers between two neighbouring stage boundaries of any pipeline; with overlap,
+/// of a single layer. Buckets that existed before keep their results.
 void IterationTimer::find_buckets() {
   const std::vector<GradientBucket> before = std::move(buckets_);
   buckets_.clear();
   are_buckets_known_ = true;
   if (pipeline_states_.size() < 2) return;
-  std::vector<int> next(pipeline_states_.size());  // computed stages that hold the layer
+  std::vector<int> next(pipeline_states_.size());  // virtual stages that hold the layer
   const auto skip_ended = [&](int layer) {
     for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
       while (pipeline_states_[i].layers[at(next[i])].second <= layer) ++next[i];
@@ -48,26 +48,28 @@ void IterationTimer::find_buckets() {
   for (GradientBucket& bucket : buckets_) bucket.is_fresh = false;
 }
 
-/// Parts of a segment may meet where degrees are unlike; segments, where they are not apart. Where all
-/// pipelines have the same layers, the segments of a stage have the same devices.
+/// Transfers are needed where messages of different buckets, or of parts of one bucket with mixed tensor
+/// degrees, may use the same channel. If all pipelines have the same layers, all buckets of a stage have the
+/// same devices, so the slowest transfer suffices.
 GradientSyncTime::TransferDetail IterationTimer::needed_transfers() const {
   if (model_.by_degree.size() > 1) return GradientSyncTime::TransferDetail::all;
   if (are_buckets_disjoint_) return GradientSyncTime::TransferDetail::none;
-  const bool are_alike =
+  const bool are_uniform =
       std::all_of(pipeline_states_.begin(), pipeline_states_.end(), [&](const PipelineState& pipeline_state) {
         return pipeline_state.layers == pipeline_states_.front().layers;
       });
-  return are_alike ? GradientSyncTime::TransferDetail::slowest : GradientSyncTime::TransferDetail::all;
+  return are_uniform ? GradientSyncTime::TransferDetail::slowest : GradientSyncTime::TransferDetail::all;
 }
 
-/// Chunks of one stage, in every pipeline.
+/// True if in every pipeline both are chunks of the same stage.
 bool IterationTimer::have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const {
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
     if ((stages[i] - others[i]) % static_cast<int>(plan_.pipelines[i].stages.size()) != 0) return false;
   return true;
 }
 
-/// No two segments are exchanged between the same devices, because every one is a stage of all pipelines.
+/// True if no two buckets are synchronized between the same devices, because every bucket is a whole stage of
+/// all pipelines.
 bool IterationTimer::are_buckets_disjoint() const {
   if (model_.chunks > 1) return false;
   for (std::size_t i = 1; i < buckets_.size(); ++i)
@@ -76,9 +78,9 @@ bool IterationTimer::are_buckets_disjoint() const {
   return true;
 }
 
-/// From the last layers, which have their gradients first, to the first.
+/// In order of readiness: from the last layers to the first.
 void IterationTimer::refresh_syncs() {
-  // Where stages compute while gradients of others, or of their own, are on their way.
+  // Synchronization delays pipelines if stages compute while gradients are being sent or compressed.
   const bool has_compression_time = model_.stages.has_gradient_compression_time();
   const bool delays_pipelines =
       (model_.problem.job.parallelism.overlap || model_.chunks > 1) && (is_shared() || has_compression_time);
@@ -98,7 +100,7 @@ void IterationTimer::refresh_syncs() {
   if (has_compression_time) decompress_remaining();
 }
 
-/// Its seconds, from whenever it starts.
+/// Computes the duration of a bucket's synchronization, which does not depend on its start.
 void IterationTimer::refresh_sync(GradientBucket& bucket) {
   bucket.is_fresh = true;
   bucket.ends_s.assign(pipeline_states_.size(), 0);
@@ -111,7 +113,7 @@ void IterationTimer::refresh_sync(GradientBucket& bucket) {
   count_parts(bucket);
   if (bucket.max_parts_per_device > 1)
     part_busy_s_.assign(pipeline_states_.size() * pipeline_states_.size() * at(bucket.parts), 0);
-  bool with_first = true;  // all of its devices have the first layer too
+  bool with_first = true;  // all of its devices also hold the first layer
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
     with_first = with_first &&
                  &devices_of(static_cast<int>(i), bucket.stage[i]) == &devices_of(static_cast<int>(i), 0);
@@ -123,8 +125,8 @@ void IterationTimer::refresh_sync(GradientBucket& bucket) {
   if (bucket.compression_s > 0) count_compressed(bucket);
 }
 
-/// As many as the largest of its stages has devices. Where devices of two pipelines hold several, the
-/// messages of these go one after the other.
+/// A bucket has as many parts as its largest stage has devices. If devices of two pipelines hold several
+/// parts, their messages are sent one after the other.
 void IterationTimer::count_parts(GradientBucket& bucket) {
   std::size_t most = 1, least = devices_of(0, bucket.stage.front()).size();
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i) {
@@ -136,7 +138,7 @@ void IterationTimer::count_parts(GradientBucket& bucket) {
   bucket.max_parts_per_device = static_cast<int>(most / least);
 }
 
-/// In each pipeline.
+/// The device that holds the part, for each pipeline.
 std::vector<int> IterationTimer::holders(const GradientBucket& bucket, int part) const {
   std::vector<int> devices;
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
@@ -164,9 +166,9 @@ void IterationTimer::sync_part(GradientBucket& bucket, int part, bool with_first
     bucket.transfers.push_back({transfer, channel_of(bucket, transfer, part)});
 }
 
-/// A channel carries the parts of two devices one after the other. The messages of an exchange that begin
-/// together are a phase of it: what one of them is there later than the phase would end, the whole ends
-/// later.
+/// A channel carries the parts of two devices one after the other. Messages of a synchronization that start
+/// together are a phase. If one of them ends later than its phase would, the whole synchronization ends later
+/// by the difference.
 double IterationTimer::part_delay_s(const GradientBucket& bucket, int part) {
   part_phases_.clear();
   const auto phase_end_s = [&](double begin) -> double& {
@@ -188,7 +190,7 @@ double IterationTimer::part_delay_s(const GradientBucket& bucket, int part) {
   return delay;
 }
 
-/// Of those between two stages, the one that a part takes.
+/// Channel between two stages that a part takes.
 int IterationTimer::channel_of(const GradientBucket& bucket, const GradientSyncTime::Transfer& transfer,
                                int part) const {
   return rank_of_part(part, bucket.parts,
@@ -196,7 +198,7 @@ int IterationTimer::channel_of(const GradientBucket& bucket, const GradientSyncT
                                     devices_of(transfer.to, bucket.stage[at(transfer.to)])));
 }
 
-/// All parts are exchanged at the same time, on the same hosts.
+/// All parts are synchronized concurrently on the same hosts, so they contend for the links.
 void IterationTimer::share_links_of_parts(GradientBucket& bucket) {
   std::vector<int> concurrent_messages(at(model_.network.shared_count()));
   for (const auto& [id, load] : bucket.load) ++concurrent_messages[at(id)];
@@ -210,7 +212,8 @@ void IterationTimer::share_links_of_parts(GradientBucket& bucket) {
   sync_time_.set_concurrent_syncs({});
 }
 
-/// When a device has the gradients of `layer`: with overlap as soon as it has computed that layer's.
+/// Time at which a device has the gradients of `layer`: with overlap, as soon as it has computed the layer's
+/// backward.
 double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
   const PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   if (!model_.problem.job.parallelism.overlap)
@@ -224,7 +227,7 @@ double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
          all_reduce_s(devices, later, true) - pipeline_state.compressing_sent_s[at(stage)];
 }
 
-/// When the slowest has compressed what it sends.
+/// A bucket starts when the slowest pipeline has its gradients ready and compressed.
 void IterationTimer::start_sync(std::size_t number) {
   GradientBucket& bucket = buckets_[number];
   const bool has_compression_time = model_.stages.has_gradient_compression_time();
@@ -237,18 +240,19 @@ void IterationTimer::start_sync(std::size_t number) {
   bucket.end_s = bucket.start_s + bucket.last_s;
 }
 
-/// Of a pipeline's devices.
+/// End of the bucket's synchronization on the devices of a pipeline.
 double IterationTimer::sync_end_s(const GradientBucket& bucket, int pipeline) const {
   return bucket.end_s - bucket.last_s + bucket.ends_s[at(pipeline)];
 }
 
-/// Of a pipeline, that has the segment.
+/// The stage of a pipeline that holds the bucket.
 int IterationTimer::stage_of(const GradientBucket& bucket, int pipeline) const {
   return bucket.stage[at(pipeline)] % static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
 }
 
-/// Every channel carries the messages of one exchange after those of the one before, and what begins later
-/// ends so much later. Slow channels decide, and the ends with them.
+/// Every channel carries the messages of one synchronization after those of the previous one, and a message
+/// that starts later ends later by the same time. The slowest channel determines the delay of the whole
+/// bucket.
 void IterationTimer::serialize_transfers(GradientBucket& bucket) {
   double delay = 0;
   for (const ChannelTransfer& transfer : bucket.transfers) {
@@ -280,9 +284,10 @@ IterationTimer::Channel& IterationTimer::channel(const GradientBucket& bucket,
   return it;
 }
 
-/// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the
-/// stage exchanges its own, and later where it has compressed these. The stage before ends later, unless it
-/// has work left for so long; and where its devices have compressed those of other chunks.
+/// Applies to stages whose first layers are the bucket. The last gradients that they send to the previous
+/// stage compete with the stage's own synchronization, and leave later if the bucket is compressed first. The
+/// previous stage ends later, unless it has enough work left to hide the delay, and also if its devices have
+/// compressed gradients of other chunks.
 void IterationTimer::delay_by_sync(std::size_t number) {
   const GradientBucket& bucket = buckets_[number];
   for (int pipeline = 0; pipeline < static_cast<int>(pipeline_states_.size()); ++pipeline) {
@@ -303,8 +308,8 @@ void IterationTimer::delay_by_sync(std::size_t number) {
   }
 }
 
-/// Seconds in which the gradients leave that wait when the last backward of a stage is done; the later it is,
-/// the fewer are left.
+/// Seconds for which gradients wait or are sent after the last backward of a stage; the later it ends, the
+/// fewer are left.
 double IterationTimer::remaining_send_s(const PipelineState& pipeline_state, std::size_t stage) {
   const HopTime& hop = pipeline_state.work.backward_hops[stage - 1];
   const double left =
@@ -312,9 +317,10 @@ double IterationTimer::remaining_send_s(const PipelineState& pipeline_state, std
   return std::max(hop.occupancy_s, left - pipeline_state.sync_delays_s[stage]);
 }
 
-/// By exchanges of the device whose stage begins with segment `first`, and of the one before: the messages
-/// that still wait when the last backward is done, and with chunks those of earlier backwards of this turn,
-/// have an equal share among those of one exchange at a time, until they are through or the exchanges are.
+/// Delay by synchronizations of the device whose stage begins with bucket `first`, and of the previous
+/// device. The messages that still wait when the last backward ends, and with chunks those of earlier
+/// backwards of the same turn, get an equal share of the link with the messages of one synchronization at a
+/// time, until either side has finished.
 double IterationTimer::sync_delay_s(int pipeline, std::size_t first) const {
   const PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const std::size_t stage = at(buckets_[first].stage[at(pipeline)]);
@@ -328,37 +334,38 @@ double IterationTimer::sync_delay_s(int pipeline, std::size_t first) const {
                                           pipeline_state.layers[stage].first) /
                              hop.occupancy_s;
   const double between_s = std::max(pipeline_state.work.backward_s[stage], hop.occupancy_s);
-  // What was held up before does not come closer together than it can go on.
-  const double most_earlier =
+  // Messages that were delayed before are spread out enough not to add up.
+  const double max_earlier =
       model_.chunks > 1 && pipeline_state.sync_delays_s[stage] == 0 ? static_cast<double>(stages - 1) : 0;
   double most = 0;
   for (std::size_t path = pipeline_state.first_path[stage - 1] + 1; path < pipeline_state.first_path[stage];
        path += 2)
     for (const int id : pipeline_state.paths[path]) {
-      double concurrent_messages = 0, in_all = 0,
-             met_s = 0;  // messages; bytes; seconds' worth of messages that wait
+      double concurrent_messages = 0, total_bytes = 0,
+             contending_s = 0;  // messages; bytes; seconds' worth of waiting messages
       for (std::size_t i = first; i < buckets_.size(); ++i) {
         const GradientBucket& bucket = buckets_[i];
         const std::size_t after = (at(bucket.stage[at(pipeline)]) - stage) % stages;
         if (after != 0 && after != stages - 1) continue;  // of another device
         if (bucket.start_s > done_s + left_s || bucket.end_s < done_s) continue;
         const double earlier = std::floor(std::max(0.0, done_s - bucket.start_s) / between_s);
-        met_s = std::max(met_s, std::min(left_s, done_s + left_s - bucket.start_s) +
-                                    std::min(earlier, most_earlier) * hop.occupancy_s);
+        contending_s = std::max(contending_s, std::min(left_s, done_s + left_s - bucket.start_s) +
+                                                  std::min(earlier, max_earlier) * hop.occupancy_s);
         for (const auto& [used, messages] : bucket.first)
           if (used == id) concurrent_messages = std::max(concurrent_messages, messages);
         for (const auto& [used, load] : bucket.load)
-          if (used == id) in_all += load;
+          if (used == id) total_bytes += load;
       }
       const double alone = model_.network.shared_seconds_per_byte(id);
       const double slower =
           std::max(0.0, (concurrent_messages + 1) * alone * bytes_per_s - 1);  // than its own rate
-      most = std::max(most, std::min(slower * met_s, in_all * alone));
+      most = std::max(most, std::min(slower * contending_s, total_bytes * alone));
     }
   return most;
 }
 
-/// A shared capacity carries what comes first, then the rest; the last of all that pass it cannot end before.
+/// A shared capacity carries synchronizations in the order of their starts. None can end before the capacity
+/// has carried it.
 void IterationTimer::share_links_of_syncs() {
   order_.resize(buckets_.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});

@@ -1,4 +1,4 @@
-// What the messages of pipelines cost and share.
+// Egress and contention of messages within pipelines.
 #include <algorithm>
 #include <tuple>
 
@@ -13,7 +13,7 @@ bool passes(const SharedPath& path, int id) {
   return std::find(path.begin(), path.end(), id) != path.end();
 }
 
-/// Its place among the ids, at the end if it is new.
+/// Index among the ids; a new id is appended.
 int number_of(std::vector<int>& ids, int id) {
   const auto it = std::find(ids.begin(), ids.end(), id);
   if (it != ids.end()) return static_cast<int>(it - ids.begin());
@@ -23,11 +23,11 @@ int number_of(std::vector<int>& ids, int id) {
 
 }  // namespace
 
-/// Every micro-batch's activations go to the next stage and their gradients come back; inside a stage the
-/// all-reduces go around its devices.
+/// For every micro-batch, activations are sent to the next stage and their gradients back; within a stage,
+/// all-reduces go around the ring of its devices.
 void IterationTimer::refresh_egress(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
-  double usd = 0;  // of a micro-batch
+  double usd = 0;  // per micro-batch
   const auto send = [&](int from, int to, double bytes) {
     if (from != to) usd += bytes * model_.network.usd_per_byte(from, to);
   };
@@ -52,7 +52,7 @@ void IterationTimer::refresh_egress(int pipeline) {
   pipeline_state.egress_usd = usd * pipeline_state.work.micro_batches;
 }
 
-/// Which capacities the messages of a pipeline pass, and how many bytes of all its micro-batches.
+/// Which shared capacities the messages of a pipeline cross, with the bytes of all its micro-batches.
 void IterationTimer::refresh_load(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   pipeline_state.load.clear();
@@ -91,18 +91,18 @@ void IterationTimer::refresh_load(int pipeline) {
   refresh_first_messages(pipeline_state);
 }
 
-/// Messages of both directions meet where they leave or enter a device (never under gpipe, where one
-/// direction comes after the other).
+/// Messages of both directions contend where they leave or enter a device, except under gpipe, where one
+/// direction follows the other.
 void IterationTimer::refresh_opposite_direction(int pipeline) {
   PipelineWork& work = pipeline_states_[at(pipeline)].work;
   const int computed = static_cast<int>(work.forward_s.size()), stages = computed / work.chunks;
-  const auto exists = [&](int from, int to) {  // between neighbouring stages; chunks go around
+  const auto exists = [&](int from, int to) {  // between neighbouring stages; with chunks they form a ring
     return work.chunks > 1 ? stages > 1 : from >= 0 && to >= 0 && from < stages && to < stages;
   };
   const auto slower = [&](int from, int to, int layer, int other_from, int other_to) {
     if (!exists(other_from, other_to)) return 0.0;
-    return occupancy_beside_s(devices_of(pipeline, from), devices_of(pipeline, to), layer,
-                              (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
+    return contended_occupancy_s(devices_of(pipeline, from), devices_of(pipeline, to), layer,
+                                 (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
   };
   for (int i = 0; i + 1 < computed; ++i) {
     const int here = i % stages, next = (i + 1) % stages;
@@ -115,10 +115,10 @@ void IterationTimer::refresh_opposite_direction(int pipeline) {
   }
 }
 
-/// Of a message while one between two other stages of the pipeline moves: on what they share each has half,
-/// or what the other leaves; 0 where it is as fast as alone.
-double IterationTimer::occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
-                                          int other_from, int other_to, int pipeline) const {
+/// Occupancy of a message while one between two other stages of the pipeline is sent: on a common capacity it
+/// gets half of the rate, or what the other leaves; 0 if it is as fast as alone.
+double IterationTimer::contended_occupancy_s(const std::vector<int>& from, const std::vector<int>& to,
+                                             int layer, int other_from, int other_to, int pipeline) const {
   const NetworkCost& network = model_.network;
   const std::vector<int>&sender = devices_of(pipeline, other_from),
         &receiver = devices_of(pipeline, other_to);
@@ -145,7 +145,7 @@ double IterationTimer::occupancy_beside_s(const std::vector<int>& from, const st
   return slowest;
 }
 
-/// Pipelines whose messages have more or less company than before are to be timed again.
+/// Pipelines whose contention has changed have to be timed again.
 void IterationTimer::share_links() {
   std::fill(forward_load_.begin(), forward_load_.end(), 0);
   std::fill(backward_load_.begin(), backward_load_.end(), 0);
@@ -163,13 +163,13 @@ void IterationTimer::share_links() {
     share_links_of(pipeline);
 }
 
-/// Forward and backward are phases of their own under gpipe alone.
+/// Only under gpipe are forward and backward separate phases.
 void IterationTimer::share_links_of(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   PipelineWork& work = pipeline_state.work;
   if (work.micro_batches == 0 || pipeline_state.layers.size() < 2) return;
   const bool phases = model_.schedule == PipelineSchedule::gpipe;
-  link_numbers_.clear();  // by first passage: those of pipelines that are alike are so too
+  link_numbers_.clear();  // numbered by first crossing, so that equal pipelines have equal numbers
   for (std::size_t i = 0; i + 1 < pipeline_state.layers.size(); ++i)
     for (const bool forward : {true, false}) {
       double shared = 0;
@@ -192,11 +192,11 @@ void IterationTimer::share_links_of(int pipeline) {
   if (!phases) apply_random_contention(pipeline_state);
 }
 
-/// Of all links on its way the one on which a message takes longest among what else comes there, if a
-/// micro-batch takes no longer than the busiest device or link does.
+/// Selects, of all links on the path, the one on which contention with random traffic makes a message
+/// slowest, assuming that a micro-batch takes no longer than on the busiest device or link.
 void IterationTimer::apply_random_contention(PipelineState& pipeline_state) const {
   PipelineWork& work = pipeline_state.work;
-  const double least_s = busiest_s(work);
+  const double min_steady_s = busiest_s(work);
   for (std::size_t i = 0; i + 1 < pipeline_state.layers.size(); ++i)
     for (const bool forward : {true, false}) {
       HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
@@ -204,19 +204,19 @@ void IterationTimer::apply_random_contention(PipelineState& pipeline_state) cons
       for (const LinkContention& it : pipeline_state.contentions[2 * i + (forward ? 0 : 1)]) {
         const double all = forward_load_[at(it.id)] + backward_load_[at(it.id)];
         const double rest = all - it.own_pipeline_bytes - it.synchronized_pipeline_bytes;
-        if (rest <= 1e-9 * all) continue;  // what rounding leaves
+        if (rest <= 1e-9 * all) continue;  // rounding errors
         const double seconds = model_.network.shared_seconds_per_byte(it.id) / work.micro_batches;
-        HopTime met;
-        met.background_s = seconds * rest;
-        met.link_demand_s = hop.overhead_s + seconds * (it.own + it.synchronized_bytes);
-        met.concurrent_messages =
+        HopTime contended;
+        contended.background_s = seconds * rest;
+        contended.link_demand_s = hop.overhead_s + seconds * (it.own + it.synchronized_bytes);
+        contended.concurrent_messages =
             std::max(1.0, concurrent_messages_[at(it.id)] * it.own / (it.own + it.synchronized_bytes));
-        const double takes = contended_message_s(met, least_s);
+        const double takes = contended_message_s(contended, min_steady_s);
         if (takes <= longest) continue;
         longest = takes;
-        others = met.background_s;
-        among = met.link_demand_s;
-        concurrent_messages = met.concurrent_messages;
+        others = contended.background_s;
+        among = contended.link_demand_s;
+        concurrent_messages = contended.concurrent_messages;
       }
       if (std::tie(hop.background_s, hop.link_demand_s, hop.concurrent_messages) ==
           std::tie(others, among, concurrent_messages))
@@ -227,17 +227,17 @@ void IterationTimer::apply_random_contention(PipelineState& pipeline_state) cons
     }
 }
 
-/// Micro-batches between a pipeline's ends, or with chunks between those of its stages.
+/// Number of micro-batches between the two ends of a pipeline; with chunks, of its stages.
 int IterationTimer::in_flight(const PipelineState& pipeline_state) const {
   const PipelineWork& work = pipeline_state.work;
   return max_in_flight(model_.schedule, static_cast<int>(work.forward_s.size()), 0, work.chunks,
                        micro_batches_per_flush(work.flush, work.micro_batches));
 }
 
-/// What each message meets of its own pipeline not by chance: those before and after it on its channel, with
-/// those of other chunks, and those beside it. Of n micro-batches in flight one meets the other n − 1 (the
-/// arrival theorem of closed networks: Reiser and Lavenberg, Mean-value analysis of closed multichain queuing
-/// networks, 1980).
+/// Traffic of its own pipeline with which a message always contends: messages before and after it on its
+/// channel, including other chunks, and those of the opposite direction at both ends. Of n micro-batches in
+/// flight, a message sees the other n − 1 (arrival theorem of closed queueing networks: Reiser and Lavenberg,
+/// Mean-value analysis of closed multichain queuing networks, 1980).
 void IterationTimer::refresh_contentions(PipelineState& pipeline_state) const {
   const std::size_t boundaries = pipeline_state.layers.size() - 1;
   const double micro_batches_in_flight = std::max(1, in_flight(pipeline_state));
@@ -250,7 +250,7 @@ void IterationTimer::refresh_contentions(PipelineState& pipeline_state) const {
     return bytes;
   };
   const std::size_t devices = pipeline_state.layers.size() / at(pipeline_state.work.chunks);
-  const auto channel_of = [&](std::size_t boundary, bool forward, int id) {  // with those of other chunks
+  const auto channel_of = [&](std::size_t boundary, bool forward, int id) {  // including other chunks
     double bytes = 0;
     for (std::size_t i = boundary % devices; i < boundaries; i += devices) bytes += own_of(i, forward, id);
     return bytes;
@@ -262,7 +262,7 @@ void IterationTimer::refresh_contentions(PipelineState& pipeline_state) const {
         const double own = own_of(i, forward, load.id);
         if (own == 0) continue;
         ++load.messages;
-        if (model_.schedule == PipelineSchedule::gpipe) {  // by the steady state alone
+        if (model_.schedule == PipelineSchedule::gpipe) {  // only the steady state counts
           contentions.push_back({load.id, own});
           continue;
         }

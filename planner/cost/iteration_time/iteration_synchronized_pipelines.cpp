@@ -1,4 +1,4 @@
-// What the messages of pipelines that are alike cost each other: they are sent at the same moments.
+// Contention between uniform pipelines, which send their messages at the same times.
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 namespace dtfm::cost {
 
-/// Under gpipe the first backward comes after all forwards.
+/// Under gpipe, the first backward follows all forwards.
 void IterationTimer::refresh_first_messages(PipelineState& pipeline_state) const {
   const PipelineWork& work = pipeline_state.work;
   const std::size_t stages = pipeline_state.layers.size();
@@ -30,7 +30,7 @@ void IterationTimer::refresh_first_messages(PipelineState& pipeline_state) const
     pipeline_state.first_sent_s[2 * i - 1] = now;
     now += hop.occupancy_s + hop.latency_s;
   }
-  pipeline_state.pace_s = busiest_s(work) * per_flush;  // links are not shared yet
+  pipeline_state.pace_s = busiest_s(work) * per_flush;  // without contention, which is determined later
 }
 
 void IterationTimer::apply_synchronized_contention() {
@@ -41,9 +41,9 @@ void IterationTimer::apply_synchronized_contention() {
     for (const bool forward : {true, false}) apply_synchronized_contention(i, forward);
 }
 
-/// Of two messages over a link that begin d apart and take x there alone, a part 1 − d ÷ x is there at the
-/// same time. Under gpipe it is the first message that counts. Under other schedules messages keep coming,
-/// and pipelines of which one is a little faster do not stay in step: only those that are alike do.
+/// If two messages start d apart on a link and each takes x alone, they overlap for a share 1 − d / x. Under
+/// gpipe the first message counts. Under other schedules messages follow continuously, and pipelines of even
+/// slightly different speed do not stay synchronized, so only equal pipelines count.
 void IterationTimer::apply_synchronized_contention(std::size_t boundary, bool forward) {
   const std::size_t direction = 2 * boundary + (forward ? 0 : 1);
   first_messages_.clear();
@@ -63,12 +63,12 @@ void IterationTimer::apply_synchronized_contention(std::size_t boundary, bool fo
   constexpr double rounding = 1e-9;
   const bool phases = model_.schedule == PipelineSchedule::gpipe;
   const auto add_overlap = [&](const FirstMessage& own,
-                               const FirstMessage& other) {  // false: from here on no more
+                               const FirstMessage& other) {  // false: no later message overlaps either
     const double offset_s = std::abs(own.sent_s - other.sent_s),
                  window = own.duration_s * (phases ? 1 : rounding);
     if (own.id != other.id || offset_s >= window) return false;
-    const bool are_alike = std::abs(own.pace_s - other.pace_s) < window && own.messages == other.messages;
-    if (!phases && !are_alike) return true;
+    const bool are_equal = std::abs(own.pace_s - other.pace_s) < window && own.messages == other.messages;
+    if (!phases && !are_equal) return true;
     const double share = phases ? 1 - offset_s / own.duration_s : 1;
     LinkContention& it = pipeline_states_[own.pipeline_state].contentions[direction][own.contention];
     it.synchronized_bytes += it.own * share * other.duration_s / own.duration_s;

@@ -98,7 +98,8 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
 void IterationTimer::set_devices(int pipeline, int stage, const std::vector<int>& devices) {
   std::vector<int>& now = plan_.pipelines[at(pipeline)].stages[at(stage)].devices;
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
-  if (now.size() != devices.size()) pipeline_state.are_layers_fresh = false;  // what a device holds of them
+  // Tensor degree changes the memory.
+  if (now.size() != devices.size()) pipeline_state.are_layers_fresh = false;
   now = devices;
   pipeline_state.is_fresh = is_fresh_ = false;
   const int stages = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
@@ -196,9 +197,9 @@ double IterationTimer::deficit_bytes() {
   return sum;
 }
 
-const std::vector<int>& IterationTimer::devices_of(int pipeline, int computed_stage) const {
+const std::vector<int>& IterationTimer::devices_of(int pipeline, int virtual_stage) const {
   const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
-  return stages[at(computed_stage) % stages.size()].devices;
+  return stages[at(virtual_stage) % stages.size()].devices;
 }
 
 void IterationTimer::refresh() {
@@ -223,14 +224,14 @@ void IterationTimer::refresh() {
   is_fresh_ = true;
 }
 
-/// Of those with the same work, one.
+/// Pipelines with the same work share one result.
 void IterationTimer::time_pipelines() {
   const auto is_less = [](const PipelineState* a, const PipelineState* b) { return a->work < b->work; };
   std::set<const PipelineState*, decltype(is_less)> known(is_less);
   for (PipelineState& pipeline_state : pipeline_states_) {
     if (pipeline_state.is_timed) continue;
-    const auto [like, is_new] = known.insert(&pipeline_state);
-    pipeline_state.time = is_new ? pipeline_time(model_.schedule, pipeline_state.work) : (*like)->time;
+    const auto [equal, is_new] = known.insert(&pipeline_state);
+    pipeline_state.time = is_new ? pipeline_time(model_.schedule, pipeline_state.work) : (*equal)->time;
     pipeline_state.is_timed = true;
   }
 }
@@ -243,7 +244,7 @@ void IterationTimer::refresh_layers(int pipeline) {
   refresh_needs(pipeline);
 }
 
-/// Of a device: the states of all its computed stages, and what it holds of micro-batches.
+/// Memory of a device: state of all its chunks, and activations of micro-batches in flight.
 void IterationTimer::refresh_needs(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
@@ -258,7 +259,7 @@ void IterationTimer::refresh_needs(int pipeline) {
   }
 }
 
-/// Of the parts of a message over the boundary before `layer`.
+/// Bytes of the largest part of a message at the boundary before `layer`.
 double IterationTimer::largest_part(const std::vector<int>& from, const std::vector<int>& to,
                                     int layer) const {
   const int parts = parts_between(from, to);
@@ -269,16 +270,16 @@ double IterationTimer::largest_part(const std::vector<int>& from, const std::vec
   return most;
 }
 
-/// The parts of a message are sent at the same time; what several of them pass carries them all.
+/// All parts of a message are sent concurrently; a capacity that several of them cross carries them all.
 HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
   HopTime slowest;
   const int parts = parts_between(from, to);
-  const double together = parts > 1 && is_shared() ? together_s(from, to, layer) : 0;
+  const double concurrent_s = parts > 1 && is_shared() ? concurrent_parts_s(from, to, layer) : 0;
   for (int part = 0; part < parts; ++part) {
     const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
     const MessageCost cost = model_.network.message(sender, receiver);
     const double bytes = model_.boundary_bytes(sender, receiver, parts, layer);
-    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + together);
+    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + concurrent_s);
     slowest.occupancy_s = std::max(slowest.occupancy_s, occupancy);
     slowest.overhead_s = std::max(slowest.overhead_s, cost.overhead_s);
     slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
@@ -286,10 +287,11 @@ HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>
   return slowest;
 }
 
-/// Of every part's bytes, where most of them meet.
-double IterationTimer::together_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
+/// Seconds of all parts of a message on the shared capacity that they occupy longest.
+double IterationTimer::concurrent_parts_s(const std::vector<int>& from, const std::vector<int>& to,
+                                          int layer) const {
   const int parts = parts_between(from, to);
-  std::map<int, double> seconds;  // of shared capacities
+  std::map<int, double> seconds;  // by capacity id
   double most = 0;
   for (int part = 0; part < parts; ++part) {
     const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
@@ -339,7 +341,7 @@ void IterationTimer::refresh_work(int pipeline) {
     const double overhead = model_.problem.constants.micro_batch_overhead_s;
     work.forward_s[i] = slowest.forward_s + overhead + all_reduce_s(devices, layers, false);
     work.backward_s[i] = slowest.backward_s + overhead + all_reduce_s(devices, layers, true);
-    // Activations are expanded and compressed on the device that computes, and so are their gradients.
+    // Devices compress and decompress activations, and their gradients, as part of their computation.
     using Direction = IterationModel::Direction;
     if (i > 0) {
       const std::vector<int>& before = devices_of(pipeline, static_cast<int>(i) - 1);
@@ -359,7 +361,7 @@ void IterationTimer::refresh_work(int pipeline) {
   }
 }
 
-/// What the optimizer's step takes the slowest device of a stage, with all the layers that it computes.
+/// Optimizer step of the slowest device of a stage, over all chunks of the device.
 void IterationTimer::refresh_updates(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const std::size_t devices = plan_.pipelines[at(pipeline)].stages.size();
@@ -424,7 +426,7 @@ void IterationTimer::finish() {
   for (const GradientBucket& bucket : buckets_) {
     double last = bucket.end_s;
     for (std::size_t i = 0; i < pipeline_states_.size(); ++i) {
-      // Where links are shared, what was taken to be expanded early may have come later.
+      // Contention may have delayed the end since decompression was scheduled.
       const double own =
           std::max(bucket.decompressed_s[i], sync_end_s(bucket, static_cast<int>(i)) + bucket.compression_s);
       last = std::max(last, own);

@@ -14,29 +14,30 @@ namespace dtfm::cost {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr std::size_t most_labels = 1 << 20;  // 40 MB; of small problems none is ever dropped for it
+constexpr std::size_t max_labels = 1 << 20;  // 40 MB; never reached by small problems
 
-/// The best of what the first stages can be, up to where `stage` (of the place it is kept at) begins.
+/// A split of the first stages, up to the beginning of the stage and layer of its cell, that no other split
+/// dominates.
 struct Label {
   ResourceTime time;
-  int from = 0, parent = -1;  // where the stage before begins, and which of the labels there
+  int from = 0, parent = -1;  // first layer of the last of these stages; index of the label in its cell
 };
 
-/// What is left from a place on takes no less.
+/// Lower bounds on what the stages and layers from a cell on add.
 struct Rest {
-  ResourceTime parts{never, never, never};  // each by itself
-  double mean = never;                      // Σ with the shares of the maxima
+  ResourceTime parts{never, never, never};  // bound of each component by itself
+  double mean = never;                      // bound of the sum plus the maxima weighted with the shares λ
 };
 
 /// Dynamic programming over (stages so far, layers so far).
 ///
-/// The time of a split is a function of the labels (sum, forward, backward) that does not fall with any of
-/// the three, and each of them comes from the one before by adding or by taking a maximum: it does not fall
-/// with any of those of the stages before. So (Bellman) what the first stages are may be replaced by anything
-/// with a label no greater in any component and as many layers, and only labels that no other dominates are
-/// kept. Of all paths through the same place one with a least time survives. Labels that cannot lead to less
-/// than a known split, by the least sum and the least maxima of what is left, are dropped too; these bounds
-/// are found from the end by the same recursion, each by itself.
+/// The time of a split is a non-decreasing function of its label (sum, forward, backward), and each component
+/// follows from that of the previous stage by adding or by taking a maximum, so it is non-decreasing in the
+/// labels of all earlier stages. Therefore (Bellman) the first stages may be replaced by any others with as
+/// many layers and a label no greater in any component, and only labels that no other dominates are kept. Of
+/// all paths through the same cell, one with the least time survives. Labels that cannot lead to less than a
+/// known split, by lower bounds on the remaining sum and maxima, are dropped too; the same recursion computes
+/// these bounds from the end, each component by itself.
 class SplitSearch {
  public:
   SplitSearch(const IterationModel& model, const std::vector<StageChain>& pipelines)
@@ -47,8 +48,8 @@ class SplitSearch {
     find_shares();
     find_rests();
     if (!fits(0, 0)) return min_memory_utilization();
-    find_labels(1);  // a good split, by which most others are known to be worse
-    find_labels(std::max(std::size_t{4}, most_labels / rests_.size()));
+    find_labels(1);  // a good split, whose time excludes most others
+    find_labels(std::max(std::size_t{4}, max_labels / rests_.size()));
     DTFM_ASSERT(known_);
     known_->lower_bound_s = std::min(known_->time_s, dropped_);
     return *known_;
@@ -56,12 +57,12 @@ class SplitSearch {
 
  private:
   using Labels = std::vector<Label>;
-  std::size_t place(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
-  Rest& rest(int stage, int layer) { return rests_[place(stage, layer)]; }
+  std::size_t cell(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
+  Rest& rest(int stage, int layer) { return rests_[cell(stage, layer)]; }
   bool fits(int stage, int layer) { return rest(stage, layer).parts.sum < never; }
   double upper() const { return known_ ? known_->time_s : never; }
 
-  /// Layers with which stage `stage`, which begins at `begin`, may end: [first, last].
+  /// Range [first, last] of layers at which stage `stage` may end if it begins at `begin`.
   std::pair<int, int> ends(int stage, int begin) const {
     const int least = costs_.min_layers();
     const int after = stages_ - 1 - stage;
@@ -86,8 +87,9 @@ class SplitSearch {
     known_ = even;
   }
 
-  /// Where every stage takes μ for a whole chain of layers, Σ + λ (max forward + max backward), it does not
-  /// matter which of them has more; a stage that takes longer has none, and λ = 0. Σ λ = 1 by bisection.
+  /// A weighted mean of the stages bounds the maxima from below. If every stage takes μ for the whole chain
+  /// of layers, Σ + λ (max forward + max backward), it does not matter which of them has more layers; a stage
+  /// that takes longer has none, and λ = 0. Bisection finds the μ with Σ λ = 1.
   void find_shares() {
     std::vector<ResourceTime> whole;
     double high = 0;
@@ -96,7 +98,7 @@ class SplitSearch {
       high = std::max(high, whole.back().total());
     }
     const auto shares = [&](double mu) {
-      std::vector<double> left(at(stages_ + 1));  // of the stages from each one on
+      std::vector<double> left(at(stages_ + 1));  // Σ λ of the stages from each one on
       for (int stage = stages_ - 1; stage >= 0; --stage) {
         const ResourceTime& own = whole[at(stage)];
         const double maxima = own.forward + own.backward;
@@ -139,7 +141,7 @@ class SplitSearch {
     }
   }
 
-  /// No split that goes on from `time` at this place takes less.
+  /// Lower bound on every split that continues from `time` at this cell.
   double bound(const ResourceTime& time, int stage, int layer) {
     const Rest& after = rest(stage, layer);
     const double sum = time.sum + after.parts.sum;
@@ -149,22 +151,23 @@ class SplitSearch {
     return std::max(apart, time.sum + so_far * (time.forward + time.backward) + after.mean);
   }
 
-  /// At most `width` labels a place: all of them, or the most promising.
+  /// Keeps at most `width` labels per cell: all of them, or those with the lowest bounds.
   void find_labels(std::size_t width) {
     labels_.assign(at(stages_ + 1) * at(layers_ + 1), {});
     labels_[0].push_back({});
     dropped_ = never;
     for (int begin = 0; begin < layers_; ++begin)
       for (int stage = 0; stage < stages_; ++stage)
-        if (can_begin(stage, begin) && !labels_[place(stage, begin)].empty()) go_on(stage, begin, width);
-    const Labels& ends = labels_[place(stages_, layers_)];
+        if (can_begin(stage, begin) && !labels_[cell(stage, begin)].empty())
+          extend_labels(stage, begin, width);
+    const Labels& ends = labels_[cell(stages_, layers_)];
     for (const Label& label : ends)
       if (label.time.total() < upper()) adopt(label);
   }
 
-  void go_on(int stage, int begin, std::size_t width) {
-    const Labels& here = labels_[place(stage, begin)];
-    ResourceTime least = here.front().time;  // in every component
+  void extend_labels(int stage, int begin, std::size_t width) {
+    const Labels& here = labels_[cell(stage, begin)];
+    ResourceTime least = here.front().time;  // of every component
     for (const Label& label : here)
       least = {std::min(least.sum, label.time.sum), std::min(least.forward, label.time.forward),
                std::min(least.backward, label.time.backward)};
@@ -186,7 +189,7 @@ class SplitSearch {
   }
 
   void keep(const Label& label, int stage, int layer, std::size_t width) {
-    Labels& labels = labels_[place(stage, layer)];
+    Labels& labels = labels_[cell(stage, layer)];
     for (const Label& other : labels)
       if (other.time.dominates(label.time)) return;
     labels.erase(std::remove_if(labels.begin(), labels.end(),
@@ -209,33 +212,33 @@ class SplitSearch {
     for (int stage = stages_ - 1; stage >= 0; --stage) {
       split.layers[at(stage)] = {label.from, end};
       end = label.from;
-      if (stage > 0) label = labels_[place(stage, end)][at(label.parent)];
+      if (stage > 0) label = labels_[cell(stage, end)][at(label.parent)];
     }
     known_ = split;
   }
 
-  /// The same recursion for the maximum of needed ÷ capacity.
+  /// The same recursion for the maximum of needed memory / capacity.
   LayerSplit min_memory_utilization() {
     std::vector<double> least(at(stages_ + 1) * at(layers_ + 1), never);
     std::vector<int> best_end(least.size());
-    least[place(stages_, layers_)] = 0;
+    least[cell(stages_, layers_)] = 0;
     for (int begin = layers_ - 1; begin >= 0; --begin)
       for (int stage = 0; stage < stages_; ++stage) {
         if (!can_begin(stage, begin)) continue;
         const auto [first, last] = ends(stage, begin);
         for (int end = first; end <= last; ++end) {
           const double most =
-              std::max(costs_.memory_utilization(stage, {begin, end}), least[place(stage + 1, end)]);
-          if (!(most < least[place(stage, begin)])) continue;
-          least[place(stage, begin)] = most;
-          best_end[place(stage, begin)] = end;
+              std::max(costs_.memory_utilization(stage, {begin, end}), least[cell(stage + 1, end)]);
+          if (!(most < least[cell(stage, begin)])) continue;
+          least[cell(stage, begin)] = most;
+          best_end[cell(stage, begin)] = end;
         }
       }
     LayerSplit split;
     ResourceTime time;
     split.fits = false;
     for (int stage = 0, begin = 0; stage < stages_; ++stage) {
-      const int end = best_end[place(stage, begin)];
+      const int end = best_end[cell(stage, begin)];
       split.layers.emplace_back(begin, end);
       costs_.append(time, stage, {begin, end});
       const double memory_utilization = costs_.memory_utilization(stage, {begin, end});
@@ -252,7 +255,7 @@ class SplitSearch {
   LayerSplitCosts costs_;
   const int stages_, layers_;
   std::optional<LayerSplit> known_;
-  double dropped_ = never;           // no split by a label that was dropped for lack of room takes less
+  double dropped_ = never;           // lower bound on splits lost because a cell had more than `width` labels
   std::vector<double> shares_left_;  // Σ λ of the stages from each one on
   std::vector<Rest> rests_;
   std::vector<Labels> labels_;

@@ -48,11 +48,12 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
       if (stage + 1 < stages()) add_hop(stage, weights, devices, chain.devices[at(stage + 1)]);
     }
   }
-  double compression_forward_s = 0;  // where a device has most of a message
+  // At the smallest degree, where a device has the largest part of a message.
+  double compression_forward_s = 0;
   for (int layer = 1; layer < layers(); ++layer)
     compression_forward_s = std::max(compression_forward_s, model.by_degree.front().compression_s(layer));
   compression_slack_ =
-      4 * compression_forward_s * (most.rounds + most.steady);  // twice forward, twice backward
+      4 * compression_forward_s * (most.rounds + most.steady);  // both boundaries, forward and backward
 }
 
 std::size_t LayerSplitCosts::at_hop(int stage, int end) const {
@@ -116,7 +117,7 @@ void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vect
       latency_back = std::max(latency_back, backward.latency_s);
     }
     ResourceTime hop = resource_time(weights, there, back);
-    // Unlike computations, both directions move at the same time.
+    // In contrast to computations, messages of both directions are sent concurrently.
     if (schedule_ != PipelineSchedule::gpipe) hop.forward = weights.steady * std::max(there, back);
     hop.sum += weights.rounds * (latency + latency_back);
     take_larger(hops_[at_hop(stage, end)], hop);

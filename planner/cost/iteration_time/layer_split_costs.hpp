@@ -1,5 +1,4 @@
-// What a stage or a hop adds to the time of pipelines, whatever its layers are: the terms of
-// best_layer_split.
+// Contributions of a stage or a hop to the time of pipelines, for any layers: the terms of best_layer_split.
 #pragma once
 
 #include <utility>
@@ -10,8 +9,8 @@
 
 namespace dtfm::cost {
 
-/// Of some stations: k Σ, (m − k) max forward, (m − k) max backward. Of schedules other than gpipe `forward`
-/// is of both directions.
+/// Time of several resources: k Σ, (m − k) max forward, (m − k) max backward, as in best_layer_split. Under
+/// schedules other than gpipe, `forward` covers both directions.
 struct ResourceTime {
   double sum = 0, forward = 0, backward = 0;
 
@@ -27,23 +26,24 @@ class LayerSplitCosts {
 
   int stages() const { return static_cast<int>(stage_resources_.size()); }
   int layers() const { return model_.stages.layers(); }
-  /// Of a stage.
+  /// Minimum number of layers of a stage.
   int min_layers() const { return chunks_; }
 
   ResourceTime stage(int stage, std::pair<int, int> layers) const;
-  /// Behind a stage that ends before layer `end`: nothing behind the last.
+  /// The hop after a stage that ends before layer `end`; zero after the last stage.
   ResourceTime hop(int stage, int end) const { return hops_[at_hop(stage, end)]; }
-  /// The time with a stage, which takes `own`, and the hop behind it.
+  /// Adds a stage, which takes `own`, and the hop after it to the time.
   void append(ResourceTime& time, const ResourceTime& own, int stage, int end) const;
   void append(ResourceTime& time, int stage, std::pair<int, int> layers) const {
     append(time, this->stage(stage, layers), stage, layers.second);
   }
-  /// Of the steady state: by the mean of all stages, whose `ResourceTime::sum` is `sum`.
+  /// Steady state as the mean of all stages, whose `ResourceTime::sum` is `sum`.
   double mean_of_all(double sum) const { return sum * mean_weight_ / stages(); }
-  /// A stage with more layers takes no less than one with fewer, but for at most this.
+  /// A stage with more layers takes less than one with fewer by at most this, because compression time
+  /// differs between boundaries.
   double compression_slack() const { return compression_slack_; }
 
-  /// Bytes needed ÷ capacity, where that is most. More than 1: it does not fit.
+  /// Memory needed / capacity of the device where that is highest. Above 1, the stage does not fit.
   double memory_utilization(int stage, std::pair<int, int> layers);
 
  private:
@@ -55,11 +55,11 @@ class LayerSplitCosts {
     double message_s = 0, seconds_per_byte = 0;
     friend bool operator==(const RingLink&, const RingLink&) = default;
   };
-  struct CompressedShares {  // shares of a boundary's messages that are expanded and compressed
+  struct CompressedShares {  // fractions of a boundary's messages that take compression or decompression
     double forward = 0, backward = 0;
     friend bool operator==(const CompressedShares&, const CompressedShares&) = default;
   };
-  struct StageResource {  // a stage of one pipeline, or of several that are alike
+  struct StageResource {  // of one pipeline, or of several equal ones
     Weights weights;
     std::size_t degree = 1;
     std::vector<int> kinds;
@@ -87,8 +87,7 @@ class LayerSplitCosts {
   std::vector<std::vector<Limit>> limits_;                   // by stage
   InFlightByDevice held_;
   std::vector<ResourceTime> hops_;  // [stage][end]
-  // Of the chunks of stages that begin with layer `row_`, by tensor degree and end: asked for again and
-  // again.
+  // Cache of the memory of stages that begin with layer `row_`, by tensor degree, end and chunk.
   int row_ = -1;
   std::vector<std::vector<std::vector<StageNeeds>>> needs_;
 };

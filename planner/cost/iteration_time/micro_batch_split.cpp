@@ -15,18 +15,19 @@
 namespace dtfm::cost {
 namespace {
 
-/// Shares of `multiple` that end by some date by which no more than `shares` of them do, and nearly as many:
-/// all of them are among the first `shares` to end.
+/// Micro-batches per pipeline that belong to the optimum for certain. Finds by bisection a time by which at
+/// most `shares` shares of `multiple` micro-batches have ended, and nearly as many; all of these are among
+/// the first `shares` to end.
 std::vector<int> early_shares(const std::vector<PipelinePace>& pipelines, int multiple, int shares) {
   std::vector<int> counts(pipelines.size());
-  double low = pipelines.front().fill_s, high = low;
+  double low = pipelines.front().warm_up_s, high = low;
   for (const PipelinePace& it : pipelines) {
     if (!(it.steady_s > 0)) return counts;
-    low = std::min(low, it.fill_s);
-    high = std::max(high, it.fill_s + it.steady_s * multiple * shares);
+    low = std::min(low, it.warm_up_s);
+    high = std::max(high, it.warm_up_s + it.steady_s * multiple * shares);
   }
   const auto shares_by = [&](double date, std::size_t i) {
-    return std::max(0.0, (date - pipelines[i].fill_s) / (pipelines[i].steady_s * multiple));
+    return std::max(0.0, (date - pipelines[i].warm_up_s) / (pipelines[i].steady_s * multiple));
   };
   for (int round = 0; round < 200; ++round) {
     const double middle = low + (high - low) / 2;
@@ -34,7 +35,7 @@ std::vector<int> early_shares(const std::vector<PipelinePace>& pipelines, int mu
     for (std::size_t i = 0; i < pipelines.size(); ++i) sum += shares_by(middle, i);
     (sum <= shares ? low : high) = middle;
   }
-  low -= 1e-9 * std::abs(low);  // beyond what rounding can count too much
+  low -= 1e-9 * std::abs(low);  // so that rounding cannot count too many
   for (std::size_t i = 0; i < pipelines.size(); ++i)
     counts[i] = static_cast<int>(shares_by(low, i)) * multiple;
   return counts;
@@ -42,23 +43,23 @@ std::vector<int> early_shares(const std::vector<PipelinePace>& pipelines, int mu
 
 }  // namespace
 
-/// Every share of `multiple` micro-batches goes where it ends first. Let e(p, k) be when pipeline p ends with
-/// k shares; it does not fall with k. Any choice of n shares ends at the largest of n different e(p, k),
-/// those of each pipeline's shares, so not before the n-th smallest of all; and taking the smallest one after
-/// the other, of which the k-th of a pipeline never comes before its others, attains that.
+/// Greedy: every share of `multiple` micro-batches goes to the pipeline that ends it first. Let e(p, k) be
+/// the time at which pipeline p ends with k shares; it does not decrease with k. Any assignment of n shares
+/// ends at the largest of n different e(p, k), so not before the n-th smallest of all. Taking the smallest
+/// repeatedly attains that bound, since the k-th share of a pipeline never precedes its earlier ones.
 std::vector<int> balanced_micro_batches(const std::vector<PipelinePace>& pipelines, int multiple, int total) {
   DTFM_ASSERT(!pipelines.empty() && multiple > 0 && total >= 0);
   if (total % multiple != 0)
     throw Error("", fmt::format("{} micro-batches are not a multiple of {}", total, multiple));
   std::vector<int> counts = early_shares(pipelines, multiple, total / multiple);
-  const int dealt = std::accumulate(counts.begin(), counts.end(), 0);
-  using End = std::pair<double, std::size_t>;  // with a share more, of which pipeline
+  const int assigned = std::accumulate(counts.begin(), counts.end(), 0);
+  using End = std::pair<double, std::size_t>;  // with one more share; pipeline
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   const auto push = [&](std::size_t i) {
-    ends.emplace(pipelines[i].fill_s + (counts[i] + multiple) * pipelines[i].steady_s, i);
+    ends.emplace(pipelines[i].warm_up_s + (counts[i] + multiple) * pipelines[i].steady_s, i);
   };
   for (std::size_t i = 0; i < pipelines.size(); ++i) push(i);
-  for (int left = total - dealt; left > 0; left -= multiple) {
+  for (int left = total - assigned; left > 0; left -= multiple) {
     const std::size_t first = ends.top().second;
     ends.pop();
     counts[first] += multiple;

@@ -1,18 +1,18 @@
-// How many micro-batches each of several unlike pipelines computes.
+// How many micro-batches each of several heterogeneous pipelines computes.
 #pragma once
 
 #include <vector>
 
 namespace dtfm::cost {
 
-/// Seconds of a pipeline with m > 0 micro-batches: fill_s + m · steady_s. Without any: 0.
+/// Seconds of a pipeline with m > 0 micro-batches: warm_up_s + m · steady_s; with none: 0.
 struct PipelinePace {
-  double fill_s = 0, steady_s = 0;
+  double warm_up_s = 0, steady_s = 0;
 };
 
-/// Multiples of `multiple` that add up to `total`, itself a multiple of it (else Error), by pipeline (at
-/// least one), so that the last pipeline ends as early as possible; of equal choices that with more for the
-/// first pipelines.
+/// Micro-batches of each pipeline (at least one pipeline), in multiples of `multiple`, that add up to `total`
+/// and let the last pipeline end as early as possible. Ties give more to the first pipelines. Throws Error if
+/// `total` is not a multiple of `multiple`.
 std::vector<int> balanced_micro_batches(const std::vector<PipelinePace>& pipelines, int multiple, int total);
 
 }  // namespace dtfm::cost

@@ -50,8 +50,8 @@ MigrationCost::MigrationCost(const Problem& problem, std::shared_ptr<const Netwo
   }
 }
 
-/// Where all holders are alike, without a network, what they hold together is kept: shares in ascending order
-/// that do not meet.
+/// Without a network all holders are equivalent, so that only their joint shares are kept: disjoint ranges in
+/// ascending order.
 void MigrationCost::add_holder(const HeldLayers& held_layers, std::vector<HeldLayers>& holders) const {
   if (network_) return holders.push_back(held_layers);
   HeldLayers all = held_layers;
@@ -104,7 +104,7 @@ int MigrationCost::next_boundary(int layer) const {
   return found == boundaries_.end() ? std::numeric_limits<int>::max() : *found;
 }
 
-/// Nobody where all devices of the plan are gone.
+/// Empty if all devices of the plan are gone.
 std::span<const MigrationCost::HeldLayers> MigrationCost::holders(const Piece& piece) const {
   if (piece.is_tied) return tied_holders_;
   if (boundaries_.empty() || piece.layers.first < boundaries_.front()) return {};
@@ -156,7 +156,7 @@ void MigrationCost::add_parts(const Receiver& to, const std::vector<Layers>& lay
   if (tied >= 0) add_piece(to, {{tied, tied + 1}, tied_bytes_, true}, parts);
 }
 
-/// Without the share that `to` has of it.
+/// Leaves out the share that `to` already holds.
 void MigrationCost::add_piece(const Receiver& to, const Piece& piece,
                               std::vector<MigratedPart>& parts) const {
   if (piece.bytes <= 0) return;
@@ -169,13 +169,14 @@ void MigrationCost::add_piece(const Receiver& to, const Piece& piece,
   add_share(to, {std::max(to.share.begin, own->share.end), to.share.end}, piece, parts);
 }
 
-/// From as many holders as it takes, each of which gives all that it has from where the last one ended.
+/// Takes the share from as many holders as necessary. Each sends all that it has from the end of the previous
+/// one.
 void MigrationCost::add_share(const Receiver& to, Share share, const Piece& piece,
                               std::vector<MigratedPart>& parts) const {
   for (double begin = share.begin; begin < share.end;) {
     const HeldLayers* source = fastest(to, begin, piece, piece.bytes * (share.end - begin));
     double end = source ? std::min(share.end, source->share.end) : share.end;
-    if (!source)  // what no device has ends where a device has something
+    if (!source)  // a range that no device holds ends where a device holds something
       for (const HeldLayers& held_layers : holders(piece))
         if (held_layers.share.begin > begin) end = std::min(end, held_layers.share.begin);
     const MigratedPart part{to.device, source ? source->device : no_device, piece.layers,
@@ -197,7 +198,7 @@ void MigrationCost::add_share(const Receiver& to, Share share, const Piece& piec
 const MigrationCost::HeldLayers* MigrationCost::fastest(const Receiver& to, double at_share,
                                                         const Piece& piece, double bytes) const {
   double least = std::numeric_limits<double>::infinity();
-  int alike = 0;
+  int ties = 0;
   const auto seconds = [&](const HeldLayers& held_layers) {
     if (at_share < held_layers.share.begin || at_share >= held_layers.share.end)
       return std::numeric_limits<double>::infinity();
@@ -205,12 +206,12 @@ const MigrationCost::HeldLayers* MigrationCost::fastest(const Receiver& to, doub
   };
   for (const HeldLayers& held_layers : holders(piece)) {
     const double it = seconds(held_layers);
-    if (it < least) alike = 0;
+    if (it < least) ties = 0;
     least = std::min(least, it);
-    if (it == least) ++alike;
+    if (it == least) ++ties;
   }
   if (least == std::numeric_limits<double>::infinity()) return nullptr;
-  int number = to.pipeline % alike;
+  int number = to.pipeline % ties;
   for (const HeldLayers& held_layers : holders(piece))
     if (seconds(held_layers) == least && number-- == 0) return &held_layers;
   return nullptr;

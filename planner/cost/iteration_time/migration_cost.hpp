@@ -1,4 +1,4 @@
-// What has to move before one plan can go on where another one stopped, and how long that takes.
+// State that must migrate before another plan can resume training, and how long that takes.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace dtfm::cost {
 
-/// In the plan that runs: a device that is gone. As a source: a checkpoint.
+/// In the running plan: a device that is gone. As a source: a checkpoint.
 inline constexpr int no_device = -1;
-/// As a source, where there is no network to choose it by: one of those that hold it.
+/// As a source, without a network to choose one by: any device that holds the state.
 inline constexpr int unspecified_source = -2;
 
-/// Layers of which device `to` lacks something, and where it gets that from.
+/// State of some layers that device `to` must fetch, and its source.
 struct MigratedPart {
   int to = 0, from = no_device;
   std::pair<int, int> layers;
@@ -26,44 +26,45 @@ struct MigratedPart {
   friend bool operator==(const MigratedPart&, const MigratedPart&) = default;
 };
 
-/// What moving takes.
+/// Duration and cost of a migration.
 struct MigrationEstimate {
   double seconds = 0;
-  double usd = 0;  // for what is sent over links with a price
+  double usd = 0;  // egress
 };
 
 struct Migration {
   std::vector<MigratedPart> parts;  // in the order of the plan's devices
-  double bytes = 0;                 // from device to device
-  double checkpoint_bytes = 0;      // that no device holds any more; not in what is spent
-  double seconds = 0, usd = 0;      // spent
+  double bytes = 0;                 // between devices
+  double checkpoint_bytes = 0;      // that no device holds any more; not included in seconds and usd
+  double seconds = 0, usd = 0;      // of the bytes between devices
 };
 
-/// The state that the devices hold when the plan `before` stops: what a trainer needs to go on with the same
+/// State that the devices hold when the plan `before` stops, of what a trainer needs to resume with the same
 /// weights.
 ///
-/// Of a parameter that is what the optimizer's preset saves (`parameter_bytes(…).saved`): weights in full
-/// precision and the optimizer's state. Gradients begin anew with an iteration, and weights in 16 bits are
-/// rounded from the full ones, so they do not move. A device of a stage with t tensor-parallel devices holds
-/// the t-th of every layer that stands at its place. The matrix that tied layers share is held once by
-/// whoever has one of them.
+/// Per parameter, that is what the optimizer preset saves (`parameter_bytes(…).checkpointed`): weights in
+/// full precision and optimizer state. Gradients start anew in every iteration, and 16-bit weights are
+/// rounded from the full ones, so neither migrates. Of a stage with t tensor-parallel devices, the device at
+/// rank r holds the r-th of t shares of every layer. The matrix that tied layers share is held once by every
+/// device that has one of them.
 ///
-/// A device fetches what it lacks from the one that would send it that fastest if nothing competed; of
-/// equally fast ones, pipelines take them in turn.
+/// A device fetches missing state from the device that would send it fastest without contention; pipelines
+/// take turns among equally fast ones.
 class MigrationCost {
  public:
-  /// `before` stands on devices of the problem's topology, or on `no_device`; its pipelines need not be
-  /// alike, and it may be for another tensor degree. `chunks`: stages of a device, under schedule
-  /// interleaved. `problem` must outlive this only during the call. Without a network, what moves is known,
-  /// but neither from whom nor in what time. Throws Error for layers that cannot be cut into so many chunks.
+  /// `before` uses devices of the problem's topology or `no_device`. Its pipelines may be heterogeneous, and
+  /// its tensor degree may differ from that of later plans. `chunks`: stages per device, under schedule
+  /// interleaved. `problem` need only live during the call. Without a network, the bytes that migrate are
+  /// known, but neither their sources nor the time. Throws Error for layers that cannot be split into so many
+  /// chunks.
   MigrationCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
                 int chunks);
 
   Migration of(const Plan& plan, int chunks) const;
-  /// How often a holder is looked at, at most, to find sources for a plan on so many devices: a device that
-  /// lacks everything asks for every share of every piece, of all that hold the piece.
+  /// Upper bound on the holders that are examined to find sources for a plan with `devices` devices: a device
+  /// without any state asks all holders of every piece for every share of it.
   double max_steps(int devices) const;
-  /// Bytes that the devices of a stage with these layers lack.
+  /// Bytes that the devices of a stage with these layers must fetch.
   double missing_bytes(const std::vector<int>& devices, const std::vector<std::pair<int, int>>& layers) const;
 
  private:
@@ -82,8 +83,8 @@ class MigrationCost {
     Share share;
     bool has_tied = false;
   };
-  /// What is held and moved as a whole, but for shares: layers that the same devices hold, or what tied
-  /// layers have in common.
+  /// What is held and migrated as a whole, apart from shares: layers that the same devices hold, or the
+  /// matrix of the tied layers.
   struct Piece {
     Layers layers;
     double bytes = 0;
@@ -92,14 +93,14 @@ class MigrationCost {
 
   static Share share_of(const Stage& stage, std::size_t rank);
   static bool holds(const HeldLayers& held_layers, const Piece& piece);
-  /// The first layer of those that shares the tied matrix; `layers.second` where there is none.
+  /// The first of these layers that shares the tied matrix; `layers.second` if none does.
   int first_tied(Layers layers) const;
   int next_boundary(int layer) const;
-  /// The last boundary that is not after `layer`.
+  /// Index of the last boundary that is not after `layer`.
   std::size_t boundary_at(int layer) const;
   std::span<const HeldLayers> holders(const Piece& piece) const;
   void add_holder(const HeldLayers& held_layers, std::vector<HeldLayers>& holders) const;
-  /// What a device lacks of `layers`.
+  /// Adds the parts of `layers` that a device must fetch.
   void add_parts(const Receiver& to, const std::vector<Layers>& layers,
                  std::vector<MigratedPart>& parts) const;
   void add_piece(const Receiver& to, const Piece& piece, std::vector<MigratedPart>& parts) const;
@@ -107,28 +108,29 @@ class MigrationCost {
   const HeldLayers* fastest(const Receiver& to, double at_share, const Piece& piece, double bytes) const;
 
   std::shared_ptr<const NetworkCost> network_;
-  std::vector<HeldLayers> held_layers_;                              // what devices hold, device by device
-  std::vector<std::pair<std::size_t, std::size_t>> held_layers_of_;  // of each device: first, last + 1
-  std::vector<int> boundaries_;                   // layers at which runs begin or end, ascending
-  std::vector<std::vector<HeldLayers>> holders_;  // from each boundary to the next
+  std::vector<HeldLayers> held_layers_;  // device by device
+  // By device: first, last + 1 in held_layers_.
+  std::vector<std::pair<std::size_t, std::size_t>> held_layers_of_;
+  std::vector<int> boundaries_;                   // layers at which held ranges begin or end, ascending
+  std::vector<std::vector<HeldLayers>> holders_;  // by boundary: of the layers up to the next one
   std::vector<HeldLayers> tied_holders_;
-  std::vector<double> before_bytes_;  // of the layers before each, without what is tied
-  std::vector<int> tied_layers_;      // ascending, the first layer among them
+  std::vector<double> before_bytes_;  // prefix sums over layers, without the tied matrix
+  std::vector<int> tied_layers_;      // ascending, starting with the first layer
   double tied_bytes_ = 0;
 };
 
-/// Seconds of moving to a plan that changes step by step: stages that are as they were cost nothing to look
-/// at.
+/// Migration time to a plan that changes step by step; unchanged stages are cached.
 ///
-/// The messages of a device to another go as one. All begin at once; a message takes its overhead, the time
-/// of its bytes at its own rate, or of all bytes that pass the narrowest shared capacity on its way, if that
-/// is longer, and its latency. The slowest counts. Where nothing competes that is exact; where messages
-/// share, it is what the busiest capacity needs at least, and capacities on one way that are busy one after
-/// the other make it longer: at most by as many times as there are of them. It leaves out the checkpoint,
-/// reading and writing memory, and that layers could come from several holders at once.
+/// All messages from one device to another are sent as one, and all start together. A message takes its
+/// overhead, the time of its bytes at its own rate, or of all bytes that cross the narrowest shared capacity
+/// on its path if that is longer, and its latency. The slowest message counts. This is exact without
+/// contention. With contention, it is a lower bound given by the busiest capacity; capacities on one path
+/// that are busy one after the other make the migration longer, at most by a factor of their number. The
+/// checkpoint, reading and writing memory, and fetching layers from several holders in parallel are not
+/// modelled.
 class MigrationTimer {
  public:
-  /// `cost` must outlive this.
+  /// `cost` must outlive this and must have a network.
   MigrationTimer(const MigrationCost& cost, int chunks) : cost_(cost), chunks_(chunks) {}
 
   MigrationEstimate estimate(const Plan& plan);
@@ -139,7 +141,7 @@ class MigrationTimer {
     int from = 0, to = 0;
     double bytes = 0;
   };
-  struct StageMessages {  // of a stage
+  struct StageMessages {
     std::vector<int> devices;
     std::vector<std::pair<int, int>> layers;
     std::vector<Message> messages;
@@ -151,7 +153,7 @@ class MigrationTimer {
   const MigrationCost& cost_;
   int chunks_;
   std::vector<std::vector<StageMessages>> known_;  // [pipeline][stage]
-  std::vector<double> load_;                       // bytes over shared capacities
+  std::vector<double> load_;                       // bytes by capacity id
 };
 
 }  // namespace dtfm::cost

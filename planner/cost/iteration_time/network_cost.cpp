@@ -8,7 +8,7 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr int most_devices_in_table = 1500;  // 54 MB
+constexpr int max_devices_in_table = 1500;  // 54 MB
 
 std::size_t entry_count(const Topology& topology) {
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
@@ -34,7 +34,7 @@ NetworkCost::NetworkCost(const Topology& topology, const Calibration& calibratio
   const int devices = topology.size();
   kind_.resize(at(devices));
   std::iota(kind_.begin(), kind_.end(), 0);
-  if (devices > most_devices_in_table) return;
+  if (devices > max_devices_in_table) return;
   std::vector<MessageCost> pairs(at(devices) * at(devices));
   for (int from = 0; from < devices; ++from)
     for (int to = 0; to < devices; ++to)
@@ -49,8 +49,9 @@ bool NetworkCost::are_interchangeable(int from, int to, int other_from, int othe
          usd_per_byte(from, to) == usd_per_byte(other_from, other_to);
 }
 
-/// To every third device and to each other. This is transitive: of three of which the first and the second
-/// are alike, and the second and the third, what goes between any two is what goes between any other two.
+/// True if messages to every third device, and between the two, cost the same and cross the same capacities.
+/// This relation is transitive: if the first and second device are interchangeable, and the second and third,
+/// then messages between any two of them equal those between any other two.
 bool NetworkCost::are_interchangeable(int device, int other) const {
   if (!are_interchangeable(device, other, other, device)) return false;
   for (int third = 0; third < topology_.size(); ++third)
@@ -77,7 +78,7 @@ int NetworkCost::capacity_id(BitsPerSecond capacity) {
   return static_cast<int>(seconds_per_byte_.size()) - 1;
 }
 
-/// Entries that a sender shares among its receivers.
+/// Numbers the link rules whose bandwidth a sender shares among its receivers.
 void NetworkCost::number_senders() {
   const auto* rules = std::get_if<RuleLinks>(&topology_.links);
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
@@ -96,13 +97,13 @@ void NetworkCost::number_senders() {
       int& number = sender_capacity_[at(from) * entries + at(link_index)];
       if (first_receiver[at(link_index)] < 0)
         first_receiver[at(link_index)] = to;
-      else if (number < 0)  // a second receiver: only now is there something to share
+      else if (number < 0)  // a second receiver: only now is there contention
         number = capacity_id(link.bandwidth);
     }
   }
 }
 
-/// The least capacity that an entry gives to the messages of a pair of sites.
+/// Uses the smallest capacity that a link rule gives to the messages between two sites.
 void NetworkCost::number_site_pairs() {
   const auto* rules = std::get_if<RuleLinks>(&topology_.links);
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
@@ -169,7 +170,7 @@ SharedPath NetworkCost::shared(int from, int to) const {
   return path;
 }
 
-/// At the rate of the narrowest capacity on its way.
+/// The rate is that of the narrowest capacity on the path.
 MessageCost NetworkCost::computed(int from, int to) const {
   if (from == to) return {};
   const Link link = topology_.link(from, to);

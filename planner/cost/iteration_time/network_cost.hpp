@@ -1,5 +1,4 @@
-// What messages cost, alone and where links are shared: formulas of planner/cost's own, which shares none
-// with the simulator.
+// Cost of messages, with and without contention. These formulas are independent of the simulator's.
 #pragma once
 
 #include <array>
@@ -11,8 +10,8 @@
 
 namespace dtfm::cost {
 
-/// A message from one device to another when nothing competes. Its sender is busy for `occupancy_s`, and it
-/// arrives `latency_s` later.
+/// Cost of a message between two devices without contention. The sender is busy for `occupancy_s`, and the
+/// message arrives `latency_s` later.
 struct MessageCost {
   double overhead_s = 0, seconds_per_byte = 0, latency_s = 0;
 
@@ -21,7 +20,7 @@ struct MessageCost {
   double total_s(double bytes) const { return occupancy_s(bytes) + latency_s; }
 };
 
-/// The shared capacities that a message passes, by number: a range.
+/// Ids of the shared capacities that a message crosses, as a range.
 class SharedPath {
  public:
   void add(int id) {
@@ -32,28 +31,27 @@ class SharedPath {
   const int* end() const { return ids_.data() + count_; }
 
  private:
-  std::array<int, 8> ids_{};  // as many as there are kinds
+  std::array<int, 8> ids_{};  // at most one per kind of capacity
   std::size_t count_ = 0;
 };
 
 class NetworkCost {
  public:
   NetworkCost(const Topology& topology, const Calibration& calibration);
-  NetworkCost(Topology&&, const Calibration&) = delete;
 
-  /// A device sends to itself in no time.
+  /// A message from a device to itself takes no time.
   MessageCost message(int from, int to) const {
     return pairs_.empty() ? computed(from, to) : pairs_[pair(from, to)];
   }
-  /// Shared capacities are numbered from 0; 0 of them: no message competes with another.
+  /// Number of shared capacities; their ids start at 0. If it is 0, there is no contention.
   int shared_count() const { return static_cast<int>(seconds_per_byte_.size()); }
   double shared_seconds_per_byte(int id) const { return seconds_per_byte_[static_cast<std::size_t>(id)]; }
-  /// Of a message to another device.
+  /// Shared capacities that a message crosses. `from` and `to` must differ.
   SharedPath shared(int from, int to) const;
-  /// Devices of one kind are alike to every other one, and each other: what a message between them costs, and
-  /// which capacities it passes. Kinds are numbered from 0.
+  /// Devices of one kind are interchangeable: messages to any other device, and between them, cost the same
+  /// and cross the same capacities. Kinds are numbered from 0.
   int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
-  /// Whether anything that is sent costs money; and USD of a byte to another device.
+  /// Whether any link charges for egress. If not, `usd_per_byte` is always 0.
   bool is_priced() const { return is_priced_; }
   double usd_per_byte(int from, int to) const {
     return is_priced_ ? topology_.link(from, to).egress.value() : 0;
@@ -73,16 +71,16 @@ class NetworkCost {
   bool are_interchangeable(int device, int other) const;
   void number_kinds();
 
-  Topology topology_;  // a copy that shares its matrices, so that a result may outlive its request
+  Topology topology_;  // shares its matrices with the original, which it may outlive
   double efficiency_, overhead_s_;
   bool is_priced_ = false;
-  std::vector<double> seconds_per_byte_;  // of every shared capacity
-  // Numbers of capacities, −1 where there is none.
-  std::vector<int> sender_capacity_;               // [device × entries + entry of the rules]
+  std::vector<double> seconds_per_byte_;  // by capacity id
+  // Capacity ids, −1 for none.
+  std::vector<int> sender_capacity_;               // [device × rules + rule]
   std::array<std::vector<int>, 2> pair_capacity_;  // between hosts, inside hosts: [site × sites + site]
   std::vector<int> up_, down_, host_up_, host_down_, site_up_, site_down_;
-  std::vector<int> kind_;           // of each device
-  std::vector<MessageCost> pairs_;  // by sender and receiver; empty where there are too many devices
+  std::vector<int> kind_;           // by device
+  std::vector<MessageCost> pairs_;  // by sender and receiver; empty if there are too many devices
 };
 
 }  // namespace dtfm::cost

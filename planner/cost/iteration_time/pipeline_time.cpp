@@ -15,21 +15,21 @@ int stages_of(const PipelineWork& work) {
   return static_cast<int>(work.forward_s.size());
 }
 
-/// Stations one after the other, by which so many messages pass: the sum of their times so far, and the
-/// largest. A link that is passed several times is one station: while one message is on its way from one
-/// passage to the next, others use it.
-class Line {
+/// Chain of resources (stages and hops) that all messages pass in order: the sum of their times so far, and
+/// the largest. A link that is crossed several times is one resource: while one message is between two
+/// crossings, others use the link.
+class ResourceChain {
  public:
-  explicit Line(int messages) : messages_(messages) {}
-  void append(double station_s) {
-    sum_ += station_s;
-    most_ = std::max(most_, station_s);
+  explicit ResourceChain(int messages) : messages_(messages) {}
+  void append(double resource_s) {
+    sum_ += resource_s;
+    max_ = std::max(max_, resource_s);
     update();
   }
   void append(const HopTime& hop) {
     const double before = sum_;
     sum_ += hop.occupancy_s + hop.latency_s;
-    most_ = std::max(most_, hop.occupancy_s);
+    max_ = std::max(max_, hop.occupancy_s);
     if (hop.shared_s > hop.occupancy_s) {
       auto link = std::find_if(links_.begin(), links_.end(),
                                [&](const Link& it) { return it.number == hop.shared_link; });
@@ -42,7 +42,7 @@ class Line {
   }
   double done_s() const { return done_s_; }
   double steady_s() const {
-    double steady = most_;
+    double steady = max_;
     for (const Link& it : links_) steady = std::max(steady, it.all_s);
     return steady;
   }
@@ -50,18 +50,18 @@ class Line {
  private:
   struct Link {
     int number = -1;
-    double all_s = 0;                  // of everything that passes it in the time of a message
-    double reached_s = 0, left_s = 0;  // sums before its first passage and after its last one
-    double own_s = 0;                  // of all passages of a message
+    double all_s = 0;                  // of all traffic that crosses it per message of this pipeline
+    double reached_s = 0, left_s = 0;  // sums before its first crossing and after its last one
+    double own_s = 0;                  // of all crossings of one message
   };
   void update() {
     const double others = messages_ - 1;
-    done_s_ = std::max(done_s_, sum_ + others * most_);
+    done_s_ = std::max(done_s_, sum_ + others * max_);
     for (const Link& it : links_)
       done_s_ = std::max(done_s_, it.reached_s + it.own_s + others * it.all_s + sum_ - it.left_s);
   }
   int messages_;
-  double sum_ = 0, most_ = 0, done_s_ = 0;
+  double sum_ = 0, max_ = 0, done_s_ = 0;
   std::vector<Link> links_;
 };
 
@@ -70,26 +70,26 @@ PipelineTime gpipe_time(const PipelineWork& work) {
   PipelineTime time;
   time.backward_s.resize(at(stages));
   time.gradients_s.resize(at(stages));
-  Line forward(work.micro_batches), backward(work.micro_batches);
+  ResourceChain forward(work.micro_batches), backward(work.micro_batches);
   for (int stage = 0; stage < stages; ++stage) {
     forward.append(work.forward_s[at(stage)]);
     if (stage + 1 < stages) forward.append(work.forward_hops[at(stage)]);
   }
-  const double turn = forward.done_s();
+  const double forward_end = forward.done_s();
   for (int stage = stages - 1; stage >= 0; --stage) {
     backward.append(work.backward_s[at(stage)]);
-    time.end_s = time.backward_s[at(stage)] = turn + backward.done_s();
+    time.end_s = time.backward_s[at(stage)] = forward_end + backward.done_s();
     if (stage > 0) backward.append(work.backward_hops[at(stage - 1)]);
-    time.gradients_s[at(stage)] = turn + backward.done_s();
+    time.gradients_s[at(stage)] = forward_end + backward.done_s();
   }
   time.steady_s = forward.steady_s() + backward.steady_s();
   return time;
 }
 
-/// Messages over one boundary, sent one after the other.
+/// Sends messages over one boundary, one after the other.
 class Sender {
  public:
-  /// When the message that is ready at `ready` arrives.
+  /// Arrival time of a message that is ready at `ready`.
   double arrival(double ready, const HopTime& hop) {
     free_ = std::max(free_, ready) + hop.occupancy_s;
     return free_ + hop.latency_s;
@@ -99,7 +99,7 @@ class Sender {
   double free_ = 0;
 };
 
-/// The largest mean of a cycle of events, a micro-batch.
+/// Maximum cycle mean of the graph of events, per micro-batch.
 double one_f_one_b_steady_s(const PipelineWork& work) {
   const int stages = stages_of(work);
   double most = 0;
@@ -118,9 +118,9 @@ double one_f_one_b_steady_s(const PipelineWork& work) {
   return most;
 }
 
-/// Every micro-batch by the definition. In round i stage s, which is s' = stages − 1 − s stages before the
-/// last, computes forward i and then backward i − s'; what either of them waits for is of this round or one
-/// before.
+/// Evaluates every micro-batch by the definition of the schedule. In round i, stage s, which is s' = stages −
+/// 1 − s stages before the last one, computes forward i and then backward i − s'. Both depend only on this
+/// round and earlier ones.
 PipelineTime one_f_one_b_paths(const PipelineWork& work) {
   const int stages = stages_of(work), messages = work.micro_batches;
   PipelineTime time;
@@ -157,22 +157,22 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work) {
   return time;
 }
 
-void go_on(PipelineTime& time, double seconds) {
+void add_seconds(PipelineTime& time, double seconds) {
   for (double& backward : time.backward_s) backward += seconds;
   for (double& gradients : time.gradients_s) gradients += seconds;
   time.end_s += seconds;
 }
 
-void perturb_time(HopTime& hop, double slower) {
+void scale_occupancy(HopTime& hop, double slower) {
   hop.occupancy_s *= slower;
   hop.occupancy_while_sending_s *= slower;
   hop.occupancy_while_receiving_s *= slower;
 }
 
-HopTime in_company(const HopTime& hop, double steady_s) {
-  HopTime met = hop;
-  perturb_time(met, std::max(1.0, contended_message_s(hop, steady_s) / hop.occupancy_s));
-  return met;
+HopTime with_contention(const HopTime& hop, double steady_s) {
+  HopTime contended = hop;
+  scale_occupancy(contended, std::max(1.0, contended_message_s(hop, steady_s) / hop.occupancy_s));
+  return contended;
 }
 
 bool any_hop(const PipelineWork& work, bool (*holds)(const HopTime&)) {
@@ -180,56 +180,56 @@ bool any_hop(const PipelineWork& work, bool (*holds)(const HopTime&)) {
          std::any_of(work.backward_hops.begin(), work.backward_hops.end(), holds);
 }
 
-/// The longer a micro-batch takes, the less messages meet: the mean of both is taken until they agree.
-/// `steady_s` says how long that is.
-PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const PipelineWork&)) {
+/// The longer a micro-batch takes, the weaker the contention. This fixed point is approached by averaging the
+/// previous and the new time of a micro-batch, which `steady_s` computes.
+PipelineWork with_contention(const PipelineWork& work, double (*steady_s)(const PipelineWork&)) {
   constexpr int rounds = 12;
-  PipelineWork met = work;
-  if (!any_hop(work, [](const HopTime& hop) { return hop.background_s > 0; })) return met;
+  PipelineWork contended = work;
+  if (!any_hop(work, [](const HopTime& hop) { return hop.background_s > 0; })) return contended;
   double steady = steady_s(work);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < work.forward_hops.size(); ++i) {
       if (work.forward_hops[i].background_s > 0)
-        met.forward_hops[i] = in_company(work.forward_hops[i], steady);
+        contended.forward_hops[i] = with_contention(work.forward_hops[i], steady);
       if (work.backward_hops[i].background_s > 0)
-        met.backward_hops[i] = in_company(work.backward_hops[i], steady);
+        contended.backward_hops[i] = with_contention(work.backward_hops[i], steady);
     }
-    steady = (steady + steady_s(met)) / 2;
+    steady = (steady + steady_s(contended)) / 2;
   }
-  return met;
+  return contended;
 }
 
-/// Micro-batches `fill` and `steady` are those after which the pipeline is filled and repeats itself; as long
-/// as the fill, the drain.
-PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, int fill, int steady) {
+/// Extrapolates from a few unrolled micro-batches: after `warm_up` of them the pipeline is in steady state,
+/// which repeats after `steady` more. The cool-down is as long as the warm-up.
+PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, int warm_up, int steady) {
   PipelineWork first = work;
-  first.micro_batches = std::min(work.micro_batches, 2 * fill + steady);
+  first.micro_batches = std::min(work.micro_batches, 2 * warm_up + steady);
   UnrolledPipeline unrolled = unroll_pipeline(schedule, first);
   PipelineTime& time = unrolled.time;
-  if (first.micro_batches < 2 * fill + steady) {
+  if (first.micro_batches < 2 * warm_up + steady) {
     time.steady_s = time.end_s / work.micro_batches;
     return time;
   }
   const double grown =
-      unrolled.micro_batch_done_s[at(fill + steady - 1)] - unrolled.micro_batch_done_s[at(fill - 1)];
+      unrolled.micro_batch_done_s[at(warm_up + steady - 1)] - unrolled.micro_batch_done_s[at(warm_up - 1)];
   time.steady_s = std::max(grown / steady, busiest_s(work));
-  go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
+  add_seconds(time, (work.micro_batches - first.micro_batches) * time.steady_s);
   return time;
 }
 
 PipelineTime one_f_one_b_time(const PipelineWork& alone) {
-  const PipelineWork work = in_company(alone, one_f_one_b_steady_s);
+  const PipelineWork work = with_contention(alone, one_f_one_b_steady_s);
   const int stages = stages_of(work);
   if (any_hop(work, [](const HopTime& hop) {
         return hop.occupancy_while_sending_s > 0 || hop.occupancy_while_receiving_s > 0;
       }))
     return unrolled_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
-  const int settled = 3 * stages + 4;  // micro-batches after which the steady state is there
+  const int steady_after = 3 * stages + 4;  // micro-batches until the steady state
   PipelineWork first = work;
-  first.micro_batches = std::min(work.micro_batches, settled);
+  first.micro_batches = std::min(work.micro_batches, steady_after);
   PipelineTime time = one_f_one_b_paths(first);
   time.steady_s = one_f_one_b_steady_s(work);
-  go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
+  add_seconds(time, (work.micro_batches - first.micro_batches) * time.steady_s);
   return time;
 }
 
@@ -240,13 +240,14 @@ PipelineTime interleaved_time(const PipelineWork& alone) {
                 fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
                             "pipeline; there are {}",
                             devices, alone.micro_batches));
-  return unrolled_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
+  return unrolled_time(PipelineSchedule::interleaved, with_contention(alone, busiest_s), 2 * devices,
+                       2 * devices);
 }
 
-/// The busiest link cannot have carried everything earlier, if all of that is this pipeline's: from when its
-/// first message reaches it, and before what comes after the last one. Else 0: others may begin and end when
-/// they like.
-double carried_s(const PipelineWork& work) {
+/// Lower bound by the busiest link, if this pipeline causes all of its traffic: its first message must reach
+/// the link, the link must carry all messages, and the last one must be processed. Otherwise 0, because the
+/// times at which others begin and end are unknown.
+double link_bound_s(const PipelineWork& work) {
   const int stages = stages_of(work);
   HopTime busiest;
   for (const auto* hops : {&work.forward_hops, &work.backward_hops})
@@ -276,23 +277,23 @@ double carried_s(const PipelineWork& work) {
   return reached + work.micro_batches * busiest.shared_s + sum - left;
 }
 
-/// What the messages of other pipelines cost that send at the same time is no matter of chance.
-PipelineWork in_step(PipelineWork work) {
+/// Pipelines that always send at the same time contend in every micro-batch, not at random.
+PipelineWork with_synchronized_sends(PipelineWork work) {
   for (auto* hops : {&work.forward_hops, &work.backward_hops})
     for (HopTime& hop : *hops)
       if (hop.synchronized_occupancy_s > hop.occupancy_s)
-        perturb_time(hop, hop.synchronized_occupancy_s / hop.occupancy_s);
+        scale_occupancy(hop, hop.synchronized_occupancy_s / hop.occupancy_s);
   return work;
 }
 
-PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& alone) {
+PipelineTime time_of_round(PipelineSchedule schedule, const PipelineWork& alone) {
   if (alone.micro_batches == 0)
     return {std::vector<double>(alone.forward_s.size()), std::vector<double>(alone.forward_s.size()), 0, 0};
-  const PipelineWork work = in_step(alone);
+  const PipelineWork work = with_synchronized_sends(alone);
   if (schedule == PipelineSchedule::gpipe) return gpipe_time(work);
   PipelineTime time =
       schedule == PipelineSchedule::one_f_one_b ? one_f_one_b_time(work) : interleaved_time(work);
-  go_on(time, std::max(0.0, carried_s(work) - time.end_s));
+  add_seconds(time, std::max(0.0, link_bound_s(work) - time.end_s));
   return time;
 }
 
@@ -327,16 +328,17 @@ PipelineSchedule parse_pipeline_schedule(std::string_view name) {
   throw Error("", fmt::format("there is no schedule `{}`", name));
 }
 
-/// Rounds follow each other without overlap: the first stage is the last to end one, and begins the next.
+/// Rounds between flushes do not overlap: the first stage is the last to end a round, and starts the next
+/// one.
 PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work) {
-  if (work.flush <= 0 || work.flush >= work.micro_batches) return undrained_time(schedule, work);
+  if (work.flush <= 0 || work.flush >= work.micro_batches) return time_of_round(schedule, work);
   PipelineWork round = work;
   round.micro_batches = work.flush;
   const int full = (work.micro_batches - 1) / work.flush;  // rounds before the last
-  const PipelineTime of_full = undrained_time(schedule, round);
+  const PipelineTime of_full = time_of_round(schedule, round);
   round.micro_batches = work.micro_batches - full * work.flush;
-  PipelineTime time = undrained_time(schedule, round);
-  go_on(time, full * of_full.end_s);
+  PipelineTime time = time_of_round(schedule, round);
+  add_seconds(time, full * of_full.end_s);
   time.steady_s = of_full.end_s / work.flush;
   return time;
 }

@@ -50,15 +50,15 @@ class PipelineUnroll {
   struct DeviceState {
     std::vector<ScheduleStep> steps;
     std::size_t next = 0;
-    double end_s = infinity;  // of the computation that goes on
+    double end_s = infinity;  // of the current computation
   };
   struct Channel {
-    std::vector<ScheduleStep> messages;  // as they were computed
+    std::vector<ScheduleStep> messages;  // in the order of computation
     std::size_t next = 0;
-    double end_s = infinity;  // of the message that is sent: of its overhead, then of its bytes
-    bool moves = false;       // its bytes
+    double end_s = infinity;        // of the current message: of its overhead, then of its bytes
+    bool is_sending_bytes = false;  // its overhead is over
     double left = 0, updated_s = 0,
-           pace_s = 0;  // the share that was left at a date, and seconds of the whole
+           pace_s = 0;  // remaining share at the time updated_s, and seconds for the whole message
   };
 
   double& arrived(const ScheduleStep& step) {
@@ -66,7 +66,7 @@ class PipelineUnroll {
   }
   int around(int device) const { return (device + 2 * devices_) % devices_; }
   int channel_of(bool forward, int device) const { return (forward ? 0 : devices_) + around(device); }
-  bool moves(int channel) const { return channels_[at(channel)].moves; }
+  bool is_sending_bytes(int channel) const { return channels_[at(channel)].is_sending_bytes; }
   const HopTime& hop(const ScheduleStep& sent) const {
     return sent.forward ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
   }
@@ -105,23 +105,23 @@ class PipelineUnroll {
 
   void advance_message(int channel) {
     Channel& it = channels_[at(channel)];
-    if (it.moves) {
+    if (it.is_sending_bytes) {
       end_message(channel);
     } else {
-      it.moves = true;
+      it.is_sending_bytes = true;
       it.left = 1;
       it.updated_s = now_;
       it.pace_s = 1;
       set_pace(channel);
     }
     for (const int other : {opposite_at_sender(channel), opposite_at_receiver(channel)})
-      if (other != channel && moves(other)) set_pace(other);
+      if (other != channel && is_sending_bytes(other)) set_pace(other);
   }
 
   void end_message(int channel) {
     Channel& it = channels_[at(channel)];
     const ScheduleStep step = it.messages[it.next++];
-    it.moves = false;
+    it.is_sending_bytes = false;
     it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : infinity;
     const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
@@ -130,7 +130,7 @@ class PipelineUnroll {
     begin_next(received.stage % devices_);
   }
 
-  /// The messages of the other direction that the same device sends, and that the same device gets.
+  /// The channel of the other direction that has the same sender, and the one that has the same receiver.
   int opposite_at_sender(int channel) const {
     return channel < devices_ ? channel_of(false, channel) : channel_of(true, channel - devices_);
   }
@@ -144,9 +144,9 @@ class PipelineUnroll {
     it.updated_s = now_;
     const HopTime& hop_time = hop(it.messages[it.next]);
     double occupancy = hop_time.occupancy_s;
-    if (moves(opposite_at_sender(channel)))
+    if (is_sending_bytes(opposite_at_sender(channel)))
       occupancy = std::max(occupancy, hop_time.occupancy_while_sending_s);
-    if (moves(opposite_at_receiver(channel)))
+    if (is_sending_bytes(opposite_at_receiver(channel)))
       occupancy = std::max(occupancy, hop_time.occupancy_while_receiving_s);
     it.pace_s = std::max(occupancy - hop_time.overhead_s, std::numeric_limits<double>::min());
     it.end_s = now_ + std::max(0.0, it.left) * it.pace_s;
@@ -157,7 +157,7 @@ class PipelineUnroll {
   double now_ = 0;
   std::vector<DeviceState> devices_state_;
   std::vector<Channel> channels_;  // forward by sender, then backward
-  std::vector<double> arrived_;    // [forward, backward][stage][message], −1: not yet
+  std::vector<double> arrived_;    // [forward, backward][stage][micro-batch], −1: not yet
   UnrolledPipeline result_;
 };
 

@@ -1,5 +1,5 @@
-// The first micro-batches of a pipeline, one computation and message after the other: for schedules whose
-// times have no closed formula.
+// The first micro-batches of a pipeline, one computation and message at a time, for schedules without a
+// closed formula.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 namespace dtfm::cost {
 
 struct UnrolledPipeline {
-  PipelineTime time;                       // steady_s is not known
-  std::vector<double> micro_batch_done_s;  // by micro-batch: its last backward is done
+  PipelineTime time;                       // without steady_s
+  std::vector<double> micro_batch_done_s;  // by micro-batch: end of its last backward
 };
 
-/// Of 1f1b or interleaved. Every device computes its steps in order, each as soon as it can; every device has
-/// a channel to the next one for activations and to the one before for gradients, over which messages go one
-/// after the other. A message is slower (HopTime::occupancy_while_sending_s, occupancy_while_receiving_s)
-/// while its sender sends, or its receiver gets, one of the other direction. Micro-batches are a multiple of
-/// the devices for interleaved.
+/// Unrolls 1f1b or interleaved. Every device computes its steps in order, each as soon as possible. It has
+/// one channel to the next device for activations and one to the previous device for gradients; each sends
+/// one message at a time. A message is slower (HopTime::occupancy_while_sending_s,
+/// occupancy_while_receiving_s) while its sender sends, or its receiver receives, a message of the other
+/// direction. For interleaved, micro-batches must be a multiple of the devices.
 UnrolledPipeline unroll_pipeline(PipelineSchedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

@@ -13,7 +13,7 @@ std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices,
   const int all = micro_batches * chunks, after = devices - 1 - device;
   const int warm_up = schedule == PipelineSchedule::interleaved ? 2 * after + (chunks - 1) * devices : after;
   const int ahead = std::min(all, warm_up);
-  const auto step = [&](bool forward, int number) {  // the number-th forward or backward
+  const auto step = [&](bool forward, int number) {  // `number` counts forwards or backwards
     const int chunk = chunks == 1 ? 0 : number / devices % chunks;
     const int message = chunks == 1 ? number : number / (devices * chunks) * devices + number % devices;
     return ScheduleStep{forward, (forward ? chunk : chunks - 1 - chunk) * devices + device, message};
@@ -54,7 +54,7 @@ InFlightMicroBatches::InFlightMicroBatches(PipelineSchedule schedule, int device
     moments_.push_back({chunk, held});
     if (!step.forward) --held[at(chunk)];
   }
-  // What has no less of all chunks than another moment comes before it.
+  // Sorted so that a moment comes before all those that it dominates, in which no chunk holds more.
   std::sort(moments_.begin(), moments_.end(), std::greater<>());
   const auto has_no_less = [](const Moment& a, const Moment& b) {
     return a.computed == b.computed &&
@@ -80,8 +80,8 @@ double InFlightMicroBatches::max_bytes(std::span<const StageNeeds> chunks) const
 
 namespace {
 
-/// Fewer than two rounds of `devices` micro-batches through all chunks are ahead, and from then on every
-/// round is like the one before: as many are held of all micro-batches as of these.
+/// The warm-up is shorter than two rounds of `devices` micro-batches through all chunks, and every later
+/// round repeats the one before, so the peak with these micro-batches is the peak with any larger number.
 int enough_micro_batches(int devices, int chunks, int micro_batches) {
   constexpr int rounds = 4;
   return chunks == 1 ? micro_batches : std::min((micro_batches + devices - 1) / devices, rounds) * devices;

@@ -1,4 +1,4 @@
-// In which order a device computes its micro-batches, and what it holds of them meanwhile.
+// Order in which a device computes its micro-batches, and how many of them it holds meanwhile.
 #pragma once
 
 #include <map>
@@ -13,25 +13,25 @@ namespace dtfm::cost {
 
 struct ScheduleStep {
   bool forward = true;
-  int stage = 0, message = 0;  // computed stage; micro-batch
+  int stage = 0, message = 0;  // stage in the order of computation; micro-batch
 };
 
-/// What device `device` of `devices` computes under 1f1b or interleaved, one after the other: some forwards
-/// ahead, then one forward and one backward in turn. With chunks, `devices` micro-batches through each chunk
-/// in turn (arXiv 2104.04473, 2.2).
+/// Steps of device `device` of `devices` under 1f1b or interleaved, in order: the warm-up forwards, then one
+/// forward and one backward in turn. With chunks, `devices` micro-batches pass through each chunk in turn
+/// (Narayanan et al., arXiv 2104.04473, section 2.2).
 std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices, int device, int chunks,
                                          int micro_batches);
 
-/// Micro-batches that the device of stage `stage` of `stages` holds at most at a time, of `micro_batches`
-/// between two drains. Of interleaved: of all its chunks together.
+/// Maximum number of micro-batches that the device of stage `stage` of `stages` holds at a time, of
+/// `micro_batches` between two flushes. For interleaved: of all its chunks together.
 int max_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches);
 
-/// What a device holds, chunk by chunk, at all moments that can be those at which it holds most.
+/// Micro-batches that a device holds, by chunk, at every moment at which its memory may peak.
 class InFlightMicroBatches {
  public:
-  /// With chunks, micro-batches are a multiple of the devices.
+  /// With chunks, `micro_batches` must be a multiple of `devices`.
   InFlightMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks, int micro_batches);
-  /// The most bytes at a time of a device with these chunks.
+  /// Peak memory in bytes of a device with these chunks.
   double max_bytes(std::span<const StageNeeds> chunks) const;
   friend bool operator==(const InFlightMicroBatches&, const InFlightMicroBatches&) = default;
 
@@ -44,7 +44,7 @@ class InFlightMicroBatches {
   std::vector<Moment> moments_;
 };
 
-/// The same for all devices of pipelines with one schedule, worked out once each.
+/// Cache of InFlightMicroBatches for pipelines with one schedule.
 class InFlightByDevice {
  public:
   InFlightByDevice(PipelineSchedule schedule, int chunks) : schedule_(schedule), chunks_(chunks) {}

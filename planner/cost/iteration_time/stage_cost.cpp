@@ -16,14 +16,15 @@ bool recomputes(const Job& job) {
   return job.training.recompute != "none";
 }
 
-/// Bytes of a layer that a sequence keeps from its forward to its backward. `input`: what comes into it.
+/// Bytes of activations that a layer keeps per sequence from its forward to its backward. `input`: bytes of
+/// its input.
 double kept_bytes(const Layer& layer, double input, const std::string& recompute) {
   if (recompute == "full") return input;
   const double all = layer.activation_memory.value();
   return recompute == "selective" ? all - layer.attention_memory.value() : all;
 }
 
-/// What a layer holds while it is computed again.
+/// Bytes per sequence that a layer holds only while it is recomputed.
 double working_bytes(const Layer& layer, const std::string& recompute) {
   if (recompute == "none") return 0;
   return (recompute == "full" ? layer.activation_memory : layer.attention_memory).value();
@@ -43,8 +44,9 @@ void StageCosts::find_kinds() {
   std::map<std::pair<int, double>, int> kinds;
   for (int device = 0; device < topology.size(); ++device) {
     const Device& it = topology.devices[at(device)];
-    const auto [place, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
-    kind_.push_back(place->second);
+    const auto [position, is_new] =
+        kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
+    kind_.push_back(position->second);
     if (!is_new) continue;
     KindTimes kind{"", {{}}, {0}};
     try {
@@ -76,7 +78,7 @@ void StageCosts::find_bytes() {
   parameters_ = kept_ = all_reduced_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
-    // The input of the first layer is taken to be as large as its output.
+    // The input of the first layer is assumed to be as large as its output.
     const double input = chain[at(std::max(0, layer - 1))].output.value();
     output_.push_back(input * share);
     parameters_.push_back(parameters_.back() + it.parameters / tensor_);
@@ -107,7 +109,7 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
           end.update_s - begin.update_s - tied};
 }
 
-/// Parameters that a stage would count twice: copies of those of the first layer.
+/// Parameters that would be counted twice, because they are tied to the first layer of the same stage.
 double StageCosts::tied_twice(std::pair<int, int> layers) const {
   double sum = 0;
   if (layers.first == 0)
@@ -129,8 +131,9 @@ double StageCosts::gradient_compression_s(double bytes) const {
   return gradients * gradient_compression_s_per_byte_;
 }
 
-/// Two all-reduces a layer forward and two backward (Shoeybi et al., arXiv 1909.08053), each of the output in
-/// 2 (t − 1) messages of 1 ÷ t of it; those of the forward again where all of it is computed again.
+/// Tensor parallelism takes two all-reduces per layer in the forward and two in the backward (Shoeybi et al.,
+/// arXiv 1909.08053), each of the layer's output in 2 (t − 1) messages of 1 / t of it. Full recomputation
+/// repeats those of the forward.
 StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
   const double count = backward && problem_.job.training.recompute == "full" ? 4 : 2;
   const double steps = 2.0 * (tensor_ - 1);
@@ -138,8 +141,8 @@ StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool 
           between(all_reduced_, layers) * count * steps / tensor_};
 }
 
-/// A gpipe trainer has four buffers a micro-batch, for input and output and for the gradients of both, of
-/// which kept activations already count the input where there is one; the others have the output alone.
+/// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
+/// activations already include the input. Trainers with other schedules only buffer the output.
 StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   const auto [begin, end] = layers;
   const bool buffers = problem_.job.parallelism.schedule == "gpipe";

@@ -1,5 +1,4 @@
-// What a stage costs the devices that compute it: seconds, bytes, memory. Formulas of planner/cost's own,
-// which shares none with the simulator.
+// Cost of a stage for its devices: seconds, bytes, memory. These formulas are independent of the simulator's.
 #pragma once
 
 #include <string>
@@ -11,20 +10,20 @@
 
 namespace dtfm::cost {
 
-/// Seconds of one device: of a micro-batch, and of the optimizer's step.
+/// Seconds of one device: forward and backward per micro-batch, update per optimizer step.
 struct ComputeTime {
-  double forward_s = 0, backward_s = 0, update_s = 0;  // backward with what is computed again
+  double forward_s = 0, backward_s = 0, update_s = 0;  // backward includes recomputation
 };
 
 /// Bytes that a device of a stage holds.
 struct StageNeeds {
-  double state = 0;            // weights, gradients, optimizer
+  double state = 0;            // weights, gradients, optimizer state
   double per_micro_batch = 0;  // from its forward to its backward
-  double working = 0;          // while computing
+  double working = 0;          // only while computing
 };
 
-/// The costs of the stages of one job on one topology, at one tensor degree. Layers [first, second) of the
-/// job's chain; sums over them take constant time.
+/// Costs of the stages of one job on one topology at one tensor degree. `layers` is always a range [first,
+/// second) of the job's layers; prefix sums give its totals in constant time.
 class StageCosts {
  public:
   /// `problem` must outlive this.
@@ -33,45 +32,44 @@ class StageCosts {
   const Job& job() const { return problem_.job; }
   int layers() const { return layers_; }
   int tensor() const { return tensor_; }
-  /// Devices of one kind have the same times: GPU and speed.
+  /// Devices of one kind have the same GPU and speed, hence the same times.
   int kind_of(int device) const { return kind_[static_cast<std::size_t>(device)]; }
   int kinds() const { return static_cast<int>(times_.size()); }
-  /// Why the times of a device are not known; empty where they are.
+  /// Why the compute times of a device are unknown; empty if they are known.
   const std::string& unknown(int device) const;
-  /// A device with that kind; times must be known. All-reduces of tensor parallelism are not in it.
+  /// Time of a device of that kind, whose times must be known, without the all-reduces of tensor parallelism.
   ComputeTime compute(int kind, std::pair<int, int> layers) const;
 
-  /// Of one device's share of a micro-batch, over the boundary before layer `layer`, compressed or not; and
-  /// what compressing or expanding them takes its device.
+  /// Bytes of one device's share of a micro-batch at the boundary before `layer`, and seconds to compress or
+  /// decompress it.
   double boundary_bytes(int layer, bool compressed = true) const {
     return (compressed ? boundary_bytes_ : output_)[static_cast<std::size_t>(layer)];
   }
   double compression_s(int layer) const { return compression_s_[static_cast<std::size_t>(layer)]; }
-  /// Of one device, compressed or not. `with_first`: the stage has the first layer too, of which tied
-  /// parameters are a copy.
+  /// Gradient bytes of one device. `with_first`: the stage also has the first layer, so tied parameters are
+  /// not counted again.
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
-  /// What compressing to so many bytes takes, or expanding them.
+  /// Seconds to compress gradients to `bytes`, or to decompress them.
   double gradient_compression_s(double bytes) const;
-  /// Does it take any time?
   bool has_gradient_compression_time() const { return gradient_compression_s_per_byte_ > 0; }
-  /// Messages of every device in the ring of its stage, one after the other, and their bytes: the all-reduces
-  /// of a micro-batch.
+  /// All-reduces of a micro-batch within a stage: messages that each device sends in the ring, one after the
+  /// other, and their total bytes.
   struct AllReduces {
     double messages = 0, bytes = 0;
   };
   AllReduces all_reduces(std::pair<int, int> layers, bool backward) const;
 
-  /// Of each of its devices.
+  /// Memory of each device of the stage.
   StageNeeds needs(std::pair<int, int> layers) const;
-  double model_flops() const { return model_flops_; }  // of a sequence: forward, backward
-  /// Bytes that a device of the stage has to fetch to take it over.
+  double model_flops() const { return model_flops_; }  // per sequence: forward and backward
+  /// Bytes of state that a device must load to take over the stage.
   double saved_bytes(std::pair<int, int> layers) const;
 
  private:
   struct KindTimes {
     std::string unknown;
-    std::vector<ComputeTime> before;    // of the layers before each, [layers + 1]
-    std::vector<double> tied_update_s;  // of their updates, what is updated with the first layer
+    std::vector<ComputeTime> before;    // prefix sums, [layers + 1]
+    std::vector<double> tied_update_s;  // prefix sums of the updates of parameters tied to the first layer
   };
   void find_kinds();
   void find_bytes();
@@ -82,16 +80,16 @@ class StageCosts {
 
   const Problem& problem_;
   int tensor_, layers_;
-  std::vector<int> kind_;  // of each device
+  std::vector<int> kind_;  // by device
   std::vector<KindTimes> times_;
-  double held_ = 0, gradient_bytes_per_parameter_ = 0, saved_ = 0;  // bytes a parameter
+  double held_ = 0, gradient_bytes_per_parameter_ = 0, saved_ = 0;  // bytes per parameter
   double model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
-      output_;  // of a micro-batch on one device, uncompressed, before each layer and at the end
+      output_;  // bytes of a micro-batch on one device, uncompressed, before each layer and at the end
   std::vector<double> boundary_bytes_, compression_s_;   // before each layer
-  std::vector<double> parameters_, kept_, all_reduced_;  // of the layers before each, of one device
-  std::vector<double> working_;                          // of each layer
-  std::vector<double> tied_;                             // of each layer, of one device
+  std::vector<double> parameters_, kept_, all_reduced_;  // prefix sums for one device
+  std::vector<double> working_;                          // by layer
+  std::vector<double> tied_;                             // by layer, of one device
 };
 
 }  // namespace dtfm::cost

@@ -194,7 +194,7 @@ class PlanReader {
       std::set_difference(groups[stage].begin(), groups[stage].end(), given.begin(), given.end(),
                           std::back_inserter(missing));
       if (!missing.empty())
-        list->at(stage).fail(fmt::format("lacks device {}, which is in stage {} of the pipelines",
+        list->at(stage).fail(fmt::format("device {} is missing, although it is in stage {} of the pipelines",
                                          id(missing.front()), stage));
     }
   }

@@ -8,13 +8,13 @@
 namespace dtfm::search {
 namespace {
 
-constexpr long long stride = 256;           // moves between two checks of the clock
-constexpr long long strides_a_tick = 64;    // strides between two progress reports
-constexpr double critical_share = 0.3;      // share of swaps whose first device is on the critical path
-constexpr int reorderings = 10;             // times that the stages are reordered
-constexpr double segment_swap_share = 0.6;  // of moves; chosen by measurement, see evolutionary.cpp
-constexpr int min_segment_length = 2;       // stages; a single one would be a swap
-constexpr double least_gain = 1e-12;        // relative; smaller gains are rounding errors
+constexpr long long stride = 256;            // moves between two checks of the clock
+constexpr long long strides_a_tick = 64;     // strides between two progress reports
+constexpr double critical_share = 0.3;       // share of swaps whose first device is on the critical path
+constexpr int reorderings = 10;              // times that the stages are reordered
+constexpr double segment_swap_share = 0.6;   // of moves; chosen by measurement, see evolutionary.cpp
+constexpr int min_segment_length = 2;        // stages; a single one would be a swap
+constexpr double min_relative_gain = 1e-12;  // smaller gains are rounding errors
 
 class Annealing {
  public:
@@ -76,7 +76,7 @@ class Annealing {
   /// Metropolis criterion: a change to energy e is accepted if u < exp(−(e − energy) / T). Drawing u first
   /// turns this into a limit on e at which the evaluation can stop.
   double acceptance_limit(double temperature) {
-    return state_.energy() - temperature * std::log(1 - rng_.uniform()) + least_gain * best_.cost;
+    return state_.energy() - temperature * std::log(1 - rng_.uniform()) + min_relative_gain * best_.cost;
   }
 
   int below(int end) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(end))); }
@@ -105,14 +105,14 @@ class Annealing {
   }
 
   void keep_if_best() {
-    if (state_.cost() >= best_.cost * (1 - least_gain)) return;
+    if (state_.cost() >= best_.cost * (1 - min_relative_gain)) return;
     best_ = {state_.placement(), state_.cost()};
   }
 
   void reorder() {
     const Placement anew =
         cost::improve_deployment(model(), state_.placement(), [this] { return run_.must_stop(); });
-    if (cost::comm_cost(model(), anew).total() < state_.cost() * (1 - least_gain))
+    if (cost::comm_cost(model(), anew).total() < state_.cost() * (1 - min_relative_gain))
       state_ = cost::CommCostState(model(), anew, cooling_.guidance);
     keep_if_best();
   }

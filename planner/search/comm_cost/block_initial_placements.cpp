@@ -56,15 +56,15 @@ ClusterNetwork cluster_network(const cost::CommCostModel& model, const DeviceCla
   return network;
 }
 
-/// Appends all ways to write `stages` as a sum of `parts` non-decreasing numbers ≥ `least`.
-void cut_into(int stages, std::size_t parts, int least, Lengths& lengths, std::vector<Lengths>& cuts) {
+/// Appends all ways to write `stages` as a sum of `parts` non-decreasing numbers ≥ `min_length`.
+void cut_into(int stages, std::size_t parts, int min_length, Lengths& lengths, std::vector<Lengths>& cuts) {
   if (parts == 1) {
     lengths.push_back(stages);
     cuts.push_back(lengths);
     lengths.pop_back();
     return;
   }
-  for (int length = least; length * static_cast<int>(parts) <= stages; ++length) {
+  for (int length = min_length; length * static_cast<int>(parts) <= stages; ++length) {
     lengths.push_back(length);
     cut_into(stages - length, parts - 1, length, lengths, cuts);
     lengths.pop_back();
@@ -74,10 +74,10 @@ void cut_into(int stages, std::size_t parts, int least, Lengths& lengths, std::v
 /// All cuts into up to `max_blocks` blocks, or into fewer if there would be too many to list; of more than
 /// `max_cuts`, evenly spaced ones.
 std::vector<Lengths> cuts_of(int stages) {
-  constexpr double most_listed = 1e5;
+  constexpr double max_listed = 1e5;
   std::vector<Lengths> all, some;
   double count = 1;  // approximately stages ^ (parts − 1) ÷ (parts! · (parts − 1)!)
-  for (std::size_t parts = 1; parts <= std::min(max_blocks, at(stages)) && count <= most_listed; ++parts) {
+  for (std::size_t parts = 1; parts <= std::min(max_blocks, at(stages)) && count <= max_listed; ++parts) {
     Lengths lengths;
     cut_into(stages, parts, 1, lengths, all);
     count *= stages / static_cast<double>(parts * (parts + 1));
@@ -117,12 +117,12 @@ std::vector<Trade> trades_of(const Lengths& lengths) {
       trades.push_back(primitive(trade));
     }
   // Limits every element but the last, which follows from the others; some thousand trades are tried.
-  const int most = blocks == 3 ? 16 : 4;
-  Trade trade(blocks, -most);
+  const int max_element = blocks == 3 ? 16 : 4;
+  Trade trade(blocks, -max_element);
   const auto advance = [&] {
     for (std::size_t k = 0; k + 1 < blocks; ++k) {
-      if (++trade[k] <= most) return true;
-      trade[k] = -most;
+      if (++trade[k] <= max_element) return true;
+      trade[k] = -max_element;
     }
     return false;
   };
@@ -190,9 +190,10 @@ class BlockAnnealing {
     const int a = below(network_.count()), b = below(network_.count());
     const auto& trade = trades_[at(below(static_cast<int>(trades_.size())))];
     const int sign = rng_.below(2) == 1 ? 1 : -1;
-    const int most = a == b ? room(a, trade, sign) : std::min(room(a, trade, sign), room(b, trade, -sign));
-    if (most == 0) return;
-    const int amount = sign * (rng_.below(2) == 1 ? 1 : most);
+    const int max_amount =
+        a == b ? room(a, trade, sign) : std::min(room(a, trade, sign), room(b, trade, -sign));
+    if (max_amount == 0) return;
+    const int amount = sign * (rng_.below(2) == 1 ? 1 : max_amount);
     shift(a, trade, amount);
     if (a != b) shift(b, trade, -amount);
     const double energy = energy_within(limit);
@@ -229,12 +230,12 @@ class BlockAnnealing {
     const int divisor =
         std::accumulate(now_.lengths.begin(), end, 0, [](int a, int b) { return std::gcd(a, b); });
     if (devices % divisor != 0) return false;
-    const int length = now_.lengths[blocks - 1], most = devices / length;
+    const int length = now_.lengths[blocks - 1], max_count = devices / length;
     const int stages = std::accumulate(now_.lengths.begin(), end, 0);
     const int even = devices / stages;
-    for (int away = 0; away <= std::max(even, most - even); ++away)
+    for (int away = 0; away <= std::max(even, max_count - even); ++away)
       for (const int count : {even - away, even + away}) {
-        if (count < 0 || count > most) continue;
+        if (count < 0 || count > max_count) continue;
         part[blocks - 1] = count;
         if (fill(part, blocks - 1, devices - count * length)) return true;
       }
@@ -249,10 +250,11 @@ class BlockAnnealing {
 
   /// Returns how often the cluster can make the trade before one of its counts would become negative.
   int room(int cluster, const Trade& trade, int sign) const {
-    int most = model_.replicas;
+    int max_times = model_.replicas;
     for (std::size_t k = 0; k < trade.size(); ++k)
-      if (sign * trade[k] < 0) most = std::min(most, now_.counts[k][at(cluster)] / std::abs(trade[k]));
-    return most;
+      if (sign * trade[k] < 0)
+        max_times = std::min(max_times, now_.counts[k][at(cluster)] / std::abs(trade[k]));
+    return max_times;
   }
 
   void shift(int cluster, const Trade& trade, int times) {
@@ -274,7 +276,7 @@ class BlockAnnealing {
 
   /// A lower estimate of the cost, in a fraction of the time.
   double estimate() const {
-    return cost([this](const auto& from, const auto& to) { return least_crossing(from, to); });
+    return cost([this](const auto& from, const auto& to) { return min_crossing(from, to); });
   }
 
   /// `crossing_cost(from, to)` returns the cost of the hop between two blocks with the given number of
@@ -297,20 +299,20 @@ class BlockAnnealing {
 
   /// Lower bound on the hop between two blocks: pipelines stay in their cluster if they can, and those that
   /// cannot move to some cluster with room for them.
-  double least_crossing(const std::vector<int>& from, const std::vector<int>& to) const {
+  double min_crossing(const std::vector<int>& from, const std::vector<int>& to) const {
     double cost = 0;
     for (int c = 0; c < network_.count(); ++c) {
       const int surplus = from[at(c)] - to[at(c)];
-      double least = network_.hop(c, c);
+      double fastest = network_.hop(c, c);
       if (surplus != 0) {
-        least = std::numeric_limits<double>::infinity();
+        fastest = std::numeric_limits<double>::infinity();
         for (int other = 0; other < network_.count(); ++other)
           if ((from[at(other)] - to[at(other)]) * static_cast<long long>(surplus) < 0)
-            least = std::min(least, network_.hop(c, other));
+            fastest = std::min(fastest, network_.hop(c, other));
       } else if (from[at(c)] == 0) {
         continue;
       }
-      cost = std::max(cost, least);
+      cost = std::max(cost, fastest);
     }
     return std::isfinite(cost) ? cost : 0;
   }
@@ -355,8 +357,8 @@ Placement placed(const cost::CommCostModel& model, const ClusterNetwork& network
 }  // namespace
 
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
-                                                        const DeviceClasses& clusters, int most, int threads,
-                                                        const std::function<bool()>& stop) {
+                                                        const DeviceClasses& clusters, int max_count,
+                                                        int threads, const std::function<bool()>& stop) {
   const ClusterNetwork network = cluster_network(model, clusters);
   const std::vector<Lengths> cuts = cuts_of(model.stages);
   auto found = parallel_map(static_cast<int>(cuts.size()), threads, [&](int i) {
@@ -366,7 +368,7 @@ std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostMode
   std::erase_if(found, [](const Blocks& blocks) { return !std::isfinite(blocks.cost); });
   std::stable_sort(found.begin(), found.end(),
                    [](const Blocks& a, const Blocks& b) { return a.cost < b.cost; });
-  return parallel_map(std::min(most, static_cast<int>(found.size())), threads,
+  return parallel_map(std::min(max_count, static_cast<int>(found.size())), threads,
                       [&](int i) { return deploy(model, placed(model, network, found[at(i)]), stop); });
 }
 

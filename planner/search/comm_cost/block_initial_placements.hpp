@@ -13,9 +13,10 @@ namespace dtfm::search {
 /// blocks. A block is a run of consecutive stages whose groups hold equally many devices of each cluster, so
 /// that all hops within a block stay within clusters and only those between blocks are slow. For every way to
 /// cut the stages into blocks, annealing over the number of pipelines of each block in each cluster finds the
-/// cheapest assignment, using the mean costs between clusters. Returns the `most` cheapest of all, deployed.
+/// cheapest assignment, using the mean costs between clusters. Returns the `max_count` cheapest of all,
+/// deployed.
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
-                                                        const DeviceClasses& clusters, int most, int threads,
-                                                        const std::function<bool()>& stop);
+                                                        const DeviceClasses& clusters, int max_count,
+                                                        int threads, const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

@@ -88,7 +88,7 @@ class CompositionSearch {
   double entry_costs(const State& state);
   bool needs_crossing(const State& state) const;
   int max_continuing(const Level& level, const State& state) const;
-  double min_new_runs(const RunShares& shares, int alike, const State& state) const;
+  double min_new_runs(const RunShares& shares, int continued, const State& state) const;
   void sum_components(const Level& level, const State& state);
 
   int stages_, replicas_;
@@ -165,12 +165,12 @@ int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
 /// most ranges are pruned early.
 void CompositionSearch::find_sync_ranges() {
   const auto work = static_cast<long long>(compositions_.size() * levels_.size() * at(network_.classes()));
-  const auto most = static_cast<std::size_t>(
+  const auto max_ranges = static_cast<std::size_t>(
       std::clamp<long long>(max_effort_ * 2 * work_of_effort / std::max(work, 1LL), 1, max_sync_ranges));
   std::set<double> distinct;
   for (const Composition& composition : compositions_) distinct.insert(composition.sync);
   const std::vector<double> all(distinct.begin(), distinct.end());
-  const std::size_t ranges = std::min(most, all.size());
+  const std::size_t ranges = std::min(max_ranges, all.size());
   for (std::size_t i = 0; i < ranges; ++i) sync_ranges_.push_back(all[i * all.size() / ranges]);
   sync_ranges_.push_back(infinity);
 }
@@ -235,25 +235,25 @@ bool CompositionSearch::needs_crossing(const State& state) const {
 /// Upper bound on the number of groups still to come that can continue the run of the last one. Expects
 /// `sum_components`.
 int CompositionSearch::max_continuing(const Level& level, const State& state) const {
-  int most = state.left;
+  int limit = state.left;
   for (std::size_t k = 0; k < rest_.size(); ++k)
-    if (now_[k] > 0) most = std::min(most, rest_[k] / now_[k]);
+    if (now_[k] > 0) limit = std::min(limit, rest_[k] / now_[k]);
   for (int c = 0; c < network_.classes(); ++c)
-    if (state.last[at(c)] > 0 && network_.min_hop(c) > level.cost) most = 0;
-  return most;
+    if (state.last[at(c)] > 0 && network_.min_hop(c) > level.cost) limit = 0;
+  return limit;
 }
 
 /// Lower bound on the runs that must still begin, each with a hop slower than the level, given the shares of
 /// one sync range: the shares of all remaining devices, less those of devices that may continue the run of
 /// the last group. The number of the latter is known only by component, so each counts with the largest share
 /// there. Expects `sum_components`.
-double CompositionSearch::min_new_runs(const RunShares& shares, int alike, const State& state) const {
+double CompositionSearch::min_new_runs(const RunShares& shares, int continued, const State& state) const {
   double runs = 0, continuing = 0;
   for (std::size_t c = 0; c < shares.of_class.size(); ++c)
     if (state.remaining[c] > 0) runs += state.remaining[c] * shares.of_class[c];
-  if (alike == 0 || runs == infinity) return runs;
+  if (continued == 0 || runs == infinity) return runs;
   for (std::size_t k = 0; k < now_.size(); ++k) continuing += now_[k] * shares.largest[k];
-  return runs - alike * continuing;
+  return runs - continued * continuing;
 }
 
 /// Lower bound on the hops still to come: each group is entered by a hop no faster than its slowest member's
@@ -286,11 +286,11 @@ double CompositionSearch::lower_bound_of(const State& state) {
     if (open_ranges_.empty()) return infinity;
     work_ += static_cast<long long>(open_ranges_.size() * state.last.size());
     sum_components(level, state);
-    const int alike = max_continuing(level, state);
-    const int least = needs_crossing(state) ? 1 : 0;
+    const int continued = max_continuing(level, state);
+    const int min_crossings = needs_crossing(state) ? 1 : 0;
     std::erase_if(open_ranges_, [&](OpenRange& open) {
-      const double runs = min_new_runs(level.runs[open.range], alike, state);
-      const double crossings = std::clamp(std::ceil(runs - 1e-9), double(least), double(state.left));
+      const double runs = min_new_runs(level.runs[open.range], continued, state);
+      const double crossings = std::clamp(std::ceil(runs - 1e-9), double(min_crossings), double(state.left));
       open.path += level.extra() * crossings;
       return runs == infinity || open.sync + open.path >= upper_bound_;
     });
@@ -358,14 +358,14 @@ bool CompositionSearch::start() {
 
 /// Returns false if stopped early; the bound of `state` is then all that is known.
 bool CompositionSearch::expand(const State& state) {
-  double least_last = 0;
+  double min_next_hop = 0;
   for (int c = 0; c < network_.classes(); ++c)
-    if (state.last[at(c)] > 0) least_last = std::max(least_last, network_.min_hop(c));
+    if (state.last[at(c)] > 0) min_next_hop = std::max(min_next_hop, network_.min_hop(c));
   const double after = state.path + (state.left - 1) * network_.fastest_hop();
   for (const Composition& next : compositions_) {
     const double sync = std::max(state.sync, next.sync);
-    if (sync + after + std::max(least_last, next.min_hop) >= upper_bound_ * (1 - rounding)) {
-      if (next.sync + after + least_last >= upper_bound_ * (1 - rounding))
+    if (sync + after + std::max(min_next_hop, next.min_hop) >= upper_bound_ * (1 - rounding)) {
+      if (next.sync + after + min_next_hop >= upper_bound_ * (1 - rounding))
         break;  // all further compositions synchronize even more slowly
       continue;
     }
@@ -389,14 +389,14 @@ bool CompositionSearch::expand(const State& state) {
 /// Lower bound on a hop: within a level it only joins groups that hold equally many devices of each
 /// component.
 double CompositionSearch::min_hop(const Counts& from, const Counts& to) {
-  double least = network_.fastest_hop();
+  double bound = network_.fastest_hop();
   for (const Level& level : levels_) {
     rest_.assign(at(level.components()), 0);
     for (std::size_t c = 0; c < from.size(); ++c) rest_[at(level.component[c])] += from[c] - to[c];
     if (std::all_of(rest_.begin(), rest_.end(), [](int difference) { return difference == 0; })) break;
-    least = level.beyond;
+    bound = level.beyond;
   }
-  return least;
+  return bound;
 }
 
 CompositionBound CompositionSearch::run() {

@@ -36,10 +36,10 @@ constexpr double guidance = 0.2;         // on every second island, see CommCost
 /// Default budget of moves: fewer if many devices are interchangeable, and fewer if a move costs more. In
 /// large groups most of a move's time goes into matchings, which take replicas² steps.
 long long default_moves(const cost::CommCostModel& model, int classes) {
-  constexpr double most = 16e6;
+  constexpr double max_moves = 16e6;
   const double distinct = std::max(0.125, static_cast<double>(classes) / model.devices());
   const double effort = std::max(1.0, model.replicas / 8.0) * std::max(1.0, model.replicas / 64.0);
-  return std::llround(most * distinct / effort);
+  return std::llround(max_moves * distinct / effort);
 }
 
 /// Child with a random segment of stages from `donor` and the other stages from `host`. The host's groups

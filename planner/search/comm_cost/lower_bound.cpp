@@ -43,11 +43,11 @@ LowerBound device_bound(const cost::CommCostModel& model) {
   return {(sync + path) * (1 - 1e-12), "fastest links of every device"};
 }
 
-/// Number of clusters, as large as possible with at most `most` compositions of a group.
-int finest_cut(const cost::CommCostModel& model, long long most) {
+/// Number of clusters, as large as possible with at most `limit` compositions of a group.
+int finest_cut(const cost::CommCostModel& model, long long limit) {
   int classes = 1;
   while (classes < std::min(max_classes, model.devices()) &&
-         count_compositions(model.replicas, classes + 1, most) <= most)
+         count_compositions(model.replicas, classes + 1, limit) <= limit)
     ++classes;
   return classes;
 }
@@ -73,11 +73,11 @@ LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_boun
   LowerBound best = device_bound(model);
   best.value = std::min(best.value, upper_bound);
   if (model.stages == 1 || model.replicas == 1) return best;
-  const long long most = max_compositions(model, 1'300'000);
+  const long long limit = max_compositions(model, 1'300'000);
   DeviceClasses classes = interchangeable_devices(model, stop);
   const bool exact =
-      classes.count <= max_classes && count_compositions(model.replicas, classes.count, most) <= most;
-  if (!exact) classes = cluster_devices(model, stop).cut(finest_cut(model, most));
+      classes.count <= max_classes && count_compositions(model.replicas, classes.count, limit) <= limit;
+  if (!exact) classes = cluster_devices(model, stop).cut(finest_cut(model, limit));
   if (stop()) return best;
   const auto found = composition_bound(model, classes, upper_bound, quick_effort, stop);
   if (found.value > best.value) best = describe(found, classes, exact, upper_bound);
@@ -92,15 +92,15 @@ void prove_lower_bound(const cost::CommCostModel& model, double upper_bound,
   if (stop()) return;
   double best = 0;
   for (long long work = 1'300'000;; work *= 4) {
-    const long long most = max_compositions(model, work);
+    const long long limit = max_compositions(model, work);
     const bool is_exact =
-        exact.count <= max_classes && count_compositions(model.replicas, exact.count, most) <= most;
-    const DeviceClasses classes = is_exact ? exact : tree.cut(finest_cut(model, most));
+        exact.count <= max_classes && count_compositions(model.replicas, exact.count, limit) <= limit;
+    const DeviceClasses classes = is_exact ? exact : tree.cut(finest_cut(model, limit));
     const long long effort = is_exact ? all_that_memory_holds : work;
     const auto bound = composition_bound(model, classes, upper_bound, effort, stop);
     if (bound.value > best) found(describe(bound, classes, is_exact, upper_bound));
     best = std::max(best, bound.value);
-    if (is_exact || bound.value >= upper_bound || stop() || most > 3'000'000) return;
+    if (is_exact || bound.value >= upper_bound || stop() || limit > 3'000'000) return;
   }
 }
 

@@ -55,11 +55,11 @@ Placement interleaved_placement(const cost::CommCostModel& model, std::span<cons
   return placement;
 }
 
-/// Returns 1, 2, 4, … below `most`, and `most` itself.
-std::vector<int> doubling(int most) {
+/// Returns 1, 2, 4, … below `limit`, and `limit` itself.
+std::vector<int> doubling(int limit) {
   std::vector<int> sizes;
-  for (int size = 1; size < most; size *= 2) sizes.push_back(size);
-  sizes.push_back(most);
+  for (int size = 1; size < limit; size *= 2) sizes.push_back(size);
+  sizes.push_back(limit);
   return sizes;
 }
 
@@ -97,15 +97,15 @@ void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::f
                      std::vector<DeployedPlacement>& initial_solutions) {
   constexpr int batch = 8;  // independent of the number of threads, so that the result is, too
   const double work = static_cast<double>(model.devices()) * model.devices();  // per candidate
-  const std::size_t most =
+  const std::size_t limit =
       std::min(candidates.size(),
                std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(max_work / work))));
-  for (std::size_t first = 0; first < most; first += batch) {
+  for (std::size_t first = 0; first < limit; first += batch) {
     std::vector<double> costs;
     for (const DeployedPlacement& start : initial_solutions) costs.push_back(start.cost);
     std::sort(costs.begin(), costs.end());
     if (costs.size() >= 2 && candidates[first].sync_s >= costs[1]) return;
-    const int count = std::min(batch, static_cast<int>(most - first));
+    const int count = std::min(batch, static_cast<int>(limit - first));
     auto deployed_batch = parallel_map(count, threads, [&](int i) {
       if (first + at(i) > 0 && stop()) return DeployedPlacement{};
       return deploy(model, candidates[first + at(i)].placement, stop);

@@ -21,18 +21,18 @@ std::vector<int> micro_batches(const Job& job) {
   return sizes;
 }
 
-/// Of fp16 activations and gradients: as they are, 8 bits, 4 bits.
+/// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
 constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
-/// Can a transformer's heads and widths be divided so?
+/// Whether the heads and widths of a transformer are multiples of `tensor`.
 bool divides(const Model& model, int tensor) {
   const auto* transformer = std::get_if<Transformer>(&model);
   if (transformer == nullptr) return tensor == 1;
   return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
 }
 
-/// Up to the devices of the largest host. Of those that are no divisors of it some stay out, which may be
-/// better than memory that is too small.
+/// Degrees up to the number of devices of the largest host. If a degree does not divide that number, some
+/// devices stay unused, which may be better than exceeding memory.
 std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
   std::map<int, int> devices;  // by host
   int largest = 1;
@@ -43,7 +43,7 @@ std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
   return degrees;
 }
 
-/// Of `degrees`, ascending, those up to `most` of which each is a multiple of the one before.
+/// Of `degrees` (ascending), those up to `most` of which each is a multiple of the previous one.
 std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
   std::vector<int> chain = {most};
   for (auto degree = degrees.rbegin(); degree != degrees.rend(); ++degree)
@@ -80,7 +80,7 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
   if (job.automatic.recompute) job.training.recompute = "full";
-  if (!job.compression.throughput) {  // nothing is better than to compress all that may be at no cost
+  if (!job.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic.activations) job.compression.activations = strongest;
     if (job.automatic.gradients) job.compression.gradients = strongest;
   }
@@ -94,16 +94,17 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
   auto result = decide_job(std::move(job));
   if (!result && !excluded_.empty())
-    throw Error("",
-                fmt::format("no host has the {} of a stage among the devices whose price and times are known",
-                            problem_.job.parallelism.tensor));
+    throw Error(
+        "", fmt::format("no host has {} devices of known price and compute times, which every stage needs",
+                        problem_.job.parallelism.tensor));
   if (!result)
-    throw Error("", fmt::format("no host has the {} devices of a stage", problem_.job.parallelism.tensor));
+    throw Error(
+        "", fmt::format("no host has {} devices, which every stage needs", problem_.job.parallelism.tensor));
   return result;
 }
 
-/// With stages of these degrees, the smallest of which are made of what the larger ones leave of a host;
-/// nothing where no host has enough devices for a stage, or a time is not known.
+/// The job with tensor-parallel groups of these degrees; smaller groups are made of the devices that larger
+/// ones leave on a host. Null if no host has enough devices with known compute times for a stage.
 std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vector<int>& tensors) const {
   auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
   std::vector<int> usable;
@@ -117,12 +118,12 @@ std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vecto
   return result->tensor_groups.empty() ? nullptr : result;
 }
 
-/// Nothing where no host has enough devices for a stage, or a time is not known; of unlike degrees, where all
-/// stages would be of one.
+/// Null if no host has enough devices with known compute times for a stage, or if mixed degrees would give
+/// groups of a single degree.
 std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_degrees) {
-  const auto [place, is_new] =
-      known_.emplace(decisions_key(job) + (has_mixed_degrees ? " and less" : ""), nullptr);
-  if (!is_new) return place->second;
+  const auto [position, is_new] =
+      known_.emplace(decisions_key(job) + (has_mixed_degrees ? " mixed" : ""), nullptr);
+  if (!is_new) return position->second;
   std::vector<int> tensors = {job.parallelism.tensor};
   if (has_mixed_degrees)
     tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
@@ -133,8 +134,8 @@ std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_
   };
   const auto largest = std::count_if(result->tensor_groups.begin(), result->tensor_groups.end(), has_most);
   const bool is_mixed = largest > 0 && largest < std::ssize(result->tensor_groups);
-  if (!has_mixed_degrees || is_mixed) place->second = std::move(result);
-  return place->second;
+  if (!has_mixed_degrees || is_mixed) position->second = std::move(result);
+  return position->second;
 }
 
 std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other,
@@ -190,7 +191,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     change(other);
     jobs.push_back(std::move(other));
   };
-  // What memory holds depends on these three together.
+  // These three determine memory together.
   const std::vector<int> sizes =
       undecided.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
   const std::vector<std::string> recomputes = undecided.recompute

@@ -1,4 +1,4 @@
-// What a job leaves open, `auto`, and the jobs in which it is decided.
+// Decides what a job leaves open (`auto`).
 #pragma once
 
 #include <map>
@@ -10,36 +10,35 @@
 
 namespace dtfm::search {
 
-/// What tells decided jobs of one problem apart.
+/// Identifies a decided job among those of one problem.
 std::string decisions_key(const Job& job);
 
-/// The decided jobs of one problem, made once each. Not for several threads.
+/// Creates and caches the decided jobs of one problem. Not thread-safe.
 class Decisions {
  public:
-  /// `problem` must outlive this. `excluded`: devices that are not to be used.
+  /// `problem` must outlive this. Devices in `excluded` are not used.
   explicit Decisions(const Problem& problem, std::vector<int> excluded = {});
 
-  /// Forgets all jobs made so far; in those to come these devices are not used either.
+  /// Forgets all jobs created so far; later ones do not use these devices either.
   void exclude(const std::vector<int>& devices);
-  /// The job with its first choices. Throws Error where no device's times are known, or all of them
-  /// are left out.
+  /// The job with initial decisions. Throws Error if the compute times of no device are known, or if no host
+  /// has enough usable devices for a stage.
   std::shared_ptr<const DecidedJob> first();
-  /// `job`, decided as `other` is, which has the same model, as far as that is open and possible; with the
-  /// tensor degrees of `plan`, even where these hosts would suggest others. Nothing where no host has enough
-  /// devices for a stage.
+  /// Applies the decisions of `other`, which has the same model, to `job`, as far as they are open and
+  /// possible; with the tensor degrees of `plan`, even if the hosts suggest others. Null if no host has
+  /// enough devices for a stage.
   std::shared_ptr<const DecidedJob> decide_like(const DecidedJob& job, const Job& other, const Plan& plan);
-  /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
-  /// degree together, and can be planned. Tensor degrees: those that divide the model, up to the
+  /// Jobs that differ from `job` in one open decision, or in micro-batch, recomputation and tensor degree
+  /// together, and that can be planned. Tensor degrees are those that divide the model, up to the number of
   /// devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
-  /// `job` with stages of several tensor degrees, each with at most so many devices as one of the degrees:
-  /// where the hosts have different numbers of devices, and tensor is open. A host's largest stage is what it
-  /// offers.
+  /// Variants of `job` with mixed tensor degrees, one for each maximum degree. Empty unless the tensor degree
+  /// is open and hosts have different numbers of devices. Each host gets groups as large as possible.
   std::vector<std::shared_ptr<const DecidedJob>> mixed_degrees(const DecidedJob& job);
   const std::shared_ptr<const cost::NetworkCost>& network() const { return network_; }
   const Job& undecided_job() const { return problem_.job; }
   bool has_undecided() const { return !(problem_.job.automatic == Automatic{}); }
-  /// Devices that nothing can be put on, each with the reason.
+  /// Devices that cannot be used, each with the reason.
   const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }
 
  private:
@@ -49,7 +48,7 @@ class Decisions {
   const Problem& problem_;
   std::vector<int> excluded_;  // ascending
   std::shared_ptr<const cost::NetworkCost> network_;
-  std::vector<int> order_;  // of devices, by nearness
+  std::vector<int> order_;  // all devices in nearness order
   std::map<std::string, std::shared_ptr<const DecidedJob>> known_;
   std::vector<std::pair<int, std::string>> unusable_;
 };

@@ -45,7 +45,7 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
   std::stable_sort(tree.begin(), tree.end(),
                    [](const Edge& a, const Edge& b) { return a.length < b.length; });
   std::vector<std::vector<int>> segment(at(devices));
-  std::vector<int> owner(at(devices));  // the stretch that a device is in
+  std::vector<int> owner(at(devices));  // index of the segment that a device is in
   std::iota(owner.begin(), owner.end(), 0);
   for (int device = 0; device < devices; ++device) segment[at(device)] = {device};
   for (const Edge& edge : tree) {
@@ -53,7 +53,7 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
     if (segment[at(from)].size() > segment[at(into)].size()) std::swap(into, from);
     std::vector<int>&target = segment[at(into)], &source = segment[at(from)];
     for (const int device : source) owner[at(device)] = into;
-    // The one that begins with the earlier device stays in front.
+    // The segment that begins with the earlier device stays in front.
     if (source.front() < target.front())
       target.insert(target.begin(), source.begin(), source.end());
     else
@@ -66,19 +66,19 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                                   int tensor) {
   std::vector<std::vector<int>> tensor_groups;
-  std::map<int, std::vector<int>> waiting;  // by host: devices of a unit that is not full
-  std::map<int, std::size_t> place;         // of it
+  std::map<int, std::vector<int>> waiting;  // by host: incomplete tensor-parallel group
+  std::map<int, std::size_t> position;      // by host: index of that group
   for (const int device : order) {
     const int host = topology.devices[at(device)].host;
     std::vector<int>& tensor_group = waiting[host];
     if (tensor_group.empty()) {
-      place[host] = tensor_groups.size();
+      position[host] = tensor_groups.size();
       tensor_groups.emplace_back();
     }
     tensor_group.push_back(device);
     if (static_cast<int>(tensor_group.size()) < tensor) continue;
     std::sort(tensor_group.begin(), tensor_group.end());
-    tensor_groups[place[host]] = std::move(tensor_group);
+    tensor_groups[position[host]] = std::move(tensor_group);
     tensor_group.clear();
   }
   std::erase_if(tensor_groups, [](const std::vector<int>& tensor_group) { return tensor_group.empty(); });
@@ -89,8 +89,8 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
                                                   const std::vector<int>& tensors) {
   std::vector<std::vector<int>> tensor_groups;
   std::vector<int> rest = order;
-  std::map<int, std::size_t> place;  // of every device in the order
-  for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  std::map<int, std::size_t> position;  // by device: index in `order`
+  for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
     for (std::vector<int>& tensor_group : stage_tensor_groups(topology, rest, *tensor)) {
       std::erase_if(rest, [&](int device) {
@@ -101,7 +101,7 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
   }
   const auto first = [&](const std::vector<int>& tensor_group) {
     std::size_t least = order.size();
-    for (const int device : tensor_group) least = std::min(least, place[device]);
+    for (const int device : tensor_group) least = std::min(least, position[device]);
     return least;
   };
   std::sort(tensor_groups.begin(), tensor_groups.end(),

@@ -1,4 +1,4 @@
-// Which devices are near each other: what starts of a search are laid out along.
+// Orders devices by proximity, the basis of initial layouts.
 #pragma once
 
 #include <vector>
@@ -7,18 +7,18 @@
 
 namespace dtfm::search {
 
-/// All devices, so that those between which messages of `bytes` are fast stand together at every scale: the
-/// leaves of the single-linkage tree (Prim's minimum spanning tree, whose edges join neighbouring stretches
-/// from the shortest on). n² steps.
+/// All devices, ordered so that those between which messages of `bytes` are fast are close to each other at
+/// every scale: the leaves of the single-linkage tree (Prim's minimum spanning tree, whose edges join
+/// neighbouring segments, shortest first). Takes O(n²) steps.
 std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCost& network, double bytes);
 
-/// As many devices of one host as a stage has; devices left over are in none. In the order in which their
-/// first devices stand in `order`.
+/// Tensor-parallel groups of `tensor` devices of one host, in the order of their first devices in `order`.
+/// Devices left over are in no group.
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                                   int tensor);
 
-/// The same for stages of several tensor degrees, ascending: on every host as many of the largest as it has
-/// devices for, then of the next.
+/// The same for several tensor degrees (ascending): every host forms as many groups of the largest degree as
+/// possible, then of the next.
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                                   const std::vector<int>& tensors);
 

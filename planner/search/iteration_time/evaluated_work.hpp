@@ -1,4 +1,4 @@
-// Work in parallel that is limited by the number of plans and moves that it prices.
+// Parallel work that is limited by its number of evaluations.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace dtfm::search {
 
-/// How many plans and moves have been priced, and how many may be.
+/// Counts evaluations of plans and moves against a limit.
 class EvaluationBudget {
  public:
   explicit EvaluationBudget(std::optional<long long> limit) : limit_(limit) {}
@@ -21,11 +21,11 @@ class EvaluationBudget {
   long long left() const {
     return limit_ ? std::max(0LL, *limit_ - evaluated_) : std::numeric_limits<long long>::max();
   }
-  /// Something was left out: nothing that comes later may be done.
+  /// True if work has been left out; then no later work may be done either.
   bool is_spent() const { return is_spent_; }
   void end() { is_spent_ = true; }
   void count(long long evaluations) { evaluated_ += evaluations; }
-  /// Counts so many, unless they are more than is left: then it is spent.
+  /// Counts `evaluations` and returns true, or marks the budget as spent if fewer are left.
   bool take(long long evaluations) {
     is_spent_ = is_spent_ || evaluations > left();
     if (!is_spent_) count(evaluations);
@@ -44,7 +44,7 @@ struct EvaluatedPlans {
   long long evaluations = 0;
 };
 
-/// The plans that `work` finds by a score, and what they took.
+/// Runs `work` with a score of its own and returns the plans that it finds, with the number of evaluations.
 template <class Work>
 EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
   const PlanScore own = score.with_own_count();
@@ -53,8 +53,9 @@ EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
   return found;
 }
 
-/// work(0), …, work(count − 1), in parallel, each given to `take` in order, as long as that says true. What
-/// is taken does not depend on the number of threads. Of limited work little is done in vain.
+/// Runs work(0), …, work(count − 1) in parallel and passes the results to `take` in order, as long as that
+/// returns true. The results taken do not depend on the number of threads. Limited work is started in
+/// batches, so that little of it is wasted.
 template <class Work, class Take>
 void take_in_order(int count, int threads, bool is_limited, const Work& work, const Take& take) {
   const int at_once = is_limited ? 4 * threads : count;

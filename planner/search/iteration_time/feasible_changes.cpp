@@ -10,12 +10,12 @@
 namespace dtfm::search {
 namespace {
 
-/// Does a plan fit, by a short search? A device with too little memory for anything is not a plan's fault.
+/// Shape of the best plan of a short search, if that plan fits in memory.
 std::optional<Shape> fitting_shape(const Problem& problem, IterationSearchOptions options) {
-  options.common.evaluations = 1;     // starts alone
-  options.common.time_limit.reset();  // the answer must not depend on it
+  options.common.evaluations = 1;     // initial solutions only
+  options.common.time_limit.reset();  // keeps the answer deterministic
   options.common.on_progress = {};
-  options.warm.reset();  // whether it fits is no matter of where it comes from
+  options.warm.reset();  // memory does not depend on the running plan
   options.finalists = 1;
   try {
     const IterationSearchResult result = search_iteration(problem, options);
@@ -26,7 +26,7 @@ std::optional<Shape> fitting_shape(const Problem& problem, IterationSearchOption
   }
 }
 
-/// The least memory, of all GPUs alike, with which a plan fits: within 1 GB.
+/// Minimum memory in GB, the same for all GPUs, with which a plan fits; exact to 1 GB.
 std::optional<double> fitting_memory(Problem problem, const IterationSearchOptions& options) {
   constexpr double gigabyte = 1e9, most = 4096;
   const auto fits = [&](double gigabytes) {
@@ -43,10 +43,10 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 std::vector<std::string> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
   std::vector<std::string> changes;
-  const auto try_job = [&](const std::string& words, const auto& change) {
+  const auto try_job = [&](const std::string& description, const auto& change) {
     Problem other = problem;
     change(other.job);
-    if (fitting_shape(other, options)) changes.push_back(words);
+    if (fitting_shape(other, options)) changes.push_back(description);
   };
   if (options.limits.stages || options.limits.replicas) {
     IterationSearchOptions free = options;

@@ -1,4 +1,4 @@
-// What would make a plan possible where none fits the memory.
+// Changes that would make a plan fit in memory if none does.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace dtfm::search {
 
-/// Changes of the job, each by itself, with which some plan fits, the smallest first: what costs only time
-/// (more stages than asked for, recomputation, a smaller micro-batch, another schedule, drains), then the
-/// optimizer's state on the host, then GPUs with more memory. In words that follow "it would fit with".
+/// Changes of the job, each by itself, with which some plan fits in memory, the smallest first: those that
+/// only cost time (another shape, recomputation, a smaller micro-batch, another schedule), then optimizer
+/// state on the host, then GPUs with more memory. Each is a phrase that completes "it would fit with".
 std::vector<std::string> feasible_changes(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm::search

@@ -10,12 +10,12 @@
 namespace dtfm::search {
 namespace {
 
-// Set by hand.
+// Chosen by hand.
 constexpr int cut_refinement_passes = 2, max_recut_layers = 200;
-constexpr double max_split_steps =
-    1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
+// Maximum stages · layers² of a split that is optimized (some 0.1 s); larger ones are split evenly.
+constexpr double max_split_steps = 1e6;
 
-/// Micro-batches dealt so that the slowest pipeline ends earliest.
+/// Distributes micro-batches so that the slowest pipeline ends earliest.
 Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate) {
   if (requires_uniform_pipelines(job)) return candidate.plan;
   cost::IterationTimer timer(job.model, candidate.plan);
@@ -32,12 +32,12 @@ Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate
   const std::vector<int> balanced =
       cost::balanced_micro_batches(paces, batch_step(job, candidate.shape().stages), total);
   if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
-    return plan;  // a pipeline less is a shape of its own
+    return plan;  // fewer pipelines are another shape
   for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
   return plan;
 }
 
-/// The best layers that all pipelines can have in common; or those that each of them by itself would have.
+/// Gives all pipelines the best common layer split, or each of them its own best one.
 Plan split_layers(const DecidedJob& job, Plan plan, bool in_common) {
   std::vector<cost::StageChain> chains;
   for (const Pipeline& pipeline : plan.pipelines) {
@@ -54,7 +54,7 @@ Plan split_layers(const DecidedJob& job, Plan plan, bool in_common) {
   return plan;
 }
 
-/// Devices and degrees: then micro-batches dealt evenly are dealt well.
+/// True if all devices and degrees are equal, so that an even distribution of micro-batches is good.
 bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
   const int kind = job.model.stages.kind_of(plan.pipelines.front().stages.front().devices.front());
   for (const int device : pipeline_major(plan))
@@ -75,8 +75,8 @@ int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer) {
 
 namespace {
 
-/// With drains as rare as memory allows, where the job does not say how often; where none helps enough, after
-/// every micro-batch, which lacks least.
+/// Adds flushes, as rare as memory allows, unless the job fixes their interval. If no interval fits, flushes
+/// after every micro-batch, which exceeds memory least.
 PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
   PlanCandidate candidate = evaluate_plan(job, std::move(plan), 0, score);
   const bool can_flush = job->model.schedule == cost::PipelineSchedule::gpipe && job->model.flush == 0;
@@ -127,7 +127,7 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
   const double layers = job->model.stages.layers();
   const bool is_small =
       static_cast<double>(plan.pipelines.front().stages.size()) * layers * layers <= max_split_steps;
-  // How layers are best cut hangs on the micro-batches, and the other way round.
+  // The best layer split depends on the micro-batches, and vice versa.
   std::vector<Plan> begins = {plan};
   if (!is_homogeneous_plan && best.plan != plan) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
@@ -151,7 +151,7 @@ bool have_same_layers(const Plan& plan) {
   });
 }
 
-/// Stage `stage` of all pipelines ends before layer `end`, where the next one begins.
+/// Moves the end of stage `stage` to layer `end` in all pipelines.
 void cut(Plan& plan, std::size_t stage, int end) {
   for (Pipeline& pipeline : plan.pipelines)
     pipeline.stages[stage].layers.second = pipeline.stages[stage + 1].layers.first = end;
@@ -182,9 +182,9 @@ PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
 }
 
 long long max_fitting_evaluations(const DecidedJob& job) {
-  constexpr long long balanced_plan = 4;  // two plans, each as it is and drained
+  constexpr long long balanced_plan = 4;  // two plans, each with and without flushes
   const long long layers = job.model.stages.layers();
-  // A stage and the next one have at most all layers; each layer is between two stages in two of these pairs.
+  // Every layer is a possible cut for at most two of the boundaries between neighbouring stages.
   return 5 * balanced_plan +
          (layers > max_recut_layers ? 0 : cut_refinement_passes * 2 * layers * balanced_plan);
 }

@@ -1,4 +1,4 @@
-// What a plan is worth, and what becomes of it when layers and micro-batches are fitted to its devices.
+// Evaluates plans, and fits their layers and micro-batches to the devices.
 #pragma once
 
 #include <memory>
@@ -9,33 +9,36 @@
 
 namespace dtfm::search {
 
-/// As rare drains as memory allows (IterationTimer::max_fitting_flush): after so many micro-batches. Where
-/// pipelines must be alike, a number that divides those of a pipeline, for some trainers accumulate gradients
-/// over equal rounds, if there is one that is not below half of it.
+/// The longest interval between flushes, in micro-batches, that memory allows
+/// (IterationTimer::max_fitting_flush). If pipelines must be uniform, the longest one that divides the
+/// micro-batches of a pipeline, because some trainers accumulate gradients over equal rounds, unless that is
+/// less than half as long.
 int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer);
 
-/// `plan` under `job`: with as many layers a stage and micro-batches a pipeline as make it fastest, and,
-/// where memory asks for it and the job does not say how often the pipelines drain, with drains in between.
+/// Fits `plan` to `job`: chooses layers per stage and micro-batches per pipeline to make it fastest, and adds
+/// flushes if memory requires them and the job does not fix their interval.
 PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
-/// What the timer's plan is worth, all but the plan itself. `moving`: where the score knows what moves.
+/// Evaluates the timer's plan; `plan` of the result stays empty. `migration` is null unless the score
+/// includes migration.
 PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
                              cost::MigrationTimer* migration, const PlanScore& score);
 
-/// `plan` as it is.
+/// Evaluates `plan` without changes. `flush` 0: as in the job.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
                             const PlanScore& score);
 
-/// `plan` with drains where memory asks for them and the job does not say how often; among unlike devices
-/// also with micro-batches dealt so that the slowest pipeline ends earliest, if that is better.
+/// Evaluates `plan`, with flushes if memory requires them and the job does not fix their interval. With
+/// heterogeneous devices, micro-batches are redistributed so that the slowest pipeline ends earliest, if that
+/// is better.
 PlanCandidate balance_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
-/// Where a plan has to be drained, with every boundary of its stages, in common to all pipelines, at the
-/// layer that is best: a cut that leaves the smallest memories fewer layers drains less often, and lies
-/// beyond cuts that are worse than either. Else the plan itself.
+/// If a plan needs flushes, tries every layer for each stage boundary, common to all pipelines. A cut that
+/// gives fewer layers to the smallest memory allows rarer flushes, but cuts in between may be worse than
+/// both. Plans without flushes are returned unchanged.
 PlanCandidate refine_layer_cuts(PlanCandidate candidate, const PlanScore& score);
 
-/// What fit_plan and refine_layer_cuts price together at most.
+/// Upper bound on the evaluations of fit_plan and refine_layer_cuts together.
 long long max_fitting_evaluations(const DecidedJob& job);
 
 }  // namespace dtfm::search

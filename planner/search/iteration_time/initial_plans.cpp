@@ -18,10 +18,10 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int few_tensor_groups = 16;  // set by hand: so few that every stretch of them can be looked at
+constexpr int few_tensor_groups = 16;  // chosen by hand: so few that sequences from every start can be tried
 
-/// At least `count` units, at most `max_tensor_groups`: where there are too few, the largest are cut into
-/// those of the next degree, the last one first.
+/// At least `count` tensor-parallel groups (at most max_tensor_groups). If there are too few, the largest
+/// ones are split into groups of the next smaller degree, the last one first.
 std::vector<std::vector<int>> tensor_groups_for(const DecidedJob& job, int count) {
   std::vector<std::vector<int>> tensor_groups = job.tensor_groups;
   while (static_cast<int>(tensor_groups.size()) < count) {
@@ -40,7 +40,7 @@ std::vector<std::vector<int>> tensor_groups_for(const DecidedJob& job, int count
   return tensor_groups;
 }
 
-/// Seconds of all layers of a micro-batch on the unit's slowest device.
+/// Seconds of all layers of a micro-batch on the slowest device of the group.
 double seconds_of(const DecidedJob& job, const std::vector<int>& tensor_group) {
   const cost::StageCosts& costs = job.model.stages_of(tensor_group.size());
   double slowest = 0;
@@ -51,8 +51,7 @@ double seconds_of(const DecidedJob& job, const std::vector<int>& tensor_group) {
   return slowest;
 }
 
-/// Of runs that start at `starts`, in order, and end at the next one, or at `all`: where the first of the
-/// longest does.
+/// Start of the first longest run, where runs begin at `starts` and end at the next start, or at `all`.
 int start_of_longest_run(const std::vector<int>& starts, int all) {
   int largest = 0, longest = 0;
   for (std::size_t i = 0; i < starts.size(); ++i) {
@@ -62,8 +61,9 @@ int start_of_longest_run(const std::vector<int>& starts, int all) {
   return largest;
 }
 
-/// Stretches of `count` units: the fastest; those whose work costs least; from the start of the largest site
-/// in the order, and from those of at most some `most` sites, all around; of few units from every one.
+/// Sequences of `count` tensor-parallel groups: the fastest ones; those that compute at the least cost;
+/// consecutive ones (cyclically) from the start of the largest site, and of about `most` sites; if there are
+/// few groups, from every group.
 std::vector<std::vector<int>> group_sequences(const DecidedJob& job,
                                               const std::vector<std::vector<int>>& tensor_groups, int count,
                                               int most, const PlanScore& score) {
@@ -114,8 +114,9 @@ std::vector<std::vector<int>> group_sequences(const DecidedJob& job,
   return result;
 }
 
-/// The stages in `blocks` blocks: inside a block each pipeline's units stand side by side, and blocks one
-/// after the other. 1: pipelines near; as many as stages: replicas near.
+/// Lays the stages out in `blocks` consecutive blocks, within which the groups of each pipeline are
+/// consecutive. With 1 block, the stages of a pipeline are close to each other; with as many as stages, the
+/// replicas of a stage are.
 Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups,
                   const Shape& shape, const std::vector<int>& group_sequence, int blocks) {
   const Job& of = job.problem.job;
@@ -126,9 +127,9 @@ Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& te
       int block = 0;
       while (even_split(shape.stages, blocks, block).second <= stage) ++block;
       const auto [first, last] = even_split(shape.stages, blocks, block);
-      const int place = first * shape.replicas + replica * (last - first) + stage - first;
+      const int position = first * shape.replicas + replica * (last - first) + stage - first;
       pipeline.stages.push_back({even_split(job.model.stages.layers(), shape.stages, stage),
-                                 tensor_groups[at(group_sequence[at(place)])]});
+                                 tensor_groups[at(group_sequence[at(position)])]});
       plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
     }
     plan.pipelines.push_back(std::move(pipeline));
@@ -143,11 +144,11 @@ std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, cons
   if (!job.has_mixed_degrees()) return job.tensor_groups;
   const std::vector<int> used = pipeline_major(plan);
   const std::set<int> is_used(used.begin(), used.end());
-  std::map<int, int> place;
+  std::map<int, int> position;
   std::vector<int> rest;
   for (const auto& tensor_group : job.tensor_groups)
     for (const int device : tensor_group) {
-      place.emplace(device, static_cast<int>(place.size()));
+      position.emplace(device, static_cast<int>(position.size()));
       if (!is_used.contains(device)) rest.push_back(device);
     }
   std::vector<int> degrees;
@@ -157,7 +158,7 @@ std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, cons
     for (const Stage& stage : pipeline.stages)
       if (!stage.devices.empty()) tensor_groups.push_back(stage.devices);
   std::sort(tensor_groups.begin(), tensor_groups.end(),
-            [&](const auto& a, const auto& b) { return place[a.front()] < place[b.front()]; });
+            [&](const auto& a, const auto& b) { return position[a.front()] < position[b.front()]; });
   return tensor_groups;
 }
 
@@ -181,7 +182,7 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
   const int batches = micro_batch_count(job.problem.job.training), step = batch_step(job, stages);
   if (batches % step != 0 || replicas > batches / step) return false;
   if (requires_uniform_pipelines(job) && batches / step % replicas != 0) return false;
-  return job.model.flush % step == 0 || job.model.flush >= batches;  // every round is of whole steps
+  return job.model.flush % step == 0 || job.model.flush >= batches;  // every round consists of whole steps
 }
 
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio) {
@@ -214,9 +215,9 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
                                          const PlanScore& score, bool thorough, std::size_t most) {
   std::vector<PlanCandidate> best;
   const auto offer = [&](PlanCandidate candidate) {
-    const auto place = std::find_if(best.begin(), best.end(),
-                                    [&](const PlanCandidate& it) { return is_better(candidate, it); });
-    best.insert(place, std::move(candidate));
+    const auto position = std::find_if(best.begin(), best.end(),
+                                       [&](const PlanCandidate& it) { return is_better(candidate, it); });
+    best.insert(position, std::move(candidate));
     if (best.size() > most) best.pop_back();
   };
   std::set<int> blocks = {1, shape.stages};
@@ -229,7 +230,7 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
     for (const int block_count : blocks)
       offer(balance_plan(job, lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count), score));
   for (PlanCandidate& candidate : best) {
-    assign_micro_batches_evenly(*job, candidate.plan);  // as it was laid out
+    assign_micro_batches_evenly(*job, candidate.plan);  // as in the initial layout
     candidate = fit_plan(job, std::move(candidate.plan), score);
   }
   std::stable_sort(best.begin(), best.end(), is_better);

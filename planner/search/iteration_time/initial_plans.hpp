@@ -1,4 +1,4 @@
-// Plans to begin with: shapes, and units laid out along the nearness order.
+// Initial solutions: shapes, and layouts of tensor-parallel groups in nearness order.
 #pragma once
 
 #include <optional>
@@ -8,39 +8,39 @@
 
 namespace dtfm::search {
 
-/// What the user fixed.
+/// Numbers that the user fixed.
 struct ShapeLimits {
   std::optional<int> stages, replicas;
 };
 
-/// Are there units, layers and micro-batches for it, can the schedule run it, and do the limits allow it?
+/// Whether there are enough groups, layers and micro-batches for the shape, the schedule can run it, and the
+/// limits allow it.
 bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& limits);
 
-/// Numbers of stages and replicas for which there are units, layers and micro-batches: all of stages; of
-/// replicas the least, the most, and such that the next is at most `ratio` times as many, or one more. In
-/// ascending order.
+/// Possible shapes, ascending. Numbers of stages: all. Numbers of replicas: the smallest, the largest, and
+/// some in between, each at most `ratio` times the previous one or one more.
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio);
 
-/// A few of them: of stages the powers of two, of replicas twice as many each.
+/// A subset of the possible shapes: powers of two stages, and numbers of replicas that double.
 std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limits);
 
-/// The units that `plan` stands on and could: those of the job; where degrees are unlike, the plan's stages,
-/// but for those without devices, and what is left, in the same order.
+/// The tensor-parallel groups that `plan` uses or could use: those of the job; with mixed degrees, the plan's
+/// stages that have devices, and groups of the remaining devices, in nearness order.
 std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, const Plan& plan);
 
-/// Micro-batches as even as they can be.
+/// Distributes micro-batches as evenly as possible.
 void assign_micro_batches_evenly(const DecidedJob& job, Plan& plan);
 
-/// Of the layouts tried, the best few, best first: for stretches of units from several places in the nearness
-/// order, and the fastest ones; with each pipeline's stages near each other, each stage's replicas, or blocks
-/// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere,
-/// which of few units is always so, and all layouts. The shape must be possible.
+/// The best `most` of the layouts tried, best first, with layers and micro-batches fitted to the devices.
+/// Layouts use consecutive groups in nearness order from several starts, and the fastest groups; they keep
+/// the stages of each pipeline close to each other, the replicas of each stage, or blocks in between.
+/// `thorough` tries more starts and all layouts. The shape must be possible.
 std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
                                          const PlanScore& score, bool thorough, std::size_t most);
 
-/// The devices of `from` under another job; its layers and micro-batches too, where the job's schedule and
-/// micro-batches allow it, else even ones. Then fitted. Nothing where stages have another number of devices,
-/// or the shape is not possible.
+/// Transfers a plan to another job: keeps its devices, and its layers and micro-batches if the job's schedule
+/// and micro-batch allow it, and fits the result. Nothing if the tensor degree differs or the shape is not
+/// possible.
 std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJob>& job,
                                            const PlanCandidate& from, const ShapeLimits& limits,
                                            const PlanScore& score);

@@ -25,19 +25,20 @@ namespace {
 using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
 using Clock = std::chrono::steady_clock;
 
-// Set by hand and not tuned.
-constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // of neighbouring numbers of replicas
-constexpr std::size_t max_shapes_to_enumerate = 64;       // are all looked at from the start
-constexpr std::size_t screened_shapes = 10;               // shapes whose neighbourhood is looked at
-constexpr std::size_t max_kept = 96;                      // candidates
-constexpr std::size_t deciders = 4;                       // of them, on which alternatives are tried
+// Chosen by hand, not tuned.
+constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // between successive numbers of replicas
+constexpr std::size_t max_shapes_to_enumerate = 64;  // if there are no more, all are evaluated from the start
+constexpr std::size_t screened_shapes = 10;          // shapes whose neighbourhood is evaluated
+constexpr std::size_t max_kept = 96;                 // plans in the pool
+constexpr std::size_t deciders = 4;                  // plans for which alternatives are tried
 constexpr int decision_rounds = 6;
-constexpr std::size_t first_islands = 16, islands_of_few = 8;  // the latter times move_multiplier
+// islands_of_few is multiplied by move_multiplier.
+constexpr std::size_t first_islands = 16, islands_of_few = 8;
 constexpr std::size_t islands = 8, min_islands = 4, later_islands = 3;
 constexpr double first_share = 0.5;            // of a round's moves, for the first annealing of all islands
 constexpr int default_rounds = 4;              // of annealing
-constexpr int max_doublings = 40;              // of their moves: more than anybody waits for
-constexpr double migration_time_share = 0.05;  // of a time limit, where there is a plan to go on from
+constexpr int max_doublings = 40;              // of a round's moves: beyond any practical limit
+constexpr double migration_time_share = 0.05;  // of a time limit, for minimizing migration
 constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
 class IterationSearch {
@@ -75,7 +76,7 @@ class IterationSearch {
         horizon_s};
   }
 
-  /// The first of all candidates, so that others have to be better.
+  /// Offers the running plan first, so that others have to be better.
   void offer_warm_start(const WarmStart& warm, const DecidedJob& first) {
     const DecidedJobPtr job = decisions_.decide_like(first, warm.job, warm.plan);
     if (!job) return;
@@ -90,8 +91,9 @@ class IterationSearch {
     record_convergence();
   }
 
-  /// Begins again as if devices that no better plan can use were not there, so that they make none worse.
-  /// Only where time is what counts: they may be cheap, and a plan that runs may need them.
+  /// Restarts the search without devices that no better plan can use, so that they do not affect it. Only for
+  /// iteration time, because slow devices may be cheap, and not in a warm start, because the running plan may
+  /// need them.
   void exclude_slow_devices(const DecidedJob& job) {
     const bool is_time = options_.objective == Objective::iteration_time;
     if (!is_time || options_.keeps_pareto_front || options_.warm || is_over() || !pool_.has_fitting()) return;
@@ -116,8 +118,8 @@ class IterationSearch {
         "there are {} devices, {} layers and {} micro-batches{}{}",
         job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
         micro_batch_count(job.problem.job.training),
-        requires_uniform_pipelines(job) ? ", of which uniform pipelines have equally many" : "",
-        job.model.chunks > 1 ? "; interleaved: multiples of the stages, a layer a chunk" : "");
+        requires_uniform_pipelines(job) ? ", of which uniform pipelines need equal numbers" : "",
+        job.model.chunks > 1 ? "; interleaved needs multiples of the stages, and a layer per chunk" : "");
   }
 
   void keep(PlanCandidate candidate) {
@@ -133,9 +135,9 @@ class IterationSearch {
     report_evaluations(budget_.evaluated());
   }
 
-  /// The plans that work(0, score), …, work(count − 1, score) find, as far as the budget allows.
-  /// Without any plan there would be nothing to write: the first piece is done however late it is, and
-  /// where there is time, but not enough, all until one `fits`.
+  /// Keeps the plans that work(0, score), …, work(count − 1, score) find, as far as the budget allows. The
+  /// search must return a plan, so the first piece is done even after the time limit; with `until_one_fits`,
+  /// pieces are done even after it until a plan fits in memory.
   template <class Work>
   void offer(int count, const Work& work, bool until_one_fits = false) {
     if (budget_.is_spent()) return;
@@ -167,13 +169,13 @@ class IterationSearch {
     record_convergence();
   }
 
-  /// A copy of the pointer: what the pool holds moves while it is filled.
+  /// Takes a copy of the pointer, because the pool moves its plans when it keeps another.
   void screen_shapes(const DecidedJobPtr job) {
     screen_coarse_grid(job);
     screen_near_best(job);
   }
 
-  /// Those of most devices first: of few evaluations they promise most.
+  /// Shapes with more devices come first, because they are most promising if evaluations run out.
   void screen_coarse_grid(const DecidedJobPtr& job) {
     std::vector<Shape> shapes = possible_shapes(*job, options_.limits, fine_ratio);
     if (shapes.size() > max_shapes_to_enumerate)
@@ -197,7 +199,7 @@ class IterationSearch {
     offer_initial_plans(job, nearby, true);
   }
 
-  /// Of the best plans, with one decision taken otherwise. Is one better than all?
+  /// Tries the best plans with one decision changed. Returns whether the best plan has improved.
   bool try_alternatives() {
     const PlanCandidate before = pool_.best();
     std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
@@ -217,7 +219,7 @@ class IterationSearch {
     return is_better(pool_.best(), before);
   }
 
-  /// A shape of as many devices, as far as there are units.
+  /// Reduces a shape to the available tensor-parallel groups.
   static Shape limited(Shape shape, const DecidedJob& job) {
     const int tensor_groups = static_cast<int>(job.tensor_groups.size());
     shape.stages =
@@ -226,8 +228,9 @@ class IterationSearch {
     return shape;
   }
 
-  /// The best shape hangs on the micro-batch: of larger ones fewer pipelines can be filled. So each has a
-  /// look at shapes of its own; among few devices also with what else memory hangs on.
+  /// The best shape depends on the micro-batch: larger ones allow fewer pipelines. So each one is screened
+  /// with some shapes of its own; with few shapes, also with other recomputation and tensor degrees, which
+  /// memory depends on too.
   void screen_micro_batches() {
     const DecidedJobPtr best = pool_.best().job;
     const Job& now = best->problem.job;
@@ -235,13 +238,13 @@ class IterationSearch {
         possible_shapes(*best, options_.limits, fine_ratio).size() <= max_shapes_to_enumerate;
     if (is_over()) return;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
-      Job alike = job->problem.job;
-      alike.training.micro_batch = now.training.micro_batch;
+      Job same = job->problem.job;
+      same.training.micro_batch = now.training.micro_batch;
       if (are_few) {
-        alike.training.recompute = now.training.recompute;
-        alike.parallelism.tensor = now.parallelism.tensor;
+        same.training.recompute = now.training.recompute;
+        same.parallelism.tensor = now.parallelism.tensor;
       }
-      if (decisions_key(alike) == decisions_key(now))
+      if (decisions_key(same) == decisions_key(now))
         offer_initial_plans(job, sparse_shapes(*job, options_.limits), false);
     }
   }
@@ -264,9 +267,9 @@ class IterationSearch {
     PlanCandidate start, reached;
   };
 
-  /// Rounds until there is nothing to move, or nothing left of what limits the search. All begin with plans
-  /// of the screen, for those that were annealed before are hard to leave; of many starts, those from which
-  /// the best was reached go on to the next round (successive halving).
+  /// Anneals in rounds until no move is possible or the limit is reached. All rounds start from plans of the
+  /// screening, since annealed plans are local optima. Starts that led to the best plans continue in the next
+  /// round (successive halving).
   void anneal() {
     if (is_over()) return;
     const bool is_limited = options_.common.evaluations || options_.common.time_limit;
@@ -302,7 +305,8 @@ class IterationSearch {
     if (all.size() > most) all.erase(all.begin() + static_cast<long>(most), all.end());
   }
 
-  /// Each of so many islands: its part of `share` of the moves, or of the effort, of a search without limits.
+  /// Moves of one of `islands_now` islands: its part of `share` of the moves, or of the effort, of a search
+  /// without limits.
   static long long moves_of(const PlanCandidate& start, double share, std::size_t islands_now) {
     const auto parts = static_cast<double>(islands_now);
     const auto moves = affordable_moves(start, first_share * default_moves / parts, 2 * parts);
@@ -311,7 +315,7 @@ class IterationSearch {
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  /// How each of `all` is annealed; with less left of the budget than all of them need, each is cut short.
+  /// Cooling schedules of `all`. If the budget is not sufficient for all of them, each is cut short.
   std::vector<PlanCoolingSchedule> coolings(const std::vector<Island>& all, double share, double from) const {
     std::vector<PlanCoolingSchedule> result;
     double needed = 0;
@@ -328,7 +332,7 @@ class IterationSearch {
     return result;
   }
 
-  /// With layers and micro-batches fitted to the devices it has come to, where that is better.
+  /// Anneals, then fits layers and micro-batches to the resulting devices, if that is better.
   AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
                               const std::function<bool()>& stop) const {
     if (cooling.evaluations < 1) return {start, 0, false, {}};
@@ -342,7 +346,7 @@ class IterationSearch {
     return result;
   }
 
-  /// Was a move priced?
+  /// Returns whether a move was evaluated.
   bool anneal(std::vector<Island>& all, double share, double from, std::uint64_t generation) {
     const std::vector<PlanCoolingSchedule> cooling = coolings(all, share, from);
     std::atomic<long long> asked{0};
@@ -369,13 +373,13 @@ class IterationSearch {
     return has_moved;
   }
 
-  /// From any thread of an annealing, of which all have asked so often whether to stop.
+  /// Thread-safe. `asked`: how often all runs of the current annealing have checked whether to stop.
   void report(long long asked) {
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
     if (lock.owns_lock()) report_evaluations(budget_.evaluated() + asked * moves_between_stop_checks);
   }
 
-  /// Of a search without limits.
+  /// Moves of a search without limits.
   long long own_moves() const {
     return static_cast<long long>(default_moves * move_multiplier(pool_.best().job->tensor_groups.size()));
   }
@@ -405,7 +409,7 @@ class IterationSearch {
     }
   }
 
-  /// In front, so that of equally good plans it is the first.
+  /// At the front, so that it comes first among equally good plans.
   void insert_finalist(const PlanCandidate& unchanged) {
     auto& finalists = result_.finalists;
     std::erase_if(finalists, [&](const PlanCandidate& it) {
@@ -442,8 +446,7 @@ class IterationSearch {
   EvaluationBudget budget_;
   std::size_t max_kept_;
   PlanPool pool_;
-  std::optional<PlanCandidate>
-      best_before_exclusion_;  // the best before devices were left out that are too slow
+  std::optional<PlanCandidate> best_before_exclusion_;
   ParetoFront pareto_front_{max_pareto_front_size};
   std::mutex progress_mutex_;
   IterationSearchResult result_;

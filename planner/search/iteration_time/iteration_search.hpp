@@ -1,5 +1,5 @@
-// The search for the plan with the least iteration time (or what follows from it), over everything that a job
-// leaves open: numbers of stages and replicas, devices, layers, micro-batches, and what the job calls `auto`.
+// Search for the plan with the least iteration time (or an objective derived from it) over everything that a
+// job leaves open: numbers of stages and replicas, devices, layers, micro-batches, and `auto` settings.
 #pragma once
 
 #include <optional>
@@ -15,50 +15,51 @@
 
 namespace dtfm::search {
 
-/// Thrown where no plan has the numbers of stages and replicas that are asked for.
+/// Thrown if no plan has the requested numbers of stages and replicas.
 class NoSuchShape : public Error {
  public:
   explicit NoSuchShape(const std::string& message) : Error("", message) {}
 };
 
 struct IterationSearchOptions {
-  SearchOptions common;  // `evaluations`: plans and moves to price; `prove` means nothing here
+  SearchOptions common;  // `evaluations` counts plans and moves; `prove` is ignored
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
   bool keeps_pareto_front = false;
-  bool uses_full_budget = true;        // to the end of the evaluations or the time that are given
-  std::optional<WarmStart> warm = {};  // the plan that runs: what follows has to be moved to
+  bool uses_full_budget = true;        // of evaluations or time; otherwise stops after the default rounds
+  std::optional<WarmStart> warm = {};  // the running plan, from which state migrates
 };
 
 struct IterationSearchResult {
-  std::vector<PlanCandidate>
-      finalists;  // best first; no two alike in shape and decisions, while there are others
+  std::vector<PlanCandidate> finalists;  // best first; of different shapes or decisions, as far as possible
   std::optional<PlanCandidate>
-      unchanged;              // the plan that runs, where it can go on: also a finalist if it fits
-  long long evaluations = 0;  // plans and moves that were priced
+      unchanged;              // the running plan, if it can resume; also a finalist if it fits in memory
+  long long evaluations = 0;  // of plans and moves
   Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
-  std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
-  std::vector<int> unpriced;         // devices left out because their price is needed and not known
-  std::vector<PlanCandidate> front;  // if asked for, of all plans (ParetoFront)
+  std::vector<std::pair<int, std::string>> unusable;  // devices that cannot be used, with reasons
+  std::vector<int> unpriced;         // devices not used because their price is needed but unknown
+  std::vector<PlanCandidate> front;  // Pareto front of all plans, if requested
 };
 
-/// 0. Where a plan runs: it as it is, and repaired (planner/search/iteration_time/warm_start). All scores are
-/// of the time that is left after moving.
-/// 1. Screen: every shape of a coarse grid (of few: every shape), laid out in a few ways; then all shapes
-/// near the best of them, in all ways.
-/// 2. Decide: every micro-batch, where that is open, with some shapes of its own; then what is open, one
-/// decision after the other, by the best plans of different shapes; with each new one, screen again.
-/// 3. Anneal the best plans, then the best of these again; in rounds, of which each leaves the better half of
-/// the starts to share out as many moves. Without a limit there are `default_rounds`; with one they go on,
-/// each with twice the moves of the one before.
+/// Steps of the search:
+/// 0. Warm start: the running plan is evaluated unchanged and repaired
+/// (planner/search/iteration_time/warm_start). All scores count only the time that migration leaves of the
+/// horizon.
+/// 1. Coarse screening: all shapes of a coarse grid (or all shapes if they are few) in some layouts, then all
+/// shapes near the best ones in all layouts.
+/// 2. Decisions: every micro-batch, if open, with some shapes of its own; then one open decision at a time,
+/// starting from the best plans of different shapes. Every new combination is screened again.
+/// 3. Annealing of the best plans, then of the best results, in rounds. Each round keeps the better half of
+/// the starts, which share the same number of moves. Without a limit there are `default_rounds`; with one
+/// there are more, each with twice the moves of the previous one.
 ///
-/// So a longer search of the same seed begins with all that a shorter one does, and finds nothing worse.
-/// `evaluations` ends every part, but not before there is a plan that fits. Threads work on independent
-/// pieces and are folded in order, so that their number means nothing. If no plan fits the memory of its
-/// devices, the one that lacks least is the only finalist. Throws Error where no device's times are known,
-/// NoSuchShape where there is no shape within the limits.
+/// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
+/// `evaluations` limits every step, but not before a plan fits in memory. Independent tasks are folded in
+/// order, so the result does not depend on the number of threads. If no plan fits in memory, the one that
+/// exceeds it least is the only finalist. Throws Error if the compute times of no device are known,
+/// NoSuchShape if no shape is within the limits.
 IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm::search

@@ -44,12 +44,14 @@ class MigrationMinimizer {
   }
 
  private:
-  struct AssignedSlot {  // a seat
+  struct AssignedSlot {
     int pipeline = 0, stage = 0, tensor_group = 0;
-    const std::vector<double>* deficit_bytes;  // bytes, of each unit in this seat
+    // By tensor-parallel group: bytes that it must fetch for this slot.
+    const std::vector<double>* deficit_bytes;
   };
 
-  /// A unit that lacks nothing there takes the seat; the one that had it goes where that one was.
+  /// Assigns a group that already holds the slot's state; the previous group moves to the slot of that one.
+  /// Returns whether the score allowed it.
   bool improve_slot(int slot) {
     const AssignedSlot& assigned = slots_[at(slot)];
     const int now = assigned.tensor_group;
@@ -70,7 +72,8 @@ class MigrationMinimizer {
     return false;
   }
 
-  /// `unit` takes the seat; the one that had it goes to the seat of `unit`, if that has one.
+  /// Assigns `tensor_group` to the slot; the previous group moves to the slot of `tensor_group`, if that has
+  /// one.
   void swap_groups(int slot, int tensor_group) {
     const int before = slots_[at(slot)].tensor_group, other = slot_of_[at(tensor_group)];
     put(slot, tensor_group);
@@ -85,7 +88,7 @@ class MigrationMinimizer {
     timer_.set_devices(assigned.pipeline, assigned.stage, tensor_groups_[at(tensor_group)]);
   }
 
-  /// But for rounding, which is not the same where equal devices change places.
+  /// Tolerates rounding errors, which differ if equal devices swap slots.
   bool is_as_good() {
     constexpr double rounding = 1e-9;
     const PlanCandidate now = evaluate_timer(from_.job, timer_, &migration_, score_);
@@ -101,7 +104,7 @@ class MigrationMinimizer {
   cost::MigrationTimer migration_;
   cost::IterationTimer timer_;
   std::vector<AssignedSlot> slots_;
-  std::vector<int> slot_of_;  // of each unit
+  std::vector<int> slot_of_;  // by tensor-parallel group
   long long evaluations_ = 0;
 };
 

@@ -44,12 +44,13 @@ PlanScore::PlanScore(Objective objective, const Topology& topology,
   }
   if (static_cast<int>(unpriced().size()) == topology.size())
     throw Error("--objective",
-                "cost-per-token needs prices, and no device has one; give them some in the "
-                "topology: `price: 1.2 USD/h`");
+                "no device has a price, which cost-per-token needs; add prices to the topology, "
+                "for example `price: 1.2 USD/h`");
 }
 
-/// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
-/// better: but longer than any other plan's. A horizon of nothing is one, too.
+/// Factor by which migration slows iterations down over the horizon. If migration takes nearly all of the
+/// horizon or more, the factor is larger than that of any other plan but finite, so that less migration is
+/// still better. This includes a horizon of 0.
 double PlanScore::migration_slowdown(double migration_s) const {
   constexpr double longest = 1e12;
   if (migration_s <= 0) return 1;

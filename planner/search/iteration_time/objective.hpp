@@ -1,4 +1,4 @@
-// What is minimised, beside comm-cost.
+// Objectives other than comm-cost.
 #pragma once
 
 #include <atomic>
@@ -15,27 +15,26 @@
 namespace dtfm::search {
 
 enum class Objective { iteration_time, cost_per_token, device_efficiency };
-/// Nothing for another name.
+/// Nothing for an unknown name.
 std::optional<Objective> objective_named(std::string_view name);
 std::string_view name_of(Objective objective);
 
-/// Every iteration trains the same tokens, so what is minimised is seconds of an iteration times what one of
-/// them costs: 1; USD of all devices that are used, and to these are added those of what is sent; the number
-/// of devices.
+/// Every iteration trains the same number of tokens, so the score is the iteration time multiplied by the
+/// cost of a second: 1 (iteration time); USD of all devices used, to which egress is added (cost per token);
+/// or the number of devices (device efficiency).
 ///
-/// Where a plan goes on from another one, the devices are busy for so many seconds of `horizon_s` with moving
-/// what they hold; what is left is for iterations. Seconds over the horizon ÷ iterations in it are
-/// iteration · horizon ÷ (horizon − moving). USD for what is moved are shared by these iterations.
+/// In a warm start, devices spend part of `horizon_s` on migration, and the rest on iterations. Seconds of
+/// the horizon per iteration are iteration · horizon / (horizon − migration). The egress of the migration is
+/// divided among these iterations.
 class PlanScore {
  public:
-  /// Throws Error where prices are needed and no device has one, by itself or by its GPU.
-  /// `moving`: what it takes to go on from the plan that runs; nothing where none does.
+  /// `migration`: from the running plan; null without a warm start. Throws Error if prices are needed and no
+  /// device has one, by itself or by its GPU.
   PlanScore(Objective objective, const Topology& topology,
             std::shared_ptr<const cost::MigrationCost> migration = nullptr,
             double horizon_s = std::numeric_limits<double>::infinity());
 
-  /// Of a second of one device's work; 0 for `iteration_time`; infinite where a price is needed and not
-  /// known.
+  /// Cost of a second of one device; 0 for `iteration_time`, infinite if its price is needed but unknown.
   double weight(int device) const { return weight_.empty() ? 0 : weight_[static_cast<std::size_t>(device)]; }
   double total_weight(const Plan& plan) const { return total_weight(pipeline_major(plan)); }
   double total_weight(const std::vector<int>& devices) const;
@@ -45,32 +44,31 @@ class PlanScore {
     return (weight_.empty() ? effective_s : effective_s * total_weight) +
            (is_money_ ? egress_usd + migration_usd(effective_s, migration) : 0);
   }
-  /// Devices whose price is needed and not known: not to be used.
+  /// Devices that must not be used because their price is needed but unknown.
   std::vector<int> unpriced() const;
   const cost::MigrationCost* migration() const { return migration_.get(); }
 
-  /// The same score, with a count of its own of what is priced by it; else copies count together.
+  /// The same score with an evaluation counter of its own; plain copies share one.
   PlanScore with_own_count() const;
-  /// A whole plan, or a move of one, has been priced. From any thread.
+  /// Counts an evaluation of a plan or a move. Thread-safe.
   void count() const { evaluated_->fetch_add(1, std::memory_order_relaxed); }
   long long evaluated() const { return evaluated_->load(std::memory_order_relaxed); }
 
  private:
   double migration_slowdown(double migration_s) const;
-  /// The part of an iteration that takes `effective_s` of the horizon.
+  /// Part of the migration's egress of an iteration that takes `effective_s` of the horizon.
   double migration_usd(double effective_s, const cost::MigrationEstimate& migration) const;
 
   bool is_money_;
   std::shared_ptr<const cost::MigrationCost> migration_;
   double horizon_s_;
-  std::vector<double> weight_;  // of each device; empty for `iteration_time`
+  std::vector<double> weight_;  // by device; empty for `iteration_time`
   std::shared_ptr<std::atomic<long long>> evaluated_ = std::make_shared<std::atomic<long long>>(0);
 };
 
-/// USD/h of all devices that a plan uses, if all have a price.
+/// USD/h of all devices that a plan uses; nothing if a price is unknown.
 std::optional<DollarsPerHour> price_of(const Topology& topology, const Plan& plan);
-/// USD of an iteration: of these devices for as long, and of what it sends; nothing where a price is not
-/// known.
+/// USD of an iteration: of the plan's devices and of its egress; nothing if a price is unknown.
 std::optional<double> usd_of(const Topology& topology, const Plan& plan, double iteration_s,
                              double egress_usd);
 

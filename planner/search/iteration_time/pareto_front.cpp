@@ -24,7 +24,7 @@ auto by_devices(const PlanObjectives& it) {
   return std::tuple(it.devices, it.iteration_s, it.usd);
 }
 
-/// The largest ratio of what two plans are measured by, as a logarithm.
+/// The largest ratio of any objective of two plans, as a logarithm.
 double distance(const PlanObjectives& a, const PlanObjectives& b) {
   const auto apart = [](double x, double y) { return x == y ? 0 : std::abs(std::log(x / y)); };
   return std::max({apart(a.iteration_s, b.iteration_s), apart(a.usd, b.usd), apart(a.devices, b.devices)});
@@ -41,7 +41,7 @@ std::vector<std::size_t> undominated(const std::vector<PlanObjectives>& measures
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return by_time(measures[a]) < by_time(measures[b]); });
-  std::vector<std::size_t> front;  // who dominates another comes before it
+  std::vector<std::size_t> front;  // every plan comes after those that dominate it
   for (const std::size_t i : order)
     if (std::none_of(front.begin(), front.end(),
                      [&](std::size_t other) { return is_as_good(measures[other], measures[i]); }))
@@ -65,9 +65,9 @@ void ParetoFront::offer(const PlanCandidate& candidate) {
   const PlanObjectives measure = plan_objectives(candidate, candidate.plan);
   if (!would_accept(measure)) return;
   std::erase_if(points_, [&](const Point& it) { return dominates(measure, it.measure); });
-  const auto place = std::find_if(points_.begin(), points_.end(),
-                                  [&](const Point& it) { return by_time(measure) < by_time(it.measure); });
-  points_.insert(place, {measure, candidate});
+  const auto position = std::find_if(points_.begin(), points_.end(),
+                                     [&](const Point& it) { return by_time(measure) < by_time(it.measure); });
+  points_.insert(position, {measure, candidate});
   if (points_.size() > limit_) drop_closest();
 }
 

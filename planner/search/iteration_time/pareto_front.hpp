@@ -1,4 +1,4 @@
-// Plans of which none is better than another in everything.
+// Pareto front of plans.
 #pragma once
 
 #include <cstddef>
@@ -9,32 +9,32 @@
 
 namespace dtfm::search {
 
-/// What plans are measured by: less is better in all three.
+/// Objectives of a plan; less is better in all three.
 struct PlanObjectives {
   double iteration_s = 0;
-  double usd = std::numeric_limits<double>::infinity();  // of an iteration; infinite where it is not known
+  double usd = std::numeric_limits<double>::infinity();  // per iteration; infinite if unknown
   int devices = 0;
 
   friend bool operator==(const PlanObjectives&, const PlanObjectives&) = default;
 };
 
-/// Is `a` as good in everything and better in something?
+/// Whether `a` is as good in every objective and better in at least one.
 bool dominates(const PlanObjectives& a, const PlanObjectives& b);
 
-/// The indices of those that no other dominates, by time, then price, then devices; of equal ones the first.
+/// Indices of those that no other dominates, by time, then price, then devices; only the first of equal ones.
 std::vector<std::size_t> undominated(const std::vector<PlanObjectives>& measures);
 
-/// Of `candidate` with `plan`, as the estimate says.
+/// Estimated objectives of `candidate` with the devices of `plan`.
 PlanObjectives plan_objectives(const PlanCandidate& candidate, const Plan& plan);
 
-/// A set of plans that fit, none of which dominates another. Of more than `most`, those that are closest to
-/// another one go, but never the fastest, the cheapest, and the one with the fewest devices.
+/// Plans that fit in memory, none of which dominates another. If there are more than the limit, the one
+/// closest to another is dropped, but never the fastest, the cheapest, or the one with the fewest devices.
 inline constexpr std::size_t max_pareto_front_size = 64;
 class ParetoFront {
  public:
   explicit ParetoFront(std::size_t limit) : limit_(limit) {}
 
-  /// Is there no plan that is as good?
+  /// Whether no plan of the front is as good.
   bool would_accept(const PlanObjectives& measure) const;
   void offer(const PlanCandidate& candidate);
   /// By time, then price, then devices.

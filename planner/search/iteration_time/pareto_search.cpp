@@ -21,14 +21,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Set by hand and not tuned.
-constexpr double device_ratio = 1.25;  // of largest numbers of devices
-constexpr std::size_t max_jobs = 4;    // decisions of the front under which shapes are tried
+// Chosen by hand, not tuned.
+constexpr double device_ratio = 1.25;  // between successive limits on the number of devices
+constexpr std::size_t max_jobs = 4;    // decisions of the front for which shapes are tried
 constexpr std::size_t max_annealed = 24;
-constexpr std::size_t max_simulated = 24;  // beside the finalists
+constexpr std::size_t max_simulated = 24;  // in addition to the finalists
 constexpr int rounds = 2;                  // a hot one and a cooler one
 constexpr double round_temperatures[rounds] = {0.02, 0.005}, last_temperature = 0.0002;
-constexpr int max_round_doublings = 40;  // of a round's moves: more than anybody waits for
+constexpr int max_round_doublings = 40;  // of a round's moves: beyond any practical limit
 
 bool is_any_priced(const Topology& topology) {
   for (int device = 0; device < topology.size(); ++device)
@@ -65,7 +65,7 @@ class FrontSearch {
       sweep();
       for (int round = 0; round < rounds && !must_stop(); ++round) anneal(round);
       add_front();
-      if (ends_by_time()) go_on();
+      if (ends_by_time()) anneal_until_time_limit();
     }
     note_stop();
     return std::move(found_);
@@ -80,10 +80,11 @@ class FrontSearch {
     return is_interrupted() || (options_.common.time_limit && elapsed_s() >= *options_.common.time_limit);
   }
 
-  /// Then what is done without a limit comes first, and the rest of the time is for the front.
+  /// If so, everything that a search without limit does comes first, and the rest of the time is for the
+  /// front.
   bool ends_by_time() const { return options_.common.time_limit && !options_.common.evaluations; }
 
-  void go_on() {
+  void anneal_until_time_limit() {
     bool has_moved = true;
     for (int round = rounds; has_moved && !must_stop(); ++round) has_moved = anneal(round);
     add_front();
@@ -99,16 +100,16 @@ class FrontSearch {
     if (number == 0) return take(search_iteration(problem_, options), true);
     try {
       take(search_iteration(problem_, options), false);
-    } catch (const Error& error) {  // devices without a price leave too few, say
+    } catch (const Error& error) {  // for example, if too few devices have a price
       found_.notes.push_back(
-          fmt::format("nothing was found by {}: {}", name_of(options.objective), error.what()));
+          fmt::format("no plan found by {}: {}", name_of(options.objective), error.what()));
     }
   }
 
   void take(IterationSearchResult result, bool is_first) {
     found_.evaluations += result.evaluations;
     if (found_.stopped != Stopped::time_limit && result.stopped != Stopped::converged)
-      found_.stopped = result.stopped;  // what hangs on the clock is told first
+      found_.stopped = result.stopped;  // a time limit takes precedence
     for (const PlanCandidate& it : result.front) pareto_front_.offer(it);
     if (is_first) {
       found_.candidates = result.finalists;
@@ -119,7 +120,7 @@ class FrontSearch {
     }
   }
 
-  /// What was added before stays, so that no point becomes worse where a crowded front lets it go.
+  /// Candidates added before stay, so that no point becomes worse if a crowded front drops it.
   void add_front() {
     for (const PlanCandidate& it : thinned(pareto_front_, max_simulated)) add_candidate(it);
   }
@@ -133,7 +134,7 @@ class FrontSearch {
     if (!is_known) found_.candidates.push_back(candidate);
   }
 
-  /// Of different decisions or devices.
+  /// With different decisions or devices.
   std::vector<std::shared_ptr<const DecidedJob>> jobs_of_front() const {
     std::vector<std::shared_ptr<const DecidedJob>> jobs;
     for (const PlanCandidate& it : pareto_front_.plans())
@@ -178,7 +179,7 @@ class FrontSearch {
                   });
   }
 
-  /// Of the evaluations that are given: the sweep and each round of annealing get as many.
+  /// Evaluations of the sweep, and of each round of annealing, if they are limited.
   std::optional<long long> part_of_budget() const {
     const auto given = options_.common.evaluations;
     return given ? std::optional(*given / (rounds + 1)) : std::nullopt;
@@ -192,15 +193,15 @@ class FrontSearch {
           {found_.evaluations, found_.evaluations, found_.result.finalists.front().iteration_s, 0});
   }
 
-  /// Its part of a round's moves: of those that are given, or half of a search's; of later rounds, two and
-  /// two have twice as many.
+  /// One run's part of a round's moves: of the limit, or of half of a search's moves; later pairs of rounds
+  /// have twice as many each.
   PlanCoolingSchedule cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
     const auto parts = static_cast<double>(count);
     PlanCoolingSchedule cooling{0, round_temperatures[round % rounds], last_temperature};
     cooling.keeps_pareto_front = true;
     if (const auto part = part_of_budget()) {
       cooling.evaluations = *part / static_cast<long long>(count);
-      cooling.moves = cooling.evaluations - 1;  // and the start itself
+      cooling.moves = cooling.evaluations - 1;  // the start itself takes one
       return cooling;
     }
     const auto moves = affordable_moves(start, default_moves / (rounds * parts), rounds * parts);
@@ -209,7 +210,7 @@ class FrontSearch {
     return cooling;
   }
 
-  /// Was a move priced?
+  /// Returns whether a move was evaluated.
   bool anneal(int round) {
     const std::vector<PlanCandidate> initial_plans_found = thinned(pareto_front_, max_annealed);
     const std::size_t count = initial_plans_found.size() * scores_.size();
@@ -219,7 +220,7 @@ class FrontSearch {
       start.score = score.of(start.iteration_s, score.total_weight(start.plan), start.egress_usd);
       const PlanCoolingSchedule cooling = cooling_of(start, round, count);
       AnnealedPlan annealed{start, 0, true, {}};
-      // A device without a price has no place in a plan by price.
+      // A plan with a device of unknown price has no score by price.
       if (must_stop() || cooling.evaluations < 1 || !std::isfinite(start.score)) return annealed;
       constexpr std::uint64_t first_stream = 1'000'000;  // beyond those of search_iteration
       Rng rng = Rng::for_task(options_.common.seed, first_stream * static_cast<std::uint64_t>(round + 1) +
@@ -245,7 +246,7 @@ class FrontSearch {
   const Problem& problem_;
   IterationSearchOptions options_;
   std::vector<Objective> objectives_;
-  std::vector<PlanScore> scores_;  // by which plans are improved for a number of devices
+  std::vector<PlanScore> scores_;  // by which plans with a given number of devices are improved
   ParetoFront pareto_front_{max_pareto_front_size};
   ParetoSearch found_;
 };

@@ -14,13 +14,13 @@
 namespace dtfm::search {
 namespace {
 
-// How much of the score is that of the mean end, which leads where the slowest pipeline alone says nothing.
-// This and the shares of the kinds of moves (make_move) are set by hand and not tuned.
+// Share of the mean end in the score, which guides moves that do not affect the slowest pipeline. This and
+// the shares of the kinds of moves (make_move) were chosen by hand, not tuned.
 constexpr double guidance = 0.05;
-constexpr int near = 6;                                    // units on either side of a neighbour
-constexpr std::size_t max_pareto_front_size_per_run = 16;  // of a front
-// Steps of the estimate, of all annealing with 64 units; grows as units^1.25. The wall times of
-// docs/validation.md asked for it.
+constexpr int near = 6;  // tensor-parallel groups on either side of a neighbour
+constexpr std::size_t max_pareto_front_size_per_run = 16;
+// Steps of the estimate in all annealing with 64 tensor-parallel groups; grows as groups^1.25. Chosen for the
+// wall times in docs/validation.md.
 constexpr double default_effort = 2.5e8;
 
 struct Slot {
@@ -90,7 +90,7 @@ class PlanAnnealer {
     return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate();
   }
 
-  /// Plans that do not fit cost twice as much, and as much again for every GB that they lack.
+  /// A plan that exceeds memory costs twice as much, plus as much again for every GB of excess.
   double energy() {
     ++evaluations_;
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
@@ -122,21 +122,21 @@ class PlanAnnealer {
     timer_.set_devices(slot.pipeline, slot.stage, tensor_groups_[at(tensor_group)]);
   }
 
-  void exchange(Slot a, Slot b) {
+  void swap_slots(Slot a, Slot b) {
     if (a.pipeline == b.pipeline && a.stage == b.stage) return;
     const int first = tensor_group_at_[at(a.pipeline)][at(a.stage)],
               second = tensor_group_at_[at(b.pipeline)][at(b.stage)];
     put(second, a);
     put(first, b);
-    undo_.push_back([this, a, b] { exchange(a, b); });
+    undo_.push_back([this, a, b] { swap_slots(a, b); });
   }
 
   double weight_of(int tensor_group) const { return score_.total_weight(tensor_groups_[at(tensor_group)]); }
 
-  /// For the `number`-th unused unit.
+  /// Replaces the group in the slot by the `number`-th unused one.
   void replace(Slot slot, int number) {
     const int out = tensor_group_at_[at(slot.pipeline)][at(slot.stage)], in = unused_[at(number)];
-    if (!std::isfinite(weight_of(in))) return;  // its price is needed and not known
+    if (!std::isfinite(weight_of(in))) return;  // its price is needed but unknown
     unused_[at(number)] = out;
     slot_of_[at(out)] = {-1, -1};
     put(in, slot);
@@ -144,14 +144,14 @@ class PlanAnnealer {
     undo_.push_back([this, slot, number] { replace(slot, number); });
   }
 
-  /// Puts `unit` there, whether it is used or not.
+  /// Assigns a group, used or unused, to the slot.
   void place_group(int tensor_group, Slot slot) {
-    if (slot_of_[at(tensor_group)].pipeline >= 0) return exchange(slot, slot_of_[at(tensor_group)]);
-    const auto place = std::find(unused_.begin(), unused_.end(), tensor_group);
-    replace(slot, static_cast<int>(place - unused_.begin()));
+    if (slot_of_[at(tensor_group)].pipeline >= 0) return swap_slots(slot, slot_of_[at(tensor_group)]);
+    const auto position = std::find(unused_.begin(), unused_.end(), tensor_group);
+    replace(slot, static_cast<int>(position - unused_.begin()));
   }
 
-  /// A unit that is near a neighbour of `slot` comes there.
+  /// Assigns a group to a random slot that is close to the group of a neighbouring slot.
   void place_near_neighbour() {
     const Slot slot = random_slot();
     Slot neighbour = slot;
@@ -168,11 +168,11 @@ class PlanAnnealer {
     if (other != tensor_group && !tensor_groups_[at(other)].empty()) place_group(other, slot);
   }
 
-  /// Of the devices that two units of one host have together, `slot` gets some and `other`, which is not
-  /// used, the rest. A unit without devices is none.
+  /// Redistributes the devices of two groups of one host: the group in `slot` gets `of_slot`, and the unused
+  /// group `other` gets `of_other`. A group without devices does not count.
   void redistribute_host(Slot slot, int other, const std::vector<int>& of_slot,
                          const std::vector<int>& of_other) {
-    if (!std::isfinite(score_.total_weight(of_slot))) return;  // a price is needed and not known
+    if (!std::isfinite(score_.total_weight(of_slot))) return;  // a price is needed but unknown
     const int tensor_group = tensor_group_at_[at(slot.pipeline)][at(slot.stage)];
     const std::vector<int> slot_before = tensor_groups_[at(tensor_group)],
                            other_before = tensor_groups_[at(other)];
@@ -188,7 +188,7 @@ class PlanAnnealer {
     });
   }
 
-  /// The first half of its devices is left to a stage.
+  /// Leaves a stage the first half of its devices.
   void halve_stage() {
     const Slot slot = random_slot();
     const std::vector<int> devices = tensor_groups_[at(tensor_group_at_[at(slot.pipeline)][at(slot.stage)])];
@@ -204,7 +204,7 @@ class PlanAnnealer {
     redistribute_host(slot, other, {devices.begin(), middle}, {middle, devices.end()});
   }
 
-  /// A stage gets as many devices again, which are not used, from its host.
+  /// Gives a stage as many unused devices of its host as it already has.
   void double_stage() {
     const Slot slot = random_slot();
     std::vector<int> devices = tensor_groups_[at(tensor_group_at_[at(slot.pipeline)][at(slot.stage)])];
@@ -219,7 +219,7 @@ class PlanAnnealer {
     }
   }
 
-  /// Half of a stage's devices goes to another stage of its host that has as many as that half.
+  /// Moves half of a stage's devices to a stage of the same host that has as many as that half.
   void move_half_stage() {
     halve_stage();
     double_stage();
@@ -228,16 +228,16 @@ class PlanAnnealer {
   void swap_pipeline_tails() {
     const int a = below(pipelines()), b = below(pipelines());
     if (a == b) return;
-    for (int stage = below(stages()); stage < stages(); ++stage) exchange({a, stage}, {b, stage});
+    for (int stage = below(stages()); stage < stages(); ++stage) swap_slots({a, stage}, {b, stage});
   }
 
   void swap_stages() {
     const int a = below(stages()), b = below(stages());
     if (a == b) return;
-    for (int pipeline = 0; pipeline < pipelines(); ++pipeline) exchange({pipeline, a}, {pipeline, b});
+    for (int pipeline = 0; pipeline < pipelines(); ++pipeline) swap_slots({pipeline, a}, {pipeline, b});
   }
 
-  /// A layer from stage `from` to a neighbouring one, if it can spare it.
+  /// Moves a layer from stage `from` to a neighbouring one. Returns false if it has none to spare.
   bool shift_layer(int pipeline, int from, int to) {
     auto giver = plan().pipelines[at(pipeline)].stages[at(from)].layers;
     auto taker = plan().pipelines[at(pipeline)].stages[at(to)].layers;
@@ -271,7 +271,7 @@ class PlanAnnealer {
     for (int pipeline = 0; pipeline < pipelines(); ++pipeline) shift_layer(pipeline, from, to);
   }
 
-  /// As rare drains as fit now, where some have to be and the job leaves it open.
+  /// Makes flushes as rare as memory allows, if some are needed and the job does not fix their interval.
   void refit_flush() {
     if (timer_.model().flush > 0 || (timer_.flush() == 0 && timer_.deficit_bytes() <= 0)) return;
     int longest = 0;
@@ -302,7 +302,7 @@ class PlanAnnealer {
     }
     const int kind = below(100);
     if (kind < 30 || (kind < 45 && unused_.empty()))
-      exchange(random_slot(), random_slot());
+      swap_slots(random_slot(), random_slot());
     else if (kind < 45)
       replace(random_slot(), below(static_cast<int>(unused_.size())));
     else if (kind < 70)
@@ -338,11 +338,11 @@ class PlanAnnealer {
   Rng& rng_;
   std::vector<std::vector<int>> tensor_groups_;
   cost::IterationTimer timer_;
-  std::optional<cost::MigrationTimer> migration_;  // where there is a plan to go on from
+  std::optional<cost::MigrationTimer> migration_;  // set in a warm start
   std::vector<std::vector<int>> tensor_group_at_;  // [pipeline][stage]
-  std::vector<Slot> slot_of_;                      // of each unit
+  std::vector<Slot> slot_of_;                      // by tensor-parallel group
   std::vector<int> unused_;
-  std::vector<std::function<void()>> undo_;  // the steps of the move, each backwards
+  std::vector<std::function<void()>> undo_;  // undoes the steps of the current move
   double weight_ = 0;                        // of the devices in use
   double now_ = 0;
   long long evaluations_ = 0;
@@ -350,14 +350,14 @@ class PlanAnnealer {
   bool keeps_pareto_front_ = false;
   int min_layers_ = 1, batch_step_ = 1;
   bool has_mixed_degrees_ = false, requires_uniform_ = false;
-  bool are_pipelines_heterogeneous_ =
-      false;  // units differ in speed or memory, so that pipelines may differ in their layers
+  // Groups differ in speed or memory, so pipelines may differ in their layers.
+  bool are_pipelines_heterogeneous_ = false;
 };
 
-/// Steps of the estimate after a move of `candidate`, each some 10 ns (docs/validation.md): the pipelines
-/// that feel it, by stations or, of other schedules than gpipe, by events of the first micro-batches; and the
-/// messages of two exchanges. Where links are shared all pipelines feel it, and messages look at what they
-/// pass.
+/// Steps of the estimate after a move of `candidate`, some 10 ns each (docs/validation.md): the affected
+/// pipelines, by resources or, for schedules other than gpipe, by events of the first micro-batches; and the
+/// messages of two gradient synchronizations. If links are shared, all pipelines are affected, and messages
+/// look up the capacities that they cross.
 double effort_of_move(const PlanCandidate& candidate) {
   const cost::IterationModel& model = candidate.job->model;
   const auto [stages, replicas] = candidate.shape();
@@ -368,7 +368,7 @@ double effort_of_move(const PlanCandidate& candidate) {
     const int unrolled = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
     of_pipeline = 2.0 * stages * model.chunks * unrolled * (shared ? 4 : 1);
   }
-  // Of unlike degrees the parts of all exchanges are put in turn.
+  // With mixed degrees, the parts of all synchronizations are serialized.
   const double parts = candidate.job->has_mixed_degrees() ? 4.0 * model.stages.tensor() * stages : 1;
   return (shared ? replicas : 2) * of_pipeline +
          2.0 * replicas * replicas * model.chunks * parts * (shared ? 3 : 1);

@@ -1,4 +1,4 @@
-// Plans by iteration time, as the strategies of planner/search hand them to each other.
+// Plans as the steps of the search by iteration time pass them to each other.
 #pragma once
 
 #include <memory>
@@ -9,67 +9,68 @@
 
 namespace dtfm::search {
 
-/// A job in which everything is decided, with all that estimates of it need. Does not change.
+/// A job without open decisions, with everything that its estimates need. Immutable.
 struct DecidedJob {
-  /// `tensors`: the degrees of stages, ascending.
+  /// `tensors`: tensor degrees of stages, ascending.
   DecidedJob(const Problem& of, const Job& job, const std::vector<int>& tensors,
              std::shared_ptr<const cost::NetworkCost> network)
       : problem{of.topology, job, of.constants, of.roofline}, model(problem, tensors, std::move(network)) {}
   DecidedJob(const DecidedJob&) = delete;
   DecidedJob& operator=(const DecidedJob&) = delete;
 
-  /// Then a unit may be cut, and units of one host joined, as the degrees allow.
+  /// If so, tensor-parallel groups may be split, and groups of one host joined, as the degrees allow.
   bool has_mixed_degrees() const { return model.by_degree.size() > 1; }
 
   Problem problem;
   cost::IterationModel model;
   std::vector<std::vector<int>>
-      tensor_groups;  // devices of a possible stage, in nearness order; their times are known
+      // Devices of possible stages, in nearness order; their compute times are known.
+      tensor_groups;
 };
 
-/// Whether the job asks for it; then degrees are alike too.
+/// Whether the job requires uniform pipelines, which also have a single tensor degree.
 inline bool requires_uniform_pipelines(const DecidedJob& job) {
   return job.problem.job.parallelism.uniform_pipelines;
 }
 
-/// The most stages that there can be.
+/// Maximum number of stages in all pipelines together.
 inline int max_tensor_groups(const DecidedJob& job) {
   std::size_t devices = 0;
   for (const auto& tensor_group : job.tensor_groups) devices += tensor_group.size();
   return static_cast<int>(devices) / job.model.by_degree.front().tensor();
 }
 
-/// Micro-batches of a pipeline come in multiples of this.
+/// The micro-batches of a pipeline must be a multiple of this.
 inline int batch_step(const DecidedJob& job, int stages) {
   return job.model.schedule == cost::PipelineSchedule::interleaved ? stages : 1;
 }
 
-/// What pipelines are to be like.
 struct Shape {
   int stages = 0, replicas = 0;
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
-/// With more pipelines, all have the same layers: their exchanges would be cut into too many pieces to be
-/// worth it, and to be estimated fast; unlike pipelines then differ in micro-batches alone.
+/// Plans with more pipelines have the same layers in all of them; heterogeneous pipelines then differ only in
+/// micro-batches. Otherwise gradient synchronization would consist of too many pieces to be worth it, and to
+/// be estimated fast.
 inline constexpr std::size_t max_heterogeneous_pipelines = 8;
 
 struct PlanCandidate {
   std::shared_ptr<const DecidedJob> job;
   Plan plan;
-  int flush = 0;                           // 0: the pipelines drain once an iteration
+  int flush = 0;                           // 0: one flush per iteration
   double iteration_s = 0;                  // estimated
-  double deficit_bytes = 0;                // bytes that do not fit
-  cost::MigrationEstimate migration = {};  // before its first iteration, where there is a plan to go on from
-  double egress_usd = 0;                   // of an iteration, for what is sent
-  double score = 0;                        // what is minimised, among those that fit
+  double deficit_bytes = 0;                // by which devices exceed their memory
+  cost::MigrationEstimate migration = {};  // before its first iteration, in a warm start
+  double egress_usd = 0;                   // per iteration
+  double score = 0;                        // minimized among the plans that fit in memory
 
   Shape shape() const {
     return {static_cast<int>(plan.pipelines.front().stages.size()), static_cast<int>(plan.pipelines.size())};
   }
 };
 
-/// Those that fit before those that do not; then less missing memory, or a lower score.
+/// Plans that fit in memory come first; then those that exceed it less, or have a lower score.
 inline bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
   if ((a.deficit_bytes > 0) != (b.deficit_bytes > 0)) return a.deficit_bytes <= 0;
   return a.deficit_bytes > 0 ? a.deficit_bytes < b.deficit_bytes : a.score < b.score;

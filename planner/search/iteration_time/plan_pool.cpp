@@ -6,20 +6,20 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int most_alike = 3;  // of one shape and job
+constexpr int max_per_shape_and_job = 3;  // plans of one shape and job
 
-bool are_of_one_kind(const PlanCandidate& a, const PlanCandidate& b) {
+bool have_same_shape_and_job(const PlanCandidate& a, const PlanCandidate& b) {
   return a.job == b.job && a.shape() == b.shape();
 }
 
-/// The first of those that are `alike` before all others; at most so many.
-template <class Alike>
-std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const Alike& alike,
+/// The first plan of every class of `is_same` comes before all others; at most `limit` plans.
+template <class IsSame>
+std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const IsSame& is_same,
                                          std::size_t limit) {
   std::vector<PlanCandidate> first, others;
   for (const PlanCandidate& it : plans) {
-    const bool seen =
-        std::any_of(first.begin(), first.end(), [&](const PlanCandidate& other) { return alike(it, other); });
+    const bool seen = std::any_of(first.begin(), first.end(),
+                                  [&](const PlanCandidate& other) { return is_same(it, other); });
     (seen ? others : first).push_back(it);
   }
   first.insert(first.end(), others.begin(), others.end());
@@ -30,18 +30,18 @@ std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans
 }  // namespace
 
 void PlanPool::keep(PlanCandidate candidate) {
-  int alike = 0;
+  int same = 0;
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-    if (!are_of_one_kind(*it, candidate)) continue;
-    if (it->plan == candidate.plan || ++alike == most_alike) {
+    if (!have_same_shape_and_job(*it, candidate)) continue;
+    if (it->plan == candidate.plan || ++same == max_per_shape_and_job) {
       if (!is_better(candidate, *it)) return;
       plans_.erase(it);
       break;
     }
   }
-  const auto place = std::find_if(plans_.begin(), plans_.end(),
-                                  [&](const PlanCandidate& it) { return is_better(candidate, it); });
-  plans_.insert(place, std::move(candidate));
+  const auto position = std::find_if(plans_.begin(), plans_.end(),
+                                     [&](const PlanCandidate& it) { return is_better(candidate, it); });
+  plans_.insert(position, std::move(candidate));
   if (plans_.size() > limit_) plans_.pop_back();
 }
 
@@ -55,12 +55,12 @@ std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t limi
 }
 
 std::vector<PlanCandidate> PlanPool::best_diverse(std::size_t limit) const {
-  return diverse_first(plans_, are_of_one_kind, limit);
+  return diverse_first(plans_, have_same_shape_and_job, limit);
 }
 
 std::vector<PlanCandidate> PlanPool::best_per_shape(std::size_t limit) const {
-  const auto alike = [](const PlanCandidate& a, const PlanCandidate& b) { return a.shape() == b.shape(); };
-  return diverse_first(best_diverse(plans_.size()), alike, limit);
+  const auto is_same = [](const PlanCandidate& a, const PlanCandidate& b) { return a.shape() == b.shape(); };
+  return diverse_first(best_diverse(plans_.size()), is_same, limit);
 }
 
 }  // namespace dtfm::search

@@ -1,4 +1,4 @@
-// The best plans that a search has come to.
+// The best plans that a search has found.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace dtfm::search {
 
-/// At most so many, the best first; of one shape and job the best few.
+/// At most `limit` plans, best first, with only the best few of each shape and job.
 class PlanPool {
  public:
   explicit PlanPool(std::size_t limit) : limit_(limit) {}
@@ -16,15 +16,15 @@ class PlanPool {
   void keep(PlanCandidate candidate);
 
   bool empty() const { return plans_.empty(); }
-  /// There must be one.
+  /// The pool must not be empty.
   const PlanCandidate& best() const { return plans_.front(); }
   bool has_fitting() const { return !empty() && best().deficit_bytes <= 0; }
 
-  /// The shapes of the best plans of `job`, each once.
+  /// Distinct shapes of the best plans of `job`.
   std::vector<Shape> best_shapes(const DecidedJob& job, std::size_t limit) const;
-  /// The best of every shape and job first, then the others.
+  /// The best plan of every shape and job first, then the others.
   std::vector<PlanCandidate> best_diverse(std::size_t limit) const;
-  /// The same, and of these the best of every shape first.
+  /// Like best_diverse, but with the best plan of every shape first.
   std::vector<PlanCandidate> best_per_shape(std::size_t limit) const;
 
  private:

@@ -1,4 +1,4 @@
-// Units by their devices, and what each of them lacks in the seats of a plan.
+// Tensor-parallel groups by their devices, and the state that they must fetch for the slots of a plan.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,12 @@ namespace dtfm::search {
 
 inline constexpr int no_tensor_group = -1;
 
-/// Plans that a repair or a settling prices at most. Set by hand: some seconds with 1,024 units.
+/// Maximum number of evaluations of a repair or of minimizing migration. Chosen by hand: some seconds with
+/// 1,024 groups.
 inline constexpr long long max_evaluations = 5000;
 
-/// The unit that stands on devices, in any order; `nobody` where none does. `units` must outlive this.
+/// Finds the tensor-parallel group with given devices, in any order; `no_tensor_group` if there is none.
+/// `tensor_groups` must outlive this.
 class TensorGroupIndex {
  public:
   explicit TensorGroupIndex(const std::vector<std::vector<int>>& tensor_groups)
@@ -40,13 +42,14 @@ class TensorGroupIndex {
   std::map<int, int> of_first_;
 };
 
-/// Bytes that each unit lacks of layers; none where nothing moves. `units` and `moving` must outlive this.
+/// Bytes that each tensor-parallel group must fetch for given layers; 0 without migration. `tensor_groups`
+/// and `migration` must outlive this.
 class MissingBytes {
  public:
   MissingBytes(const std::vector<std::vector<int>>& tensor_groups, const cost::MigrationCost* migration)
       : tensor_groups_(tensor_groups), migration_(migration) {}
 
-  /// Of each unit. What it refers to stays.
+  /// By tensor-parallel group. The reference stays valid.
   const std::vector<double>& of(const std::vector<std::pair<int, int>>& layers) {
     std::vector<double>& missing = known_[layers];
     if (missing.empty())

@@ -8,8 +8,8 @@
 
 namespace dtfm::search {
 
-/// Devices that compute for longer than `iteration_s` in every plan that they are in, however `job`, made of
-/// `open`, decides what that leaves open.
+/// Devices that compute for longer than `iteration_s` in every plan that uses them, however the open
+/// decisions of `undecided` are taken. `job` is `undecided` after some decisions.
 std::vector<int> too_slow_devices(const DecidedJob& job, const Job& undecided, double iteration_s);
 
 }  // namespace dtfm::search

@@ -12,9 +12,9 @@
 namespace dtfm::search {
 namespace {
 
-// Set by hand: what is tried is a start for annealing, which tries the rest.
-constexpr std::size_t max_tried_groups = 64;  // unused units for a seat
-constexpr int max_added_pipelines = 8;        // numbers of more pipelines
+// Chosen by hand: repairs are only initial solutions for annealing, which tries the rest.
+constexpr std::size_t max_tried_groups = 64;  // unused groups per slot
+constexpr int max_added_pipelines = 8;        // different numbers of added pipelines
 
 bool are_equally_deep(const Plan& plan) {
   return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
@@ -26,8 +26,8 @@ struct PlanSlot {
   std::size_t pipeline = 0, stage = 0;
 };
 
-/// Without the devices of stages of which one is gone or cannot be used, or that are of no degree of the job.
-/// Of one degree, stages that are no unit are left out, too.
+/// Clears the devices of stages that have a missing or unusable device, or whose number of devices is no
+/// degree of the job. Without mixed degrees, also of stages that are not one of the job's groups.
 Plan intact_stages(Plan plan, const DecidedJob& job) {
   const TensorGroupIndex numbers(job.tensor_groups);
   std::set<int> usable;
@@ -62,11 +62,11 @@ class Repair {
         if (!stage.devices.empty()) assign(stage, numbers_.of(stage.devices));
   }
 
-  /// Every seat taken; without any pipeline where there are not enough units for one.
-  Plan filled_plan() {
-    drop_unfillable_pipelines();
+  /// The plan with all slots assigned; without any pipeline if there are not enough groups for one.
+  Plan complete_plan() {
+    drop_incomplete_pipelines();
     if (plan_.pipelines.empty()) return plan_;
-    const std::vector<PlanSlot> slots = fill_slots();
+    const std::vector<PlanSlot> slots = assign_empty_slots();
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
@@ -77,8 +77,8 @@ class Repair {
     return plan_;
   }
 
-  /// With `count` pipelines more, like the first, on unused units as they stand side by side.
-  Plan widened(const Plan& plan, int count) const {
+  /// Adds `count` pipelines like the first one, on unused groups in nearness order.
+  Plan with_added_pipelines(const Plan& plan, int count) const {
     Plan result = plan;
     std::vector<int> tensor_groups = unused();
     std::size_t next = 0;
@@ -105,7 +105,7 @@ class Repair {
                                           [](const Stage& it) { return it.devices.empty(); }));
   }
 
-  void drop_unfillable_pipelines() {
+  void drop_incomplete_pipelines() {
     while (true) {
       int missing = 0;
       auto worst = plan_.pipelines.end();
@@ -126,7 +126,7 @@ class Repair {
     is_used_[at(tensor_group)] = true;
   }
 
-  /// Unused ones, those that lack least of the seat's layers first.
+  /// Unused groups, those that must fetch least for the slot first.
   std::vector<int> tensor_groups_for(const PlanSlot& slot) {
     const auto layers = layers_by_stage(plan_.pipelines[slot.pipeline], job_->model.chunks);
     const std::vector<double>& missing = missing_bytes_.of(layers[slot.stage]);
@@ -136,8 +136,8 @@ class Repair {
     return tensor_groups;
   }
 
-  /// The seats that were empty.
-  std::vector<PlanSlot> fill_slots() {
+  /// Assigns groups to all empty slots, and returns these slots.
+  std::vector<PlanSlot> assign_empty_slots() {
     std::vector<PlanSlot> slots;
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
       for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
@@ -152,7 +152,7 @@ class Repair {
 
   void find_best(const std::vector<PlanSlot>& slots) {
     cost::IterationTimer timer(job_->model, plan_);
-    if (job_->model.flush == 0 && timer.deficit_bytes() > 0)  // else all units are as bad
+    if (job_->model.flush == 0 && timer.deficit_bytes() > 0)  // otherwise no group would fit
       timer.set_flush(timer.max_fitting_flush());
     std::optional<cost::MigrationTimer> migration;
     if (score_.migration()) migration.emplace(*score_.migration(), job_->model.chunks);
@@ -190,11 +190,11 @@ class Repair {
   std::vector<std::vector<int>> tensor_groups_;
   TensorGroupIndex numbers_;
   MissingBytes missing_bytes_;
-  std::vector<bool> is_used_;  // of each unit
+  std::vector<bool> is_used_;  // by tensor-parallel group
   long long evaluations_ = 0;
 };
 
-/// Can the job's schedule run the plan's stages?
+/// Whether every stage has a layer for each of its chunks.
 bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
@@ -202,7 +202,7 @@ bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
   return true;
 }
 
-/// Is there a stage that can stay?
+/// Whether any stage can stay.
 bool has_intact_stage(const Plan& plan, const DecidedJob& job) {
   return !pipeline_major(intact_stages(plan, job)).empty();
 }
@@ -221,8 +221,8 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
   return result;
 }
 
-/// Without the pipelines on a site, and on another one, as long as that is better: what a link that has
-/// become slow asks for, and no exchange of two units leads to.
+/// Drops the pipelines on a site, then on another one, as long as that is better. This helps if a link has
+/// become slow, where no swap of two groups does.
 Plan drop_slow_sites(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop) {
   const int sites = static_cast<int>(from.job->problem.topology.sites.size());
   PlanCandidate best = from;
@@ -279,7 +279,7 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   same.schedule = of.parallelism.schedule;
   same.gradient_sync = of.parallelism.gradient_sync;
   PlanCandidate candidate = evaluate_plan(job, std::move(same), flush, score);
-  if (!std::isfinite(candidate.score)) return std::nullopt;  // a device has no price, which is needed
+  if (!std::isfinite(candidate.score)) return std::nullopt;  // a price is needed but unknown
   return candidate;
 }
 
@@ -293,18 +293,19 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
   const auto offer = [&](PlanCandidate candidate) {
     if (is_possible(*job, candidate.shape(), limits)) plans.push_back(std::move(candidate));
   };
-  const Plan filled_plan = repair.filled_plan();
-  if (filled_plan.pipelines.empty()) return plans;
-  const PlanCandidate fitted = fit_plan(job, filled_plan, score);
+  const Plan complete_plan = repair.complete_plan();
+  if (complete_plan.pipelines.empty()) return plans;
+  const PlanCandidate fitted = fit_plan(job, complete_plan, score);
   offer(fitted);
-  if (Plan less = drop_slow_sites(fitted, score, stop); less.pipelines.size() < filled_plan.pipelines.size())
+  if (Plan less = drop_slow_sites(fitted, score, stop);
+      less.pipelines.size() < complete_plan.pipelines.size())
     offer(fit_plan(job, std::move(less), score));
-  const int spare = static_cast<int>(repair.unused().size()) / depth(filled_plan);
+  const int spare = static_cast<int>(repair.unused().size()) / depth(complete_plan);
   const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
   for (int more = spare; more > 0 && !(stop && stop()); more -= step)
-    if (is_possible(*job, {depth(filled_plan), static_cast<int>(filled_plan.pipelines.size()) + more},
+    if (is_possible(*job, {depth(complete_plan), static_cast<int>(complete_plan.pipelines.size()) + more},
                     limits))
-      offer(fit_plan(job, repair.widened(filled_plan, more), score));
+      offer(fit_plan(job, repair.with_added_pipelines(complete_plan, more), score));
   std::stable_sort(plans.begin(), plans.end(), is_better);
   return plans;
 }

@@ -1,4 +1,4 @@
-// Plans that go on from one that runs already, on machines that may have changed since.
+// Plans that resume from a running one, on devices that may have changed since.
 #pragma once
 
 #include <functional>
@@ -12,40 +12,40 @@
 
 namespace dtfm::search {
 
-/// What runs, and how long what comes after it is to be used.
+/// The running plan, and how long its successor will be used.
 struct WarmStart {
-  Plan plan;  // on devices of the topology, or `no_device` where one is gone
-  Job job;    // decided: under which the plan runs; of the same model as the problem's
+  Plan plan;  // on devices of the topology, or `no_device` for those that are gone
+  Job job;    // the decided job of the running plan, with the same model as the problem's
   double horizon_s = 0;
 };
 
-/// The plan as it is, on the network as it is, drained every `flush` micro-batches (0: as the job says);
-/// nothing where a device is gone or cannot be used, or the limits or the job's micro-batches do not allow
-/// it. Its pipelines need not be of equal depth.
+/// Evaluates the running plan on the current network, with a flush every `flush` micro-batches (0: as in the
+/// job). Nothing if a device is gone or cannot be used, or if the limits or the job's micro-batches do not
+/// allow it. Its pipelines may have different numbers of stages.
 std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
                                             const std::shared_ptr<const DecidedJob>& job,
                                             const ShapeLimits& limits, const PlanScore& score);
 
-/// What `plan` becomes where units are gone or there are new ones: seats of units that are gone are taken by
-/// unused units, each the one with which the plan is best. Where there are not enough, the pipelines that
-/// lack most are dropped, their units are used in others, and their micro-batches dealt out. The same
-/// without the pipelines on a site, where that is better, and with more pipelines, on the units that are
-/// left; all of them fitted, the best first. Where degrees are unlike, what is left of a stage's devices is a
-/// unit or several. None where the plan's pipelines are not equally deep, or not one of its stages can stay.
-/// `stop` is asked before every price; after it, seats have the units that lack least there, and the first
-/// plan is offered all the same.
+/// Repairs `plan` after devices have left or joined. Slots whose group is gone get unused groups, each the
+/// one with which the plan is best. If there are too few, the pipelines with most empty slots are dropped,
+/// their groups are reused, and their micro-batches are redistributed. Also returns variants without the
+/// pipelines on a site, if that is better, and with more pipelines on the remaining groups. All are fitted;
+/// the best comes first. With mixed degrees, the remaining devices of a stage form one or more groups. Empty
+/// if the plan's pipelines have different numbers of stages, or if none of its stages can stay. `stop` is
+/// called before every evaluation; once it returns true, slots get the groups that must fetch least, and only
+/// the first plan is certain to be returned.
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score,
                                           const std::function<bool()>& stop = {});
 
-/// The plan with as many units as possible where they lack nothing, as long as that makes its score no worse:
-/// of many equally good plans, annealing finds any, and their slowest transfer says little of all others. The
-/// score must know what moves. `stop` is asked before every price.
+/// Assigns as many groups as possible to slots whose state they already hold, as long as the score gets no
+/// worse. Annealing returns any of many equally good plans, and the migration time only reflects the slowest
+/// transfer. The score must include migration. `stop` is called before every evaluation.
 PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
                                  const std::function<bool()>& stop = {});
 
-/// Can the search change the plan: are its pipelines equally deep, and do its stages stand on units, device
-/// by device?
+/// Whether the search can change the plan: all pipelines have the same number of stages, and each stage is a
+/// tensor-parallel group with its devices in order.
 bool uses_tensor_groups(const Plan& plan, const DecidedJob& job);
 
 }  // namespace dtfm::search

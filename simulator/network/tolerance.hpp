@@ -1,0 +1,9 @@
+#pragma once
+
+namespace dtfm::sim {
+
+/// Levels that differ by less than this share count as equal, so that rounding errors cannot cause endless
+/// updates. It is far above rounding errors and far below any difference that matters.
+inline constexpr double relative_tolerance = 1e-12;
+
+}  // namespace dtfm::sim
