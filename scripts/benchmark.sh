@@ -178,8 +178,8 @@ warm_row() {
   for name in cold warm; do
     printf '| %s | %s s ' "$(reached_after "$scratch/$name.json")" "$(rounded 2 "$(field "$scratch/$name.json" estimate iteration_time_s)")"
   done
-  printf '| %s GB, %s s |\n' "$(calculate "round($(field "$scratch/warm.json" warm_start moving bytes) / 1e9)")" \
-    "$(rounded 0 "$(field "$scratch/warm.json" warm_start moving seconds)")"
+  printf '| %s GB, %s s |\n' "$(calculate "round($(field "$scratch/warm.json" warm_start migration bytes) / 1e9)")" \
+    "$(rounded 0 "$(field "$scratch/warm.json" warm_start migration seconds)")"
 }
 
 warm() {

@@ -26,7 +26,15 @@ import sys
 # What may differ between the two builds. -------------------------------------------------------------------
 
 # Old key -> new key. "parent.key" renames the key below that parent only (by its old name).
-RENAMED = {}
+RENAMED = {
+    "breakdown.exchanges after them": "exposed_gradient_sync", "breakdown.updates after both": "optimizer_step",
+    "finalists.moving_s": "migration_s",
+    "layout.words": "description",
+    "overfull": "out_of_memory",
+    "schemes.what": "description", "schemes.assumes": "assumptions", "schemes.why_none": "no_layout_reason",
+    "swarm.departures": "failures", "swarm.moves": "stage_switches", "swarm.shared_messages": "contended_messages",
+    "verification.caught": "detected",
+}
 # Keys that only one of the two sides may have: "key", or "parent.key" (the parent by its old name).
 ONE_SIDED = set()
 # Old name -> new name, of the strings under NAMES.

@@ -10,14 +10,11 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr const char* examples = R"(Examples:
-  dtfm-calibrate lab.yaml runs.csv -o calibration.json && dtfm-sim lab.yaml plan.json --calibration calibration.json
-  dtfm-calibrate lab.yaml runs.csv --job small.yaml --format json | jq .fit.intervals
-
-RUNS.csv has a header with the names of its columns and one line per measured iteration, 5 to 200 in all:
+constexpr const char* footer =
+    R"(RUNS.csv has a header with the names of its columns and one line per measured iteration, 5 to 200:
   seconds                    duration of the iteration
   plan                       file written by dtfm-plan -o, in the folder of RUNS.csv or below
-  pipeline, data             instead of a plan: stages and pipelines over the devices in the order of TOPOLOGY
+  pipeline, data             instead of a plan: stages and pipelines over the devices in file order
   micro_batch, global_batch  of rows without a plan, overriding the job
   job                        file, overriding --job and the job in the plan
   name                       label for the tables
@@ -27,31 +24,39 @@ An empty cell, or one with -, is ignored. A plan may have several rows. For exam
   small.json,12.05             4,2,128,17.50
   large.json,31.90             8,1,64,11.02
 
-To identify the constants, runs must differ in what takes their time: large and small models or micro-batches, few
-and many micro-batches, one device and many, one pipeline and several. A constant that the runs do not identify
-stays near its default and is marked. A run that the constants cannot explain together with the others is reported
-as an outlier and left out of the fit.
+To identify the constants, runs must differ in what takes their time: large and small models or
+micro-batches, few and many micro-batches, one device and many, one pipeline and several. A constant
+that the runs do not identify stays near its default and is marked. A run that the constants cannot
+explain together with the others is reported as an outlier and left out of the fit.
 
-Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.
+
+Examples:
+  dtfm-calibrate lab.yaml runs.csv -o calibration.json
+  dtfm-sim lab.yaml plan.json --calibration calibration.json
+  dtfm-calibrate lab.yaml runs.csv --job small.yaml --format json | jq .fit.intervals)";
 
 }  // namespace
 
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
   app.name("dtfm-calibrate");
   app.description("Fits the calibration constants of the simulator to measured iterations.");
-  app.footer(examples);
-  app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
-      ->type_name("");
+  app.footer(footer);
+  begin_group(app, heading::inputs);
+  app.add_option("TOPOLOGY", options.topology, "devices and the network between them (YAML)")->type_name("");
   app.add_option("RUNS.csv", options.runs, "measured iterations")->type_name("");
   add_option(app, "--job", "FILE", "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  add_threads_option(app, "threads; the result does not depend on it [all cores]", options.threads);
+  begin_group(app, heading::output);
   add_option(app, "-o,--output", "FILE", "writes the constants (JSON); - for stdout instead of the tables",
              [&](const std::string& text) { options.output = text; });
   add_format_option(app, options.format);
+  begin_group(app, heading::general);
+  add_threads_option(app, options.threads);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "prints no progress");
-  app.set_version_flag("--version", "dtfm-calibrate " DTFM_VERSION);
+  app.set_version_flag("--version", "dtfm-calibrate " DTFM_VERSION, "prints the version and exits");
+  add_help_option(app);
 }
 
 void check_calibrate_options(const CalibrateOptions& options) {

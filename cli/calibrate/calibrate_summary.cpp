@@ -20,7 +20,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 /// Mean absolute relative errors of simulated against measured times, over all runs but outliers.
 struct MeanErrors {
-  double fitted = 0, left_out = 0, before = 0;  // before: with the default constants
+  double fitted = 0, leave_one_out = 0, before = 0;  // before: with the default constants
 };
 
 MeanErrors mean_errors(const CalibrateSummary& s) {
@@ -30,11 +30,11 @@ MeanErrors mean_errors(const CalibrateSummary& s) {
     if (s.fit.runs[i].is_outlier) continue;
     const auto error = [&](double simulated_s) { return std::abs(simulated_s / s.runs[i].seconds - 1); };
     mean.fitted += error(s.fit.runs[i].simulated_s);
-    mean.left_out += error(s.fit.runs[i].leave_one_out_s);
+    mean.leave_one_out += error(s.fit.runs[i].leave_one_out_s);
     mean.before += error(s.before_s[i]);
     ++count;
   }
-  return {mean.fitted / count, mean.left_out / count, mean.before / count};
+  return {mean.fitted / count, mean.leave_one_out / count, mean.before / count};
 }
 
 std::string format_value(const CalibrationConstant& constant, double value) {
@@ -89,7 +89,7 @@ std::string format_errors(const CalibrateSummary& s) {
       "shipped "
       "constants.\n"
       "Residual standard deviation {:.1f} % ({:.1f} degrees of freedom).\n",
-      100 * mean.fitted, 100 * mean.left_out, 100 * mean.before, 100 * s.fit.spread.residual,
+      100 * mean.fitted, 100 * mean.leave_one_out, 100 * mean.before, 100 * s.fit.spread.residual,
       s.fit.spread.degrees_of_freedom);
 }
 
@@ -108,7 +108,7 @@ ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {
           {"run", run.name},
           {"measured_s", run.seconds},
           {"simulated_s", fit.simulated_s},
-          {"left_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.leave_one_out_s)},
+          {"leave_one_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.leave_one_out_s)},
           {"outlier", fit.is_outlier}};
 }
 
@@ -130,9 +130,10 @@ std::string calibration_file_json(const CalibrateSummary& s) {
   ordered_json json = io::calibration_json({s.fit.constants, s.fit.spread});
   ordered_json constants;
   for (std::size_t i = 0; i < calibration_constants.size(); ++i)
-    constants[std::string(calibration_constants[i].name)] = {{"low", s.fit.intervals[i].low},
-                                                             {"high", s.fit.intervals[i].high},
-                                                             {"told", s.fit.intervals[i].is_identified}};
+    constants[std::string(calibration_constants[i].name)] = {
+        {"low", s.fit.intervals[i].low},
+        {"high", s.fit.intervals[i].high},
+        {"is_identified", s.fit.intervals[i].is_identified}};
   ordered_json runs = ordered_json::array();
   for (std::size_t i = 0; i < s.runs.size(); ++i) runs.push_back(run_json(s.runs[i], s.fit.runs[i]));
   const MeanErrors mean = mean_errors(s);
@@ -140,7 +141,7 @@ std::string calibration_file_json(const CalibrateSummary& s) {
                  {"interval_level", sim::confidence_level},
                  {"intervals", std::move(constants)},
                  {"mean_absolute_error",
-                  {{"fitted", mean.fitted}, {"left_out", mean.left_out}, {"shipped", mean.before}}},
+                  {{"fitted", mean.fitted}, {"leave_one_out", mean.leave_one_out}, {"shipped", mean.before}}},
                  {"notes", calibration_notes(s)},
                  {"runs", std::move(runs)}};
   json["program"] = DTFM_VERSION;

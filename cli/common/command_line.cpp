@@ -1,6 +1,7 @@
 #include "cli/common/command_line.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -22,6 +23,24 @@ const CLI::App& selected_command(const CLI::App& app) {
   return chosen.empty() ? app : *chosen.front();
 }
 
+struct RenamedOption {
+  std::string_view old_name, new_name;
+};
+
+// A row can be deleted one release after the rename.
+constexpr std::array renamed_options{
+    RenamedOption{"--alike", "--uniform-pipelines"},
+    RenamedOption{"--lying", "--faulty-peers"},
+};
+
+/// The new name of an option that `app` had under the name `word`; empty if there is none.
+std::string_view renamed_option(const CLI::App& app, std::string_view word) {
+  for (const RenamedOption& row : renamed_options)
+    if (row.old_name == word && app.get_option_no_throw(std::string(row.new_name)) != nullptr)
+      return row.new_name;
+  return "";
+}
+
 /// What could have stood in place of a word.
 std::vector<std::string> known_names(const CLI::App& app, bool is_option) {
   std::vector<std::string> names;
@@ -39,10 +58,13 @@ std::string unexpected_arguments(const CLI::App& program) {
   const CLI::App& app = selected_command(program);
   const std::vector<std::string> words = program.remaining(true);
   const std::string word = words.empty() ? "" : words.front();
+  const std::string name = word.substr(0, word.find('='));
+  if (const std::string_view new_name = renamed_option(app, name); !new_name.empty())
+    return fmt::format("{} was renamed to {}", name, new_name);
   const std::string text = fmt::format("unexpected argument {}", io::quote(word));
   const std::vector<std::string> names = known_names(app, word.starts_with("--"));
   if (names.empty()) return text;
-  return text + "; " + io::suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
+  return text + "; " + io::suggestion(name, {names.begin(), names.end()});
 }
 
 // CLI11 keeps nothing for others beside an option. What is offered is the name of a check that lets all pass.
@@ -83,23 +105,31 @@ std::vector<std::string> completion_values(CLI::Option& option) {
   return values;
 }
 
+void begin_group(CLI::App& app, const char* heading) {
+  app.option_defaults()->group(heading);
+}
+
 void add_format_option(CLI::App& app, OutputFormat& format) {
-  add_option(app, "--format", "text|json", "of what is printed (text)",
+  add_option(app, "--format", "text|json", "format of the printed result [text]",
              [&](const std::string& text) { format = parse_output_format("--format", text); });
 }
 
-void add_threads_option(CLI::App& app, const char* help, int& threads) {
+void add_threads_option(CLI::App& app, int& threads) {
   constexpr int max_threads = 1024;
   threads = static_cast<int>(std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, max_threads));
-  add_option(app, "--threads", "N", help, [&](const std::string& text) {
-    threads = parse_whole_number("--threads", text, 1, max_threads);
-  });
+  add_option(
+      app, "--threads", "N", "number of threads, which does not change the result [all cores]",
+      [&](const std::string& text) { threads = parse_whole_number("--threads", text, 1, max_threads); });
 }
 
 void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {
   add_option(app, "--seed", "N", help, [&](const std::string& text) {
     seed = parse_whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
   });
+}
+
+void add_help_option(CLI::App& app) {
+  app.set_help_flag("-h,--help", "prints this help and exits");
 }
 
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why) {

@@ -27,14 +27,29 @@ void set_completion_values(CLI::Option& option, const std::vector<std::string>& 
 /// All of these; empty where the option takes anything.
 std::vector<std::string> completion_values(CLI::Option& option);
 
-/// --format of what is printed.
-void add_format_option(CLI::App& app, OutputFormat& format);
-/// --threads, by default as many as this machine runs at once; --seed.
-void add_threads_option(CLI::App& app, const char* help, int& threads);
-void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
+/// The headings of --help that several programs have.
+namespace heading {
+inline constexpr const char* inputs = "Inputs";
+inline constexpr const char* parallelism = "Parallelism";
+inline constexpr const char* schemes = "Schemes";
+inline constexpr const char* search = "Search";
+inline constexpr const char* simulation = "Simulation";
+inline constexpr const char* output = "Output";
+inline constexpr const char* general = "General";
+}  // namespace heading
 
-/// Throws Error, with `why`, for the first of `options` that was given: it says nothing beside the others,
-/// and so is a mistake.
+/// Lists the options that are added after this call under a heading of --help.
+void begin_group(CLI::App& app, const char* heading);
+
+/// --format of the printed result.
+void add_format_option(CLI::App& app, OutputFormat& format);
+/// --threads, by default all cores; --seed.
+void add_threads_option(CLI::App& app, int& threads);
+void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
+/// --help, among the options of the current heading. Without this call, CLI11 lists it first.
+void add_help_option(CLI::App& app);
+
+/// Throws Error "OPTION: why" for the first of `options` that was given.
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
 /// Returns the exit code after --help or --version; empty if the program is to continue. Throws Error for

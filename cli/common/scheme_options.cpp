@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/common/command_line.hpp"
+#include "cli/common/parse_number.hpp"
 #include "planner/api/schemes/scheme.hpp"
 
 namespace dtfm::cli {
@@ -16,9 +17,23 @@ constexpr std::pair<const char*, api::SchemeOption> options[] = {
     {"--sync-every", api::SchemeOption::sync_every},
     {"--skip", api::SchemeOption::skip},
     {"--verify", api::SchemeOption::verification},
-    {"--lying", api::SchemeOption::verification}};
+    {"--faulty-peers", api::SchemeOption::verification}};
 
 }  // namespace
+
+void add_scheme_parameter_options(CLI::App& app, std::optional<int>& sync_every, double& skip, double& verify,
+                                  double& faulty_share) {
+  add_option(
+      app, "--sync-every", "N", "iterations between synchronizations [local-sgd: 16, diloco: 500]",
+      [&](const std::string& text) { sync_every = parse_whole_number("--sync-every", text, 1, 10'000); });
+  add_option(app, "--skip", "FRACTION", "skip-pipe: stages that each micro-batch skips [0.25]",
+             [&](const std::string& text) { skip = parse_fraction_below_one("--skip", text); });
+  add_option(app, "--verify", "FRACTION", "swarm: calls that a second peer recomputes [0]",
+             [&](const std::string& text) { verify = parse_fraction_up_to_one("--verify", text); });
+  add_option(
+      app, "--faulty-peers", "FRACTION", "swarm: faulty (Byzantine) peers [0]",
+      [&](const std::string& text) { faulty_share = parse_fraction_up_to_one("--faulty-peers", text); });
+}
 
 void check_scheme_options(const CLI::App& app, const std::vector<std::string>& requested) {
   for (const auto& [name, option] : options) {
@@ -29,9 +44,7 @@ void check_scheme_options(const CLI::App& app, const std::vector<std::string>& r
       return std::find(requested.begin(), requested.end(), taker) != requested.end();
     });
     if (is_taken) continue;
-    reject_options(
-        app, {name},
-        fmt::format("is of scheme{} {} alone", takers.size() > 1 ? "s" : "", fmt::join(takers, " and ")));
+    reject_options(app, {name}, fmt::format("requires --scheme {}", fmt::join(takers, " or ")));
   }
 }
 

@@ -45,7 +45,7 @@ bool is_style_mark(char c) {
 
 void add_color_option(CLI::App& app, ColorChoice& choice) {
   add_option(app, "--color", "auto|always|never",
-             "of what is printed (auto: on a terminal, unless NO_COLOR is set)",
+             "colors of the printed result [auto: on a terminal, unless NO_COLOR is set]",
              [&](const std::string& text) { choice = parse_color_choice(text); });
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/text_formatting.hpp"
+
 namespace dtfm::cli {
 
 std::string format_verification(const sim::SimReport& report) {
@@ -9,12 +11,13 @@ std::string format_verification(const sim::SimReport& report) {
   double computing = 0, corrupt = 0;
   for (const sim::DeviceReport& device : report.devices) computing += device.compute_s;
   for (const sim::CaughtPeer& peer : found.caught) corrupt += static_cast<double>(peer.calls);
-  const std::string text = fmt::format(
-      "{} calls verified, {} not; {:.3g} % of the compute time, {:.4g} GB sent again", found.verified,
-      found.unverified, computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
+  const std::string text =
+      fmt::format("{} calls verified, {} not; {:.3g} % of compute, {:.4g} GB resent", found.verified,
+                  found.unverified, computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
   if (found.caught.empty()) return text;
-  return text + fmt::format("; {} detected as faulty, after {:.4g} corrupt calls on average",
-                            found.caught.size(), corrupt / static_cast<double>(found.caught.size()));
+  return text + fmt::format("; {} detected, after {:.4g} corrupt calls on average",
+                            format_count(static_cast<long long>(found.caught.size()), "faulty peer"),
+                            corrupt / static_cast<double>(found.caught.size()));
 }
 
 }  // namespace dtfm::cli

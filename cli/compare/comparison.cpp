@@ -32,7 +32,7 @@ std::string format_reference(const api::Comparison& comparison) {
 }
 
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
-  Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
+  Rows rows = {{"scheme", "s/batch", "tokens/s", "time", "USD/M tokens", "layout"}};
   for (const api::ComparedScheme* it : comparison.fastest_first(scenario)) {
     const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
@@ -101,7 +101,7 @@ std::string format_assumptions(const api::Comparison& comparison) {
 
 ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen) {
   ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
-  if (chosen.is_any()) json["words"] = api::format_shape(problem, chosen);
+  if (chosen.is_any()) json["description"] = api::format_shape(problem, chosen);
   if (chosen.swarm) json["pipeline"] = chosen.swarm->stages;
   if (!chosen.layout) return json;
   const Plan& plan = chosen.layout->plan;
@@ -156,7 +156,7 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
                   job.training.global_batch, request.options.seed);
   if (comparison.is_interrupted) text += format_remarks("warning", {interrupted});
   for (std::size_t i = 0; i < request.scenarios.size(); ++i)
-    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + request.scenarios[i].name,
+    text += fmt::format("\n{}\n{}", i == 0 ? "nominal" : "scenario " + request.scenarios[i].name,
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
                             format_measured(request, comparison, i) +
                             format_scenario_verification(comparison, i));
@@ -174,11 +174,12 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
       {"stopped", comparison.is_interrupted ? ordered_json(interrupted) : ordered_json(nullptr)}};
   json["schemes"] = ordered_json::array();
   for (const api::ComparedScheme& it : comparison.schemes) {
-    ordered_json row = {{"scheme", it.name},
-                        {"what", it.what},
-                        {"assumes", it.assumes},
-                        {"layout", layout_json(problem, it.chosen)},
-                        {"why_none", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
+    ordered_json row = {
+        {"scheme", it.name},
+        {"description", it.what},
+        {"assumptions", it.assumes},
+        {"layout", layout_json(problem, it.chosen)},
+        {"no_layout_reason", null_if_empty(it.chosen.is_any() ? "" : it.chosen.no_layout_reason)}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i)
       row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));

@@ -41,6 +41,7 @@ OptionDescription describe(CLI::Option& option) {
   if (option.get_positional()) words.names = {option.get_name()};
   if (option.get_type_size() != 0 && !option.get_type_name().empty())
     words.values = CLI::detail::split(option.get_type_name(), ' ');
+  words.group = option.get_group();
   words.help = on_one_line(option.get_description());
   words.choices = completion_values(option);
   std::for_each(words.choices.begin(), words.choices.end(), check_choice);

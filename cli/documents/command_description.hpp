@@ -15,8 +15,9 @@ struct OptionDescription {
 
   std::vector<std::string> names;  // "-o", "--output"; of a positional its placeholder: "TOPOLOGY"
   std::vector<std::string>
-      values;        // placeholder of each value, such as "FILE"; empty for a flag or positional
-  std::string help;  // one line
+      values;         // placeholder of each value, such as "FILE"; empty for a flag or positional
+  std::string group;  // heading in --help
+  std::string help;   // one line
   std::vector<std::string> choices;  // values to complete; letters, digits and -._+ only
   Files files = Files::none;         // kind of path that its values name
   bool is_required = false, may_repeat = false;

@@ -135,6 +135,21 @@ std::string items(std::span<const OptionDescription> options) {
   return text;
 }
 
+/// The options under the headings of --help, unless all have the same.
+std::string grouped_items(std::span<const OptionDescription> options) {
+  const bool has_groups = std::any_of(options.begin(), options.end(), [&](const OptionDescription& option) {
+    return option.group != options.front().group;
+  });
+  if (!has_groups) return items(options);
+  std::string text, group;
+  for (const OptionDescription& option : options) {
+    if (option.group != group) text += fmt::format(".SS \"{}\"\n", escaped(option.group));
+    group = option.group;
+    text += option_item(option);
+  }
+  return text;
+}
+
 std::string synopsis(const std::string& path, const CommandDescription& command) {
   std::string text = fmt::format("{} [{}]...", bold(path), italic("OPTION"));
   for (const OptionDescription& positional : command.positionals) {
@@ -195,9 +210,10 @@ std::string manual_page(const CommandDescription& program, std::span<const Comma
                  line(escaped(program.name) + " \\- " + escaped(short_description(program.description)))) +
          section("SYNOPSIS", synopses(program.name, program)) +
          section("DESCRIPTION", line(escaped(program.description)) + items(program.positionals)) +
-         section("OPTIONS", items(program.options)) + section("COMMANDS", command_items("", program)) +
-         section("EXIT STATUS", footer.exit_status) + section("NOTES", footer.notes) +
-         section("EXAMPLES", footer.examples) + section("SEE ALSO", references(program, programs));
+         section("OPTIONS", grouped_items(program.options)) +
+         section("COMMANDS", command_items("", program)) + section("EXIT STATUS", footer.exit_status) +
+         section("NOTES", footer.notes) + section("EXAMPLES", footer.examples) +
+         section("SEE ALSO", references(program, programs));
 }
 
 }  // namespace dtfm::cli

@@ -14,24 +14,27 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr const char* examples = R"(Examples:
-  dtfm-export plan.json --to megatron,torchrun -o exported
-  dtfm-export plan.json --to flashflex,slurm --hosts machines.txt -o exported
-  dtfm-export plan.json --to torchrun --agents host --order pipeline-major -o exported
-  dtfm-export plan.json --to netem --topology worldwide.yaml -o network
-  dtfm-export --list-targets
-
-One trainer and several launchers can be combined; they then share one order of ranks. The folder always contains
-rank_table.json, the role of every rank, and README.md, how to start. If a target cannot express the plan, nothing
-is written. The generated files are parsed again and compared with the plan. A plan that exceeds the memory of
-devices, by the estimate in its file, is exported with a note on stderr.
+constexpr const char* notes =
+    R"(One trainer and several launchers can be combined; they then share one order of ranks. The folder
+always contains rank_table.json, the role of every rank, and README.md, how to start. If a target
+cannot express the plan, nothing is written. The generated files are parsed again and compared with
+the plan. A plan that exceeds the memory of devices, by the estimate in its file, is exported with a
+note on stderr.
 
 machines.txt gives the address of each machine, one per line:
   oregon/0   10.0.0.17        # the name in the plan, and the address
   my desk    desk.example.org  # the last word is the address
 Without it, the address of a machine is its name with / replaced by -.
 
-Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or a plan that the target cannot express.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or a plan that the target cannot
+express.)";
+
+constexpr const char* examples = R"(Examples:
+  dtfm-export plan.json --to megatron,torchrun -o exported
+  dtfm-export plan.json --to flashflex,slurm --hosts machines.txt -o exported
+  dtfm-export plan.json --to torchrun --agents host --order pipeline-major -o exported
+  dtfm-export plan.json --to netem --topology worldwide.yaml -o network
+  dtfm-export --list-targets)";
 
 /// Whether `text` is `first`; false if it is `second`. Throws Error for `option` otherwise.
 bool parse_choice(const char* option, const std::string& text, const char* first, const char* second) {
@@ -57,7 +60,18 @@ std::vector<std::string> target_names() {
 }
 
 void add_input_options(CLI::App& app, ExportOptions& options) {
+  begin_group(app, heading::inputs);
   app.add_option("PLAN", options.plan, "plan written by dtfm-plan -o (JSON)")->type_name("");
+  add_option(app, "--job", "FILE", "job (YAML) [that in the plan]",
+             [&](const std::string& text) { options.job = text; });
+  add_option(app, "--topology", "FILE", "topology for which the plan was made (YAML); netem requires it",
+             [&](const std::string& text) { options.topology = text; });
+  add_option(app, "--hosts", "FILE", "addresses of the machines, one line `MACHINE ADDRESS` each",
+             [&](const std::string& text) { options.hosts = text; });
+}
+
+void add_target_options(CLI::App& app, ExportOptions& options) {
+  begin_group(app, "Targets");
   CLI::Option* to = app.add_option_function<std::vector<std::string>>(
                            "--to",
                            [&](const std::vector<std::string>& words) {
@@ -68,47 +82,51 @@ void add_input_options(CLI::App& app, ExportOptions& options) {
                         ->expected(1)
                         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   set_completion_values(*to, target_names());
-  add_option(app, "-o,--output", "DIR", "output folder; created if it does not exist",
-             [&](const std::string& text) { options.folder = text; });
-  app.add_flag("--force", options.force,
-               "writes to a DIR that contains other files, and overwrites those of the same names");
   app.add_flag("--list-targets", options.list_targets, "lists the targets and exits");
-  add_option(app, "--job", "FILE", "job (YAML) to use instead of the one in the plan",
-             [&](const std::string& text) { options.job = text; });
-  add_option(app, "--topology", "FILE", "topology for which the plan was made (YAML); required for netem",
-             [&](const std::string& text) { options.topology = text; });
 }
 
 void add_launch_options(CLI::App& app, ExportOptions& options) {
-  add_option(app, "--hosts", "FILE", "addresses of the machines, one line `MACHINE ADDRESS` each",
-             [&](const std::string& text) { options.hosts = text; });
-  add_option(app, "--master", "MACHINE", "machine for rank 0: reorders pipelines so that one begins there",
-             [&](const std::string& text) { options.master = text; });
-  add_option(app, "--order", "stage-major|pipeline-major", "order of ranks [the default of the trainer]",
+  begin_group(app, "Launch");
+  add_option(app, "--order", "stage-major|pipeline-major", "order of ranks [that of the trainer]",
              [&](const std::string& text) {
                options.order = parse_choice("--order", text, "stage-major", "pipeline-major")
                                    ? exporter::RankOrder::stage_major
                                    : exporter::RankOrder::pipeline_major;
              });
-  add_option(app, "--agents", "gpu|host", "torchrun agents: one per GPU or one per machine [gpu]",
+  add_option(app, "--master", "MACHINE", "machine of rank 0; reorders pipelines so that one begins there",
+             [&](const std::string& text) { options.master = text; });
+  add_option(app, "--port", "N", "port on which rank 0 listens [29500]", [&](const std::string& text) {
+    options.launch.port = parse_whole_number("--port", text, 1, 65535);
+  });
+  add_option(app, "--agents", "gpu|host", "torchrun: one agent per GPU or per machine [gpu]",
              [&](const std::string& text) {
                options.launch.agents = parse_choice("--agents", text, "gpu", "host")
                                            ? exporter::AgentPer::gpu
                                            : exporter::AgentPer::host;
              });
-  add_option(app, "--port", "N", "port on which rank 0 listens [29500]", [&](const std::string& text) {
-    options.launch.port = parse_whole_number("--port", text, 1, 65535);
-  });
   add_option(
-      app, "--cores", "N", "CPU cores per machine, for openmpi, which gives all of them to each rank [16]",
+      app, "--cores", "N", "openmpi: CPU cores per machine, all of which each rank gets [16]",
       [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });
   app.add_flag("--any-gpu", options.launch.any_gpu, "kubernetes: a rank may use any GPU of its machine");
   add_option(app, "--image", "NAME", "kubernetes: container image [dtfm-trainer:latest]",
              [&](const std::string& text) { options.launch.image = text; });
+}
+
+void add_output_options(CLI::App& app, ExportOptions& options) {
+  begin_group(app, heading::output);
+  add_option(app, "-o,--output", "DIR", "output folder; created if it does not exist",
+             [&](const std::string& text) { options.folder = text; });
+  app.add_flag("--force", options.force,
+               "writes to a DIR that contains other files, and overwrites those of the same names");
   add_format_option(app, options.format);
+}
+
+void add_general_options(CLI::App& app, ExportOptions& options) {
+  begin_group(app, heading::general);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "prints only errors and memory notes");
-  app.set_version_flag("--version", "dtfm-export " DTFM_VERSION);
+  app.set_version_flag("--version", "dtfm-export " DTFM_VERSION, "prints the version and exits");
+  add_help_option(app);
 }
 
 }  // namespace
@@ -124,9 +142,12 @@ std::string format_targets(std::string_view margin) {
 void add_export_options(CLI::App& app, ExportOptions& options) {
   app.name("dtfm-export");
   app.description("Exports a plan to the file formats of trainers and launchers.");
-  app.footer(fmt::format("Targets:\n{}\n{}", format_targets("  "), examples));
+  app.footer(fmt::format("Targets:\n{}\n{}\n\n{}", format_targets("  "), notes, examples));
   add_input_options(app, options);
+  add_target_options(app, options);
   add_launch_options(app, options);
+  add_output_options(app, options);
+  add_general_options(app, options);
 }
 
 void check_export_options(const ExportOptions& options) {

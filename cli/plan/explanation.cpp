@@ -21,7 +21,8 @@ constexpr double min_gain = 0.001;  // links with a smaller gain are not listed
 constexpr std::size_t max_links = 5;
 
 std::string_view name_of(cost::Bottleneck::Kind kind) {
-  constexpr std::array<std::string_view, 5> names = {"stages", "hops", "exchange", "update", "overhead"};
+  constexpr std::array<std::string_view, 5> names = {"compute", "point_to_point", "gradient_sync",
+                                                     "optimizer_step", "overhead"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -76,7 +77,7 @@ class ExplanationFormatter {
       case cost::Change::pipeline_added:
         return what.devices.empty()
                    ? "one device more: another pipeline"
-                   : fmt::format("another pipeline, on devices not used now ({})", ids(what.devices));
+                   : fmt::format("another pipeline, on unused devices ({})", ids(what.devices));
       case cost::Change::activations_halved:
         return "activations compressed × 2";
       case cost::Change::activations_quartered:
@@ -88,7 +89,7 @@ class ExplanationFormatter {
       case cost::Change::micro_batch_doubled:
         break;
     }
-    return fmt::format("micro-batch {} in place of {}", 2 * planned_.problem.job.training.micro_batch,
+    return fmt::format("micro-batch {} instead of {}", 2 * planned_.problem.job.training.micro_batch,
                        planned_.problem.job.training.micro_batch);
   }
 
@@ -98,19 +99,19 @@ class ExplanationFormatter {
                     "communication, and exposed gradient synchronization takes less than {:g} %",
                     100 * cost::max_compute_bound_sync_share)};
     if (e_.compute_bound_compression == 1) {
-      sentences.emplace_back("this one is");
+      sentences.emplace_back("this plan is");
       return sentences;
     }
     sentences.push_back(
         e_.compute_bound_compression
-            ? fmt::format(
-                  "this one would be with at least × {:.3g} more compression of activations and gradients",
-                  *e_.compute_bound_compression)
-            : fmt::format(
-                  "this one would not be with more compression of activations and gradients, up to × "
-                  "{:g}, because of latency{}",
-                  cost::max_compression,
-                  planned_.problem.job.compression.bandwidth_threshold ? " and uncompressed messages" : ""));
+            ? fmt::format("this plan would be from × {:.3g} more compression of activations and gradients",
+                          *e_.compute_bound_compression)
+            : fmt::format("this plan would not be even with × {:g} more compression of activations and "
+                          "gradients: latency{} remains",
+                          cost::max_compression,
+                          planned_.problem.job.compression.bandwidth_threshold
+                              ? ", and what is sent uncompressed,"
+                              : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -160,8 +161,8 @@ class ExplanationFormatter {
 
   std::string compute_bound_width_note(const Transformer& model) const {
     if (e_.compute_bound_width)
-      return fmt::format("it would be with a hidden size of at least {} (× {})",
-                         model.hidden * *e_.compute_bound_width, *e_.compute_bound_width);
+      return fmt::format("from hidden size {} (× {})", model.hidden * *e_.compute_bound_width,
+                         *e_.compute_bound_width);
     const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
     return fmt::format("it would not be with any hidden size up to × {}{}", cost::max_width,
                        is_sync_limited ? ": gradients grow with it as compute does" : "");
@@ -195,7 +196,7 @@ std::string pace_table(const io::PlanRecord::Explanation& explanation) {
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
     const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
-    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, exceeding memory", *wide));
+    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, exceeds memory", *wide));
     rows.push_back({"", ratio(wide->iteration_time_s, now.iteration_time_s),
                     ratio(wide->compute_s, now.compute_s), ratio(wide->sending_s, now.sending_s),
                     ratio(wide->sync_s, now.sync_s), ratio(wide->tokens_per_s, now.tokens_per_s),
@@ -221,10 +222,10 @@ io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candid
   record.share = dominant.share;
   record.resource = {resource.is_hop, resource.pipeline, resource.stage, resource.seconds,
                      resource.latency_s};
-  record.parts_s = {{"fill and drain", parts.fill_s},
-                    {"steady state", parts.steady_s},
-                    {"exchanges after them", parts.sync_s},
-                    {"updates after both", parts.update_s},
+  record.parts_s = {{"pipeline_bubble", parts.fill_s},
+                    {"steady_state", parts.steady_s},
+                    {"exposed_gradient_sync", parts.sync_s},
+                    {"optimizer_step", parts.update_s},
                     {"overhead", parts.overhead_s}};
   if (peak_memory)
     record.peak_memory = {peak_memory->memory.device, peak_memory->memory.needed,
@@ -244,7 +245,7 @@ io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candid
 std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
   std::string text = styled(Style::heading, "Bottleneck") + "\n";
   for (const std::string& sentence : explanation.bottleneck_summary) text += "  " + sentence + "\n";
-  Rows rows = {{"What would help, one change at a time", "estimated s", "gain"}};
+  Rows rows = {{"What if, one change at a time", "estimated s", "gain"}};
   std::string impossible;
   std::size_t links = 0, other_links = 0;
   for (const auto& change : explanation.changes) {
@@ -257,7 +258,7 @@ std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
       continue;
     }
     rows.push_back({"  " + change.text, short_seconds(change.iteration_time_s),
-                    format_percent(change.gain) + (change.fits ? "" : "; does not fit the memory")});
+                    format_percent(change.gain) + (change.fits ? "" : "; exceeds memory")});
   }
   text += "\n" + table(rows);
   if (other_links > 0)

@@ -11,7 +11,7 @@ namespace dtfm::cli {
 /// Formats the explanation of api::explain_plan for the plan file.
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
 
-/// The blocks "Bottleneck", "What would help" and "When compute is the bottleneck".
+/// The blocks "Bottleneck", "What if" and "When compute is the bottleneck".
 std::string format_explanation(const io::PlanRecord::Explanation& explanation);
 
 }  // namespace dtfm::cli

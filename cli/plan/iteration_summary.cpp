@@ -48,8 +48,10 @@ class IterationWriter {
     const auto& estimate = *s_.record.iteration;
     std::string text = styled(Style::heading, "Time of an iteration") + "\n" +
                        row("estimated", estimate.iteration_time_s, "");
-    for (const auto& [name, seconds] : estimate.breakdown_s)
+    for (auto [name, seconds] : estimate.breakdown_s) {
+      std::replace(name.begin(), name.end(), '_', ' ');
       if (seconds > 0) text += row("  " + name, seconds, "");
+    }
     if (!s_.record.finalists.empty())
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,

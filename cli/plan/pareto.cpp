@@ -76,7 +76,7 @@ std::string format_pareto_front(const io::ParetoRecord& record, const std::strin
   }
   return fmt::format(
       "{}\n{}",
-      styled(Style::heading, fmt::format("Time against price and devices: {} in {}",
+      styled(Style::heading, fmt::format("Pareto front of time, cost and devices: {} in {}",
                                          format_count(static_cast<long long>(count), "plan"), file)),
       table(rows));
 }

@@ -25,6 +25,15 @@ constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: yes)";
 constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: no)";
 #endif
 
+constexpr const char* notes =
+    R"(An evaluation is one estimate of a plan or of a change to a plan. If the devices cannot hold the
+activations of all micro-batches, the plan has a pipeline flush every N micro-batches: N pass
+forward and backward before the next N. Gradients are still synchronized once per iteration.
+
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 3 no feasible plan (memory is
+exceeded, or no iteration completes under a scenario), 130 interrupted (the best plan so far has
+been written).)";
+
 constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml -o plan.json --report plan.html
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
@@ -34,16 +43,9 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json --advise
   dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
-  dtfm-plan worldwide-now.yaml --warm-start plan.json --horizon 6h -o next.json
-  dtfm-plan worldwide-now.yaml --diff plan.json next.json
   dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
-
-In the summary, "pipeline flush every 117 micro-batches" means that the devices' memory cannot hold the activations of
-all micro-batches: each pipeline computes 117 forward, then backward, before it starts the next 117. Gradients are still
-synchronized once per iteration. An evaluation is one cost estimate, of a plan or of a plan after one change.
-
-Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 3 no plan fits the memory of the devices, or
-none completes an iteration under a scenario, 130 interrupted (the best plan so far has been written).)";
+  dtfm-plan worldwide-now.yaml --warm-start plan.json --horizon 6h -o next.json
+  dtfm-plan worldwide-now.yaml --diff plan.json next.json)";
 
 double parse_positive_seconds(const std::string& option, const std::string& text) {
   constexpr int max_seconds = 1'000'000'000;  // 31 years
@@ -92,72 +94,35 @@ std::optional<int> parse_count_or_auto(const char* option, const std::string& te
 }
 
 void add_input_options(CLI::App& app, PlanOptions& options) {
-  app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
-      ->type_name("");
-  add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
+  begin_group(app, heading::inputs);
+  app.add_option("TOPOLOGY", options.topology, "devices and the network between them (YAML)")->type_name("");
+  add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
+  add_option(app, "--batch", "N", "global batch in sequences [that of the job]",
              [&](const std::string& text) {
                options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000);
              });
-  const auto objective = add_option(
-      app, "--objective", "NAME",
-      "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
-      [&](const std::string& text) { set_objective(text, options); });
-  set_completion_values(*objective, {objectives.begin(), objectives.end()});
-  add_option(app, "--pipeline", "N|auto", "stages; not given: as the job says", [&](const std::string& text) {
-    options.pipeline = parse_count_or_auto("--pipeline", text, options.pipeline_auto);
-  });
-  add_option(app, "--data", "N|auto", "replicas; not given: as the job says", [&](const std::string& text) {
-    options.data = parse_count_or_auto("--data", text, options.data_auto);
-  });
-  add_option(app, "--tensor", "N|auto", "devices of one host a stage; not given: as the job says",
+  add_option(app, "--calibration", "FILE",
+             "constants from dtfm-calibrate; gives times an interval [built in]",
+             [&](const std::string& text) { options.calibration = text; });
+}
+
+void add_parallelism_options(CLI::App& app, PlanOptions& options) {
+  begin_group(app, heading::parallelism);
+  add_option(app, "--pipeline", "N|auto", "number of pipeline stages [that of the job]",
+             [&](const std::string& text) {
+               options.pipeline = parse_count_or_auto("--pipeline", text, options.pipeline_auto);
+             });
+  add_option(app, "--data", "N|auto", "number of data-parallel replicas [that of the job]",
+             [&](const std::string& text) {
+               options.data = parse_count_or_auto("--data", text, options.data_auto);
+             });
+  add_option(app, "--tensor", "N|auto", "tensor-parallel degree, within a host [that of the job]",
              [&](const std::string& text) {
                options.tensor = parse_count_or_auto("--tensor", text, options.tensor_auto);
              });
-  app.add_flag(
-      "--alike", options.uniform_pipelines,
-      "all pipelines have the same layers and as many micro-batches, as most trainers need (dtfm-export)");
-}
-
-void add_score(CLI::App& app, PlanOptions& options) {
-  add_option(app, "--score", "PLAN", "no search: check and score this plan, in any of the formats below",
-             [&](const std::string& text) { options.score = text; });
-  add_option(app, "--warm-start", "PLAN",
-             "starts from this plan of dtfm-plan, for the same or earlier machines; state migration counts",
-             [&](const std::string& text) { options.warm_start = text; });
-  add_option(app, "--horizon", "DURATION",
-             "with --warm-start: how long the plan will be used, as in 30min (2h)",
-             [&](const std::string& text) { options.horizon = parse_horizon(text); });
-  using TwoFiles = std::pair<std::string, std::string>;
-  app.add_option_function<TwoFiles>(
-         "--diff",
-         [&](const TwoFiles& files) {
-           options.diff = {files.first, files.second};
-         },
-         "no search: what two plans of dtfm-plan differ in, and what moves from the first to the second; "
-         "with TOPOLOGY, from where and in how long")
-      ->type_name("PLAN PLAN");
-  add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
-             [&](const std::string& text) { options.ranks = text; });
-  app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
-}
-
-void add_simulation_options(CLI::App& app, PlanOptions& options) {
-  add_option(
-      app, "--calibration", "FILE",
-      "the constants of the simulator's model, as dtfm-calibrate writes them; then times have intervals",
-      [&](const std::string& text) { options.calibration = text; });
-  app.add_option("--scenario", options.scenarios,
-                 "the best plans are simulated under it too (YAML); may be repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_option(app, "--finalists", "N", "plans that are simulated (8)", [&](const std::string& text) {
-    options.finalists = parse_whole_number("--finalists", text, 1, 1000);
-  });
-  add_option(app, "--robust", "mean|p95|worst", "of the simulated times of all scenarios, what counts (mean)",
-             [&](const std::string& text) { options.robust = parse_robust_criterion(text); });
+  app.add_flag("--uniform-pipelines", options.uniform_pipelines,
+               "gives all pipelines the same layers and micro-batches, as most trainers require");
 }
 
 std::vector<std::string> strategy_names() {
@@ -167,80 +132,121 @@ std::vector<std::string> strategy_names() {
 }
 
 void add_search_options(CLI::App& app, PlanOptions& options) {
-  const auto strategy = add_option(app, "--strategy", "NAME", "the search; see --list-strategies",
+  begin_group(app, heading::search);
+  const auto objective = add_option(app, "--objective", "NAME",
+                                    "cost-per-token, device-efficiency, comm-cost or [iteration-time]",
+                                    [&](const std::string& text) { set_objective(text, options); });
+  set_completion_values(*objective, {objectives.begin(), objectives.end()});
+  const auto strategy = add_option(app, "--strategy", "NAME",
+                                   "search strategy for comm-cost; see --list-strategies [evolutionary]",
                                    [&](const std::string& text) { options.strategy = text; });
   set_completion_values(*strategy, strategy_names());
-  app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
-  add_seed_option(app, "of the random numbers (0)", options.seed);
-  add_threads_option(app, "all cores when not given; any number gives the same plan", options.threads);
+  app.add_flag("--list-strategies", options.list_strategies, "lists the strategies and exits");
+  app.add_flag("--prove", options.prove, "searches until the plan is proven optimal (comm-cost)");
   add_option(app, "--evaluations", "N",
-             "number of cost estimates of plans and changes of plans; applies to each search of --pareto",
+             "searches for N evaluations, each search of --pareto too [until converged]",
              [&](const std::string& text) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
   add_option(
-      app, "--time-limit", "S",
-      "searches for so many seconds, longer than by itself too; another run may then give another plan",
+      app, "--time-limit", "S", "searches for S seconds, which is not reproducible [until converged]",
       [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
-  app.add_flag("--prove", options.prove, "works on until the plan is proven optimal");
+  add_seed_option(app, "seed of the random numbers [0]", options.seed);
+  add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",
+             [&](const std::string& text) { options.warm_start = text; });
+  add_option(app, "--horizon", "DURATION", "with --warm-start: how long the new plan will be used [2h]",
+             [&](const std::string& text) { options.horizon = parse_horizon(text); });
 }
 
-void add_output(CLI::App& app, PlanOptions& options) {
-  add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
+void add_simulation_options(CLI::App& app, PlanOptions& options) {
+  begin_group(app, heading::simulation);
+  add_option(app, "--finalists", "N", "number of best plans to simulate [8]", [&](const std::string& text) {
+    options.finalists = parse_whole_number("--finalists", text, 1, 1000);
+  });
+  app.add_option("--scenario", options.scenarios,
+                 "also simulates the finalists under a scenario (YAML); may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_option(app, "--robust", "mean|p95|worst", "criterion over the times in all scenarios [mean]",
+             [&](const std::string& text) { options.robust = parse_robust_criterion(text); });
+}
+
+void add_given_plan_options(CLI::App& app, PlanOptions& options) {
+  begin_group(app, "Given plans");
+  add_option(app, "--score", "PLAN", "checks, estimates and simulates a plan, in any format below",
+             [&](const std::string& text) { options.score = text; });
+  add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron-LM plan",
+             [&](const std::string& text) { options.ranks = text; });
+  app.add_flag("--advise", options.advise, "with --score: also searches, and compares with the best plan");
+  using TwoFiles = std::pair<std::string, std::string>;
+  app.add_option_function<TwoFiles>(
+         "--diff",
+         [&](const TwoFiles& files) {
+           options.diff = {files.first, files.second};
+         },
+         "compares two plans; with TOPOLOGY, also estimates the migration")
+      ->type_name("PLAN PLAN");
+}
+
+void add_output_options(CLI::App& app, PlanOptions& options) {
+  begin_group(app, heading::output);
+  add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - for stdout instead of the summary",
              [&](const std::string& text) { options.output = text; });
-  add_option(app, "--pareto", "FILE",
-             "writes the Pareto front of plans by time, price and number of devices (JSON)",
+  add_option(app, "--pareto", "FILE", "writes the Pareto front of time, cost and devices (JSON)",
              [&](const std::string& text) { options.pareto = text; });
-  add_option(app, "--report", "FILE.html",
-             "writes a page with charts of the plan and of an iteration of it (HTML)",
+  add_option(app, "--report", "FILE.html", "writes a page with charts of the plan (HTML)",
              [&](const std::string& text) { options.report = text; });
-  app.add_flag("--explain", options.explain,
-               "reports the bottleneck, what would help, and what makes the job compute-bound");
+  app.add_flag("--explain", options.explain, "explains the bottleneck and what would reduce the time");
   add_format_option(app, options.format);
-  add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "no progress");
-  app.set_version_flag("--version", version_line);
 }
 
-/// A score is not searched for.
+void add_general_options(CLI::App& app, PlanOptions& options) {
+  begin_group(app, heading::general);
+  add_threads_option(app, options.threads);
+  add_color_option(app, options.color);
+  app.add_flag("--quiet", options.quiet, "prints no progress");
+  app.set_version_flag("--version", version_line, "prints the version and exits");
+  add_help_option(app);
+}
+
 void reject_search_options(const CLI::App& app) {
   reject_options(app,
                  {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
-                  "--robust", "--alike"},
-                 "is of the search, and --score does not search (unless it is to --advise)");
+                  "--robust", "--uniform-pipelines"},
+                 "cannot be combined with --score without --advise");
 }
 
-/// Two plans are compared as they are.
 void reject_options_with_diff(const CLI::App& app) {
-  reject_options(
-      app, {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
-            "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
-            "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-            "--explain", "--calibration", "--pareto",     "--advise",      "--report",     "--alike"},
-      "is of a search or a score, and --diff compares two plans");
+  reject_options(app, {"--job",         "--batch",      "--objective", "--pipeline",         "--data",
+                       "--tensor",      "--score",      "--ranks",     "--warm-start",       "--horizon",
+                       "--scenario",    "--finalists",  "--robust",    "--strategy",         "--seed",
+                       "--evaluations", "--time-limit", "--prove",     "--explain",          "--calibration",
+                       "--pareto",      "--advise",     "--report",    "--uniform-pipelines"},
+                 "cannot be combined with --diff");
 }
 
-/// What would say nothing beside a plan to score, or beside none.
+/// Throws Error for an option that --score does not use, or that requires it.
 void check_score(const CLI::App& app, const PlanOptions& options) {
   if (options.score && !options.advise) reject_search_options(app);
-  if (options.advise && !options.score)
-    throw Error("--advise", "is about the plan to --score, and there is none");
-  if (options.score && options.warm_start)
-    throw Error("--warm-start", "is of the search, and --score does not search");
+  if (options.advise && !options.score) throw Error("--advise", "requires --score");
+  if (options.ranks && !options.score) throw Error("--ranks", "requires --score");
+  if (options.score && options.warm_start) throw Error("--warm-start", "cannot be combined with --score");
 }
 
 }  // namespace
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.name("dtfm-plan");
-  app.description(
-      "Places the stages and replicas of a training job on geo-distributed, heterogeneous machines.");
-  app.footer(fmt::format("{}\n\n{}", examples, plan_formats_help));
+  app.description("Plans the training of a large model on geo-distributed, heterogeneous GPUs.");
+  app.footer(fmt::format("{}\n\n{}\n\n{}", plan_formats_help, notes, examples));
   add_input_options(app, options);
-  add_score(app, options);
-  add_simulation_options(app, options);
+  add_parallelism_options(app, options);
   add_search_options(app, options);
-  add_output(app, options);
+  add_simulation_options(app, options);
+  add_given_plan_options(app, options);
+  add_output_options(app, options);
+  add_general_options(app, options);
 }
 
 void check_plan_options(const CLI::App& app, const PlanOptions& options) {
@@ -248,14 +254,9 @@ void check_plan_options(const CLI::App& app, const PlanOptions& options) {
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   check_score(app, options);
-  if (options.horizon && !options.warm_start)
-    throw Error("--horizon", "is of the plan to --warm-start from, and there is none");
-  if (options.pareto && options.report)
-    throw Error("--report", "is of one plan, and --pareto writes many; --score one of them for its report");
-  if (options.pareto && options.score)
-    throw Error("--pareto", "is of a search, and --score has one plan alone");
-  if (options.pareto && options.warm_start) throw Error("--pareto", "cannot be combined with --warm-start");
-  if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
+  if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
+  if (options.pareto)
+    reject_options(app, {"--report", "--score", "--warm-start"}, "cannot be combined with --pareto");
 }
 
 }  // namespace dtfm::cli

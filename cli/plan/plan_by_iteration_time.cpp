@@ -35,7 +35,7 @@ std::vector<std::string> out_of_memory_notes(const api::PlanRequest& request, co
                   format_memory_deficit(search.best()))};
   if (was_stopped) return notes;
   const std::vector<std::string> changes = search::feasible_changes(request.problem, request.options);
-  if (changes.empty()) notes.emplace_back("none of the changes that were tried would make one fit");
+  if (changes.empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
   for (const std::string& change : changes) notes.emplace_back("it would fit with " + change);
   return notes;
 }

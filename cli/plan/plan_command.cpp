@@ -1,6 +1,7 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
 #include <array>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -197,29 +198,23 @@ std::string effective_objective(const PlanOptions& options) {
       search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
   if (by_cost && !options.objective_given) return "comm-cost";
   if (by_cost && options.objective != "comm-cost")
-    throw Error(options.prove ? "--prove" : "--strategy",
-                fmt::format("is for --objective comm-cost alone, not {}", options.objective));
+    throw Error(options.prove ? "--prove" : "--strategy", "requires --objective comm-cost");
   return options.objective;
 }
 
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
   api::check_comm_cost(job);
-  const char* simulation_option = !options.scenarios.empty() ? "--scenario"
-                                  : options.finalists        ? "--finalists"
-                                  : options.robust           ? "--robust"
-                                  : options.pareto           ? "--pareto"
-                                                             : nullptr;
-  if (simulation_option)
-    throw Error(simulation_option, "is not for --objective comm-cost, which simulates nothing");
-  if (options.advise)
-    throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
-  if (options.calibration)
-    throw Error("--calibration", "is not for --objective comm-cost, which knows no machines");
-  if (options.warm_start)
-    throw Error("--warm-start",
-                "is not for --objective comm-cost, which does not know how long iterations take");
-  if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
+  const std::pair<const char*, bool> unsupported[] = {{"--scenario", !options.scenarios.empty()},
+                                                      {"--finalists", options.finalists.has_value()},
+                                                      {"--robust", options.robust.has_value()},
+                                                      {"--pareto", options.pareto.has_value()},
+                                                      {"--advise", options.advise},
+                                                      {"--calibration", options.calibration.has_value()},
+                                                      {"--warm-start", options.warm_start.has_value()},
+                                                      {"--explain", options.explain}};
+  for (const auto& [option, is_given] : unsupported)
+    if (is_given) throw Error(option, "cannot be combined with --objective comm-cost");
   return given_plan ? score(options, topology, job, *given_plan, watch) : plan(options, topology, job, watch);
 }
 

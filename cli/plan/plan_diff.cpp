@@ -56,7 +56,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
   add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
-  add("alike", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
+  add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
@@ -67,17 +67,17 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   const auto by_name = [](double ratio, const std::string& preset) {
     return preset.empty() ? fmt::format("{}", ratio) : preset;
   };
-  add("compression of activations", [&](const auto& it) {
+  add("activation_compression", [&](const auto& it) {
     return by_name(it.job.compression.activations, it.job.compression.activation_preset);
   });
-  add("compression of gradients", [&](const auto& it) {
+  add("gradient_compression", [&](const auto& it) {
     return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
   });
-  add("links that are compressed", [](const auto& it) {
+  add("compressed_links", [](const auto& it) {
     const auto& bandwidth_threshold = it.job.compression.bandwidth_threshold;
     return bandwidth_threshold ? "slower than " + io::format_rate(*bandwidth_threshold) : "all";
   });
-  add("throughput of compression", [](const auto& it) {
+  add("compression_throughput", [](const auto& it) {
     const auto& throughput = it.job.compression.throughput;
     return throughput ? io::format_rate(*throughput) : "unlimited";
   });
@@ -133,7 +133,8 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
                                       {second.named.plan, second.named.ids, second.job});
   diff.no_migration_reason = format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
-    diff.no_migration_reason = "the models differ, so no state can be migrated: " + diff.no_migration_reason;
+    diff.no_migration_reason = "none of the first plan's state can be reused, because the models differ: " +
+                               diff.no_migration_reason;
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
@@ -155,15 +156,15 @@ std::string diff_json(const PlanOptions& options, const PlanDiff& diff) {
   ordered_json json = {{"schema", "dtfm-plan-diff/1"}, {"plans", *options.diff}, {"same", diff.is_same()}};
   json["decisions"] = ordered_json::object();
   for (const auto& [name, first, second] : diff.decisions) json["decisions"][name] = {first, second};
-  json["enter"] = diff.devices.enter;
-  json["leave"] = diff.devices.leave;
+  json["added"] = diff.devices.enter;
+  json["removed"] = diff.devices.leave;
   json["changes"] = ordered_json::array();
   for (const auto& [id, first, second] : diff.devices.changes)
     json["changes"].push_back({{"device", id}, {"first", role_json(first)}, {"second", role_json(second)}});
   if (diff.no_migration_reason.empty())
-    json["moving"] = io::migration_json(diff.migration);
+    json["migration"] = io::migration_json(diff.migration);
   else
-    json["no_moving"] = diff.no_migration_reason;
+    json["no_migration_reason"] = diff.no_migration_reason;
   return io::format_json(json);
 }
 
@@ -202,7 +203,7 @@ std::string format_migration_summary(const PlanDiff& diff) {
   if (migration.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*migration.seconds)));
   if (migration.usd > 0) text += fmt::format(", for {:.4g} USD", migration.usd);
   if (migration.checkpoint_bytes > 0)
-    text += fmt::format("; from a checkpoint {}, which no device holds any more{}",
+    text += fmt::format("; from a checkpoint {}, state that no device holds any more{}",
                         io::format_bytes(Bytes(migration.checkpoint_bytes)),
                         migration.seconds ? " (its time is not counted)" : "");
   return text + "\n" + format_migration(migration);

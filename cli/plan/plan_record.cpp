@@ -24,8 +24,8 @@ io::PlanRecord::IterationEstimate make_estimate(const search::PlanCandidate& can
   record.cost_per_million_tokens = estimate.usd_per_million_tokens;
   record.egress_per_million_tokens = estimate.egress_usd_per_million_tokens;
   record.breakdown_s = {{"pipelines", estimate.pipelines_s},
-                        {"exchanges after them", estimate.exposed_sync_s},
-                        {"updates after both", estimate.update_s},
+                        {"exposed_gradient_sync", estimate.exposed_sync_s},
+                        {"optimizer_step", estimate.update_s},
                         {"overhead", estimate.overhead_s}};
   for (const cost::DeviceMemory& it : estimate.memory)
     record.memory.push_back({it.device, it.needed, it.capacity});

@@ -68,7 +68,8 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
                                                : job.parallelism.data;
   search.objective = *search::objective_named(options.objective);
   if (job.parallelism.uniform_pipelines && options.warm_start)
-    throw Error("--warm-start", "cannot be combined with uniform pipelines (--alike, or the job)");
+    throw Error("--warm-start",
+                "cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job)");
   search.warm = read_warm_start(options, problem);
   if (options.finalists) search.finalists = *options.finalists;
   search.keeps_pareto_front = options.pareto.has_value();

@@ -54,9 +54,9 @@ std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view no
 std::string format_search_end(const io::PlanRecord::Search& search) {
   constexpr std::pair<std::string_view, std::string_view> words[] = {
       {"evaluations", "stopped by --evaluations"},
-      {"converged", "search ended by itself"},
+      {"converged", "search converged"},
       {"optimal", "search ended with a plan that is proven optimal"},
-      {"complete", "search ended by itself"},
+      {"complete", "search completed"},
       {"time-limit", "stopped by --time-limit"},
       {"interrupted", "interrupted"}};
   const auto* const found = std::find_if(std::begin(words), std::end(words),

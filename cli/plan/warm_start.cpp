@@ -28,7 +28,7 @@ std::string format_obstacle(const api::WarmStartResult& result) {
     case api::ContinuationObstacle::none:
       return "";
     case api::ContinuationObstacle::out_of_memory:
-      return "it does not fit the memory of its devices";
+      return "it exceeds the memory of its devices";
     case api::ContinuationObstacle::devices_gone:
       return fmt::format("{} of its {} {} gone", result.devices_gone, format_count(result.devices, "device"),
                          result.devices_gone == 1 ? "is" : "are");
@@ -38,7 +38,7 @@ std::string format_obstacle(const api::WarmStartResult& result) {
   return "the job, the limits, or times or prices of its devices do not allow it";
 }
 
-/// "1.5 s per iteration; the running plan would take 4 s; pays off after 3 iterations"
+/// "1.5 s per iteration; the running plan would take 4 s; breaks even after 3 iterations"
 std::string format_gain(const io::PlanRecord::WarmStart& warm) {
   const auto& [value, unchanged, unit] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_time_s;
@@ -48,7 +48,7 @@ std::string format_gain(const io::PlanRecord::WarmStart& warm) {
                          : fmt::format("{:.4g} {}; {:.4g} with the running plan, in iterations of {:.4f} s",
                                        value, unit, unchanged, old_iteration_s);
   if (warm.break_even_iterations && *warm.break_even_iterations > 0)
-    text += fmt::format("; pays off after {}",
+    text += fmt::format("; breaks even after {}",
                         format_count(std::llround(*warm.break_even_iterations), "iteration"));
   return text;
 }
@@ -62,7 +62,7 @@ std::string format_byte_count(double bytes) {
 RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
   const io::PlanSource source = io::read_plan_source(file, std::nullopt);
   if (source.format != io::PlanFormat::json)
-    throw Error(file, "is not a plan of dtfm-plan; expected JSON as dtfm-plan -o writes it");
+    throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
   Job job = io::plan_job(source).value_or(fallback);
   io::StandalonePlan named = io::parse_standalone_plan(source.file.text, file, job);
   try {
@@ -109,8 +109,7 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
   if (!options.warm_start) return std::nullopt;
   const RunningPlan running = read_running_plan(*options.warm_start, problem.job);
   if (!options.job && running.job.name != problem.job.name)
-    throw Error(running.file, fmt::format("is for job {}, but without --job the built-in {} is planned; "
-                                          "give the job with --job FILE",
+    throw Error(running.file, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), problem.job.name));
   search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
   const int devices = problem.topology.size();
@@ -153,7 +152,7 @@ std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
   std::string text =
       styled(Style::heading, fmt::format("Warm start from {}, for {}", warm.plan, horizon)) + "\n";
   if (warm.keeps_plan)
-    return text + row("stays", "the plan is unchanged: no other one is worth its state migration");
+    return text + row("kept", "the plan is unchanged: no other one is worth its state migration");
   const io::PlanRecord::Migration& migration = warm.migration;
   const auto devices = std::count_if(migration.devices.begin(), migration.devices.end(),
                                      [](const auto& it) { return it.bytes > 0; });
@@ -166,7 +165,7 @@ std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
     text += row("migrates", "nothing between devices");
   if (migration.checkpoint_bytes > 0)
     text += row("from a checkpoint", format_byte_count(migration.checkpoint_bytes) +
-                                         ", which no device holds any more; its time is not counted");
+                                         ", state that no device holds any more; its time is not counted");
   if (!warm.cannot_keep_reason.empty())
     text += row("running plan", "cannot continue: " + warm.cannot_keep_reason);
   if (warm.gain)

@@ -30,19 +30,23 @@ constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: yes)"
 constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: no)";
 #endif
 
-constexpr const char* examples = R"(Examples:
-  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (measures the layers on the GPU of this machine)
+constexpr const char* footer =
+    R"(Without --estimate, --import and FILE, layers are measured on the GPU of this machine. A job refers
+to its profiles by `profile: a100.json` or a list of files. Layers in a trace of PyTorch's profiler
+are identified by the names that the trainer sets with record_function: embedding.fwd,
+embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
+
+Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or no GPU to measure.
+
+Examples:
+  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (measures)
   dtfm-profile --estimate A100-80GB --job job.yaml --tensor 1,2 -o a100.json
   dtfm-profile --import sailor profile.json --gpu A100-40GB --job opt.yaml --precision tf32 -o a100.json
   dtfm-profile --import metis DeviceType.A100_tp*_bs*.json --gpu A100-80GB --job job.yaml -o a100.json
-  dtfm-profile --import kineto run.pt.trace.json --gpu RTX-4090 --job job.yaml --micro-batch 2 --tensor 1 -o 4090.json
-  dtfm-profile a100.json                                              (checks a profile and prints it)
-  dtfm-profile --list-gpus
-
-A job refers to its profiles by `profile: a100.json` or a list of files. Layers in a trace are identified by the names
-that the trainer sets with record_function: embedding.fwd, embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
-
-Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or no GPU to measure.)";
+  dtfm-profile --import kineto run.pt.trace.json --gpu RTX-4090 --job job.yaml --micro-batch 2 \
+    --tensor 1 -o 4090.json
+  dtfm-profile a100.json                                              (checks and prints a profile)
+  dtfm-profile --list-gpus)";
 
 constexpr std::array precisions = {"fp16", "bf16", "tf32", "fp32"};
 
@@ -82,31 +86,33 @@ std::string parse_precision(const std::string& text) {
   throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", io::quote(text)));
 }
 
-void add_input_options(CLI::App& app, ProfileOptions& options) {
-  const auto estimate =
-      add_option(app, "--estimate", "GPU",
-                 "estimates times from the data sheet of a GPU in the catalogue, instead of measuring",
-                 [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
+void add_mode_options(CLI::App& app, ProfileOptions& options) {
+  begin_group(app, "Mode (default: measure)");
+  const auto estimate = add_option(
+      app, "--estimate", "GPU", "estimates layer times from the data sheet of a GPU in the catalogue",
+      [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
   set_completion_values(*estimate, names_of(io::built_in_gpus()));
   const auto imported =
       add_option(app, "--import", "FORMAT",
-                 "imports times from FILEs written by sailor, metis or kineto (PyTorch's profiler)",
+                 "imports layer times from FILEs of sailor, metis or kineto (PyTorch profiler)",
                  [&](const std::string& text) { options.import_format = text; });
   set_completion_values(*imported, names_of(io::import_formats()));
   app.add_flag("--check")->description(
-      "checks and prints the profile FILE; the default if FILE is the only argument");
-  app.add_flag("--list-gpus")->description("prints the GPU catalogue");
+      "checks and prints the profile FILE; implied if FILE is the only argument");
+  app.add_flag("--list-gpus")->description("prints the GPU catalogue and exits");
   app.add_option("FILE", options.files, "files to import, or profile to check")->type_name("");
 }
 
-void add_model(CLI::App& app, ProfileOptions& options) {
+void add_input_options(CLI::App& app, ProfileOptions& options) {
+  begin_group(app, heading::inputs);
   const auto model = add_option(app, "--model", "NAME", "model from configs/models.yaml [GPT-3 XL]",
                                 [&](const std::string& text) { options.model = text; });
   set_completion_values(*model, io::preset_names());
-  add_option(app, "--job", "FILE", "job (YAML) whose model to use",
+  add_option(app, "--job", "FILE", "job (YAML) whose model and precision to use",
              [&](const std::string& text) { options.job = text; });
-  const auto gpu = add_option(app, "--gpu", "NAME", "GPU that was measured, by its name in the catalogue",
-                              [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
+  const auto gpu =
+      add_option(app, "--gpu", "NAME", "GPU that was or is measured, by its name in the catalogue [detected]",
+                 [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
   set_completion_values(*gpu, names_of(io::built_in_gpus()));
   const auto precision =
       add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32 [that of the job]",
@@ -120,13 +126,19 @@ void add_model(CLI::App& app, ProfileOptions& options) {
              [&](const std::string& text) { options.tensors = parse_number_list("--tensor", text); });
 }
 
-void add_output(CLI::App& app, ProfileOptions& options) {
+void add_output_options(CLI::App& app, ProfileOptions& options) {
+  begin_group(app, heading::output);
   add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - for stdout instead of the table",
              [&](const std::string& text) { options.output = text; });
   add_format_option(app, options.format);
+}
+
+void add_general_options(CLI::App& app, ProfileOptions& options) {
+  begin_group(app, heading::general);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "prints no progress");
-  app.set_version_flag("--version", version_line);
+  app.set_version_flag("--version", version_line, "prints the version and exits");
+  add_help_option(app);
 }
 
 Mode mode_of(const CLI::App& app) {
@@ -174,10 +186,11 @@ void check_complete(const ProfileOptions& options) {
 void add_profile_options(CLI::App& app, ProfileOptions& options) {
   app.name("dtfm-profile");
   app.description("Measures, estimates or imports the times of the layers of a model on a GPU.");
-  app.footer(examples);
+  app.footer(footer);
+  add_mode_options(app, options);
   add_input_options(app, options);
-  add_model(app, options);
-  add_output(app, options);
+  add_output_options(app, options);
+  add_general_options(app, options);
 }
 
 void check_profile_options(const CLI::App& app, ProfileOptions& options) {

@@ -134,7 +134,7 @@ void add_column(ordered_json& json, const char* name, const std::vector<Timeline
 /// letters.
 ordered_json row_json(const TimelineRow& row, double origin, double tick) {
   constexpr const char* names[] = {"compute", "send", "receive"};
-  ordered_json json = {{"device", row.device}, {"lane", names[static_cast<std::size_t>(row.track)]}};
+  ordered_json json = {{"device", row.device}, {"track", names[static_cast<std::size_t>(row.track)]}};
   ordered_json starts = ordered_json::array(), lengths = ordered_json::array();
   std::string kinds;
   long long before = 0;
@@ -162,7 +162,7 @@ ordered_json timeline_json(const Timeline& timeline) {
                        {"tick_s", tick},          {"tasks", timeline.tasks},     {"kinds", kinds_json()}};
   if (timeline.merged_below_s > 0) {
     json["merged_below_s"] = timeline.merged_below_s;
-    json["merges_unlike"] = timeline.merges_kinds;
+    json["merges_kinds"] = timeline.merges_kinds;
   }
   json["rows"] = std::move(rows);
   return json;
@@ -172,7 +172,7 @@ ordered_json timeline_json(const Timeline& timeline) {
 /// in memory.)
 void keep_first(ordered_json& json, const char* key, std::size_t limit) {
   if (!json[key].is_array() || json[key].size() <= limit) return;
-  json["left_out"][key] = json[key].size() - limit;
+  json["omitted"][key] = json[key].size() - limit;
   ordered_json& list = json[key];
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(limit), list.end());
 }
@@ -183,7 +183,7 @@ void keep_quantiles(ordered_json& samples, std::size_t limit) {
   std::vector<double> times = samples[key].get<std::vector<double>>();
   if (times.size() <= limit) return;
   std::sort(times.begin(), times.end());
-  samples["left_out"][key] = times.size() - limit;
+  samples["omitted"][key] = times.size() - limit;
   ordered_json kept = ordered_json::array();
   for (std::size_t i = 0; i < limit; ++i) kept.push_back(times[i * (times.size() - 1) / (limit - 1)]);
   samples[key] = std::move(kept);

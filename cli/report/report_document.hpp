@@ -33,7 +33,7 @@ inline constexpr long long max_spans = 120'000;
 
 /// The document, with keys `schema`, `program`, `comparison`, `plan`, `critical_path` (all steps of the
 /// critical path, summed by description), `simulation`, `topology` (sites, devices, and links between sites)
-/// and `timeline`. Long lists are truncated, with the number of omitted items in `left_out`. Layers of the
+/// and `timeline`. Long lists are truncated, with the number of omitted items in `omitted`. Layers of the
 /// job and their times are omitted, and so are ranks and groups, which follow from the pipelines.
 nlohmann::ordered_json report_document(ReportContent content);
 

@@ -48,9 +48,8 @@ class Writer {
       rows.push_back({"rolled back", format_count(report_.rolled_back, "iteration"),
                       "completed after the last checkpoint, and lost"});
     if (it.usd)
-      rows.push_back(
-          {"cost", fmt::format("{:.4g} USD", *it.usd),
-           it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for what is sent", it.usd_egress) : ""});
+      rows.push_back({"cost", fmt::format("{:.4g} USD", *it.usd),
+                      it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for egress", it.usd_egress) : ""});
   }
 
   /// Adds the time that is not part of any completed iteration that counts.
@@ -74,8 +73,7 @@ class Writer {
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
-      rows.push_back(
-          {"lost work", format_duration(report_.lost_work_s), "of compute time, summed over devices"});
+      rows.push_back({"lost work", format_duration(report_.lost_work_s), "of compute, summed over devices"});
     add_useful(rows);
     add_between(rows);
     if (s_.record.samples && s_.record.samples->runs > 0) {

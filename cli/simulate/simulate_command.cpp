@@ -58,7 +58,7 @@ struct Input {
 Job job_of_plan(const io::PlanSource& source) {
   auto job = io::plan_job(source);
   if (!job && source.format != io::PlanFormat::json) return io::default_job();
-  if (!job) throw Error(source.file.path, "says no job; give one with --job");
+  if (!job) throw Error(source.file.path, "contains no job; give one with --job");
   return std::move(*job);
 }
 

@@ -64,11 +64,10 @@ void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows&
                               with_thousands(swarm.restarts))});
   if (swarm.failures + swarm.joins + swarm.moves > 0)
     rows.push_back({"peers", format_count(swarm.failures, "failure"),
-                    fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"),
-                                format_count(swarm.moves, "move"))});
+                    fmt::format("{}, stage switches: {}", format_count(swarm.joins, "join"),
+                                with_thousands(swarm.moves))});
   if (report.lost_work_s > 0)
-    rows.push_back(
-        {"lost work", format_duration(report.lost_work_s), "of compute time, summed over devices"});
+    rows.push_back({"lost work", format_duration(report.lost_work_s), "of compute, summed over devices"});
 }
 
 std::string stages(const sim::SwarmReport& swarm) {

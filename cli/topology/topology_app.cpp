@@ -20,45 +20,52 @@ namespace {
 
 using Mode = TopologyOptions::Mode;
 
-constexpr const char* examples = R"(Examples:
-  dtfm-topology check lab.yaml                    (prints a summary and warns of probable mistakes)
-  dtfm-topology show lab.yaml --format json
-  dtfm-topology import --format iperf3 a-b.json b-a.json --name 10.0.0.1=oregon --name 10.0.0.2=ohio -o lab.yaml
-  scripts/measure.sh --hosts hosts.txt -o lab     (measures your machines and imports the result)
-
-Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
-
-constexpr const char* import_examples = R"(Formats:
-  measurements   the files in raw/ written by scripts/measure.sh
-  iperf3         output of iperf3 -J, one file per run: one flow gives bandwidth, several (-P) give capacity
-  csv            two square matrices, latencies first, row = sender, names in the first line
-  nccl-tests     output of sendrecv_perf or all_reduce_perf, one GPU per host; latency and bandwidth are fitted:
-                 t = latency + S/bandwidth, or t = 2 (n-1) (latency + S/(n bandwidth)) for an all-reduce of n ranks
+constexpr const char* footer = R"(Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.
 
 Examples:
-  dtfm-topology import --format measurements lab/raw/*.json -o lab.yaml
-  dtfm-topology import --format iperf3 run.json --between oregon ohio --symmetric --latency 24ms --gpu A100-80GB -o two.yaml
-  dtfm-topology import --format csv rtt.csv rates.csv --rtt --latency-unit ms --bandwidth-unit Mbps -o lab.yaml
-  dtfm-topology import --format nccl-tests sendrecv.txt --between oregon ohio --count oregon=8 --within-site 0.1ms,10Gbps
+  dtfm-topology check lab.yaml                    (summarizes, and warns of probable mistakes)
+  dtfm-topology show lab.yaml --format json
+  dtfm-topology import --format iperf3 a-b.json b-a.json --name 10.0.0.1=oregon \
+    --name 10.0.0.2=ohio -o lab.yaml
+  scripts/measure.sh --hosts hosts.txt -o lab     (measures your machines and imports the result))";
+
+constexpr const char* import_footer = R"(Formats:
+  measurements   the files in raw/ written by scripts/measure.sh
+  iperf3         output of iperf3 -J, one file per run: one flow gives bandwidth, several capacity
+  csv            two square matrices, latencies first, row = sender, names in the first line
+  nccl-tests     output of sendrecv_perf or all_reduce_perf, one GPU per host, to which is fitted:
+                 t = latency + S/bandwidth, or for an all-reduce of n ranks
+                 t = 2 (n-1) (latency + S/(n bandwidth))
 
 The topology is validated before it is written, and is written completely or not at all.
 
-Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.
 
-constexpr const char* check_examples = R"(Examples:
+Examples:
+  dtfm-topology import --format measurements lab/raw/*.json -o lab.yaml
+  dtfm-topology import --format iperf3 run.json --between oregon ohio --symmetric \
+    --latency 24ms --gpu A100-80GB -o two.yaml
+  dtfm-topology import --format csv rtt.csv rates.csv --rtt --latency-unit ms \
+    --bandwidth-unit Mbps -o lab.yaml
+  dtfm-topology import --format nccl-tests sendrecv.txt --between oregon ohio \
+    --count oregon=8 --within-site 0.1ms,10Gbps)";
+
+constexpr const char* check_footer =
+    R"(Exit codes: 0 valid topology, possibly with warnings, 1 internal error, 2 bad usage or bad input.
+
+Examples:
   dtfm-topology check lab.yaml
-  dtfm-topology check lab.yaml --format json | jq '.warnings[]'
+  dtfm-topology check lab.yaml --format json | jq '.warnings[]')";
 
-Exit codes: 0 valid topology, possibly with warnings, 1 internal error, 2 bad usage or bad input.)";
+constexpr const char* show_footer =
+    R"(A cell is the latency or bandwidth between devices from the site of the row to the site of the
+column: low … high if it differs between pairs of devices, - if there is no pair.
 
-constexpr const char* show_examples = R"(Examples:
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.
+
+Examples:
   dtfm-topology show lab.yaml
-  dtfm-topology show world.yaml --site oregon --site tokyo
-
-A cell is the latency or bandwidth between devices from the site of the row to the site of the column: low … high
-if it differs between pairs of devices, - if there is no pair.
-
-Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.)";
+  dtfm-topology show world.yaml --site oregon --site tokyo)";
 
 /// Adds an option that may be repeated, with one value each time.
 void add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
@@ -102,7 +109,15 @@ io::LinkSettings parse_link(const char* option, const std::string& text) {
   return link;
 }
 
-void add_host_options(CLI::App& app, TopologyOptions& options) {
+void add_input_options(CLI::App& app, TopologyOptions& options) {
+  begin_group(app, heading::inputs);
+  app.add_option("FILE", options.files, "files with measurements")->type_name("");
+  CLI::Option* format =
+      add_option(app, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
+                 [&](const std::string& text) { options.measurement_format = text; });
+  std::vector<std::string> names;
+  for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
+  set_completion_values(*format, names);
   app.add_option_function<std::vector<std::string>>(
          "--between",
          [&](const std::vector<std::string>& ends) {
@@ -119,8 +134,12 @@ void add_host_options(CLI::App& app, TopologyOptions& options) {
                             throw Error("--name", "expected HOST=SITE; found " + io::quote(text));
                           options.measurements.names[host] = site;
                         });
+}
+
+void add_device_options(CLI::App& app, TopologyOptions& options) {
+  begin_group(app, "Devices");
   add_repeatable_option(app, "--gpu", "[SITE=]NAME",
-                        "GPU model of all sites, or of one site; may be repeated",
+                        "GPU model of all sites, or of one site [none]; may be repeated",
                         [&](const std::string& text) {
                           const auto [site, gpu] = key_and_value(io::validate_text(text, "--gpu"));
                           (site.empty() ? options.inventory.gpu : options.inventory.gpu_of[site]) = gpu;
@@ -146,7 +165,8 @@ void add_host_options(CLI::App& app, TopologyOptions& options) {
 }
 
 void add_measurement_options(CLI::App& app, TopologyOptions& options) {
-  add_option(app, "--latency", "TIME", "one-way latency, instead of that of iperf3 or nccl-tests",
+  begin_group(app, "Measurements");
+  add_option(app, "--latency", "TIME", "one-way latency [that in iperf3 or nccl-tests files]",
              [&](const std::string& text) {
                options.measurements.latency = parse_for_option("--latency", text, io::parse_seconds);
                if (*options.measurements.latency < Seconds(0))
@@ -174,17 +194,12 @@ void add_measurement_options(CLI::App& app, TopologyOptions& options) {
 
 void add_import_command(CLI::App& app, TopologyOptions& options) {
   CLI::App& command = *app.add_subcommand("import", "creates a topology from network measurements");
-  command.footer(import_examples);
+  command.footer(import_footer);
   command.callback([&] { options.mode = Mode::import; });
-  command.add_option("FILE", options.files, "files with measurements")->type_name("");
-  CLI::Option* format = add_option(command, "--format", "FORMAT",
-                                   "format of the files: measurements, iperf3, csv or nccl-tests (below)",
-                                   [&](const std::string& text) { options.measurement_format = text; });
-  std::vector<std::string> names;
-  for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
-  set_completion_values(*format, names);
-  add_host_options(command, options);
+  add_input_options(command, options);
   add_measurement_options(command, options);
+  add_device_options(command, options);
+  begin_group(command, heading::output);
   add_option(command, "--topology-name", "NAME", "name of the topology [name of the output file]",
              [&](const std::string& text) { options.name = io::validate_text(text, "--topology-name"); });
   add_option(command, "-o,--output", "FILE",
@@ -192,19 +207,26 @@ void add_import_command(CLI::App& app, TopologyOptions& options) {
              [&](const std::string& text) { options.output = text; });
   add_option(command, "--summary", "text|json", "format of the summary that -o prints [text]",
              [&](const std::string& text) { options.format = parse_output_format("--summary", text); });
+  begin_group(command, heading::general);
   add_color_option(command, options.color);
   command.add_flag("--quiet", options.quiet, "prints only warnings");
+  add_help_option(command);
 }
 
 void add_read_command(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
   command.footer(footer);
   command.callback([&options, mode] { options.mode = mode; });
-  command.add_option("TOPOLOGY", options.files, "the machines and the network between them (YAML)")
-      ->type_name("");
+  command.add_option("TOPOLOGY", options.files, "devices and the network between them (YAML)")->type_name("");
+  begin_group(command, heading::output);
+  if (mode == Mode::show)
+    add_repeatable_option(command, "--site", "SITE", "site to show [all]; may be repeated",
+                          [&](const std::string& text) { options.sites.push_back(text); });
   add_format_option(command, options.format);
+  begin_group(command, heading::general);
   add_color_option(command, options.color);
   command.add_flag("--quiet", options.quiet,
                    mode == Mode::check ? "prints only warnings" : "prints no notes");
+  add_help_option(command);
 }
 
 Error missing(const std::string& what, const char* command) {
@@ -216,17 +238,17 @@ Error missing(const std::string& what, const char* command) {
 void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.name("dtfm-topology");
   app.description("Creates a topology from network measurements, validates one, or prints one as tables.");
-  app.footer(examples);
+  app.footer(footer);
+  begin_group(app, heading::general);
   add_color_option(app, options.color);
-  app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION);
+  app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION, "prints the version and exits");
+  add_help_option(app);
   add_import_command(app, options);
   add_read_command(*app.add_subcommand("check", "validates a topology and prints a summary"), Mode::check,
-                   check_examples, options);
+                   check_footer, options);
   CLI::App& show =
       *app.add_subcommand("show", "prints the devices, and latency and bandwidth between all sites");
-  add_read_command(show, Mode::show, show_examples, options);
-  add_repeatable_option(show, "--site", "SITE", "site to show [all]; may be repeated",
-                        [&](const std::string& text) { options.sites.push_back(text); });
+  add_read_command(show, Mode::show, show_footer, options);
   app.require_subcommand(0, 1);
 }
 

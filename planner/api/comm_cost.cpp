@@ -61,8 +61,7 @@ void check_comm_cost(const Job& job) {
     throw Error("job " + job.name,
                 fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
   if (job.compression.bandwidth_threshold)
-    throw Error("job " + job.name,
-                "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
+    throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
 }
 
 CommCostPlanResult plan_comm_cost(const CommCostPlanRequest& request) {

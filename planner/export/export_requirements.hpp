@@ -15,7 +15,7 @@ namespace dtfm::exporter {
 [[noreturn]] void reject(std::string_view target, const std::string& what);
 
 /// The fix suggested when a trainer requires uniform pipelines.
-inline constexpr const char* heterogeneous_hint = "use --to flashflex, or plan with --alike";
+inline constexpr const char* heterogeneous_hint = "use --to flashflex, or plan with --uniform-pipelines";
 
 // Each of these throws Error if the plan violates the requirement. `target` is the name of the target in the
 // message.

@@ -134,7 +134,7 @@ ordered_json sim_document(const Topology& topology, const sim::SimReport& report
   if (record.swarm) json["swarm"] = swarm_json(*record.swarm);
   if (report.verification) json["verification"] = verification_json(topology, *report.verification);
   json["critical_path"] = list_json(report.critical_path, step_json);
-  json["overfull"] =
+  json["out_of_memory"] =
       list_json(report.out_of_memory, [&](int device) { return topology.devices[at(device)].id; });
   json["simulator"] = {{"tasks", report.tasks}, {"events", report.events_handled}, {"flows", report.flows}};
   json["version"] = record.version;

@@ -38,22 +38,22 @@ ordered_json swarm_json(const SwarmRecord& record) {
           {"timeouts", report.timeouts},
           {"bans", report.bans},
           {"restarts", report.restarts},
-          {"departures", report.failures},
+          {"failures", report.failures},
           {"joins", report.joins},
-          {"moves", report.moves},
-          {"shared_messages", report.shared_messages}};
+          {"stage_switches", report.moves},
+          {"contended_messages", report.shared_messages}};
 }
 
 ordered_json verification_json(const Topology& topology, const sim::VerificationReport& report) {
-  ordered_json caught = ordered_json::array();
+  ordered_json detected = ordered_json::array();
   for (const sim::CaughtPeer& peer : report.caught)
-    caught.push_back({{"device", topology.devices[at(peer.device)].id},
-                      {"date_s", peer.date_s},
-                      {"calls", peer.calls},
-                      {"samples", peer.samples}});
+    detected.push_back({{"device", topology.devices[at(peer.device)].id},
+                        {"date_s", peer.date_s},
+                        {"calls", peer.calls},
+                        {"samples", peer.samples}});
   return {{"verified_calls", report.verified},     {"unverified_calls", report.unverified},
           {"compute_s", report.compute_s},         {"sent_bytes", report.bytes},
-          {"corrupt_calls", report.corrupt_calls}, {"caught", std::move(caught)}};
+          {"corrupt_calls", report.corrupt_calls}, {"detected", std::move(detected)}};
 }
 
 }  // namespace dtfm::io

@@ -71,7 +71,7 @@ for name, value in truth.items():
     interval = result["fit"]["intervals"][name]
     assert interval["low"] <= value <= interval["high"], (name, interval)
 errors = result["fit"]["mean_absolute_error"]
-assert errors["fitted"] < errors["left_out"] < errors["shipped"] and errors["fitted"] < 0.04, errors
+assert errors["fitted"] < errors["leave_one_out"] < errors["shipped"] and errors["fitted"] < 0.04, errors
 END
 run gpus.yaml runs.csv --job model.json --format json
 cmp "$out" fitted.json || fail '--format json prints something else than -o writes'
@@ -100,7 +100,7 @@ END
 "$sim" gpus.yaml plan.json --calibration truth.yaml --format json >"$out" || [[ $? == 3 ]]
 if grep -q interval "$out"; then fail 'an interval for constants without a known spread'; fi
 "$sim" --graph none.txt --calibration fitted.json 2>"$err" && fail '--calibration is accepted with --graph'
-expect_in "$err" 'dtfm-sim: --calibration: is for plans, and --graph replays none'
+expect_in "$err" 'dtfm-sim: --calibration: cannot be combined with --graph'
 sed 's/"compute_scale": 1/"compute_scale": -1/' fitted.json >negative.json
 "$sim" gpus.yaml plan.json --calibration negative.json 2>"$err" && fail 'a negative scale is taken'
 expect_in "$err" 'dtfm-sim: negative.json:3:'

@@ -56,7 +56,7 @@ def test_rows_agree_with_the_other_programs():
     for name, row in table.items():
         its, first = row["runs"][0], table["planned"]["runs"][0]
         check(close(its["time_ratio"], its["seconds_per_batch"] / first["seconds_per_batch"]), name, its)
-        check("micro-batch" in row["layout"]["words"], name, row["layout"])
+        check("micro-batch" in row["layout"]["description"], name, row["layout"])
 
 
 def test_any_number_of_threads():
@@ -139,7 +139,7 @@ def test_planned_rates_include_device_failures():
 def test_out_of_memory():
     write("little.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 0.5 GB"))
     row = rows(compared("--scheme", "single-gpu", "--scheme", "zero3", topology="little.yaml"))
-    check(row["single-gpu"]["runs"] == [] and "needs" in row["single-gpu"]["why_none"], row)
+    check(row["single-gpu"]["runs"] == [] and "needs" in row["single-gpu"]["no_layout_reason"], row)
     check(row["zero3"]["runs"], row)
     write("less.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 1 MB"))
     table = compared(topology="less.yaml", status=3)
@@ -153,16 +153,16 @@ def test_verification():
     if compute-bound, otherwise less loss."""
     table = [rows(compared("--scheme", "swarm", "--verify", share, "--iterations", 10))["swarm"] for share in (0, 0.5)]
     plain, verified = (row["runs"][0] for row in table)
-    check("verification" not in plain and "second peer" not in table[0]["assumes"], table[0])
-    check("a second peer also computes 50 % of the calls" in table[1]["assumes"], table[1])
+    check("verification" not in plain and "second peer" not in table[0]["assumptions"], table[0])
+    check("a second peer recomputes 50 % of the calls" in table[1]["assumptions"], table[1])
     found = verified["verification"]
-    check(found["verified_calls"] > 0 and found["compute_s"] > 0 and found["sent_bytes"] > 0 and found["caught"] == [], found)
+    check(found["verified_calls"] > 0 and found["compute_s"] > 0 and found["sent_bytes"] > 0 and found["detected"] == [], found)
     check(1 < verified["seconds_per_batch"] / plain["seconds_per_batch"] < 1.6, plain, verified)
-    faulty = rows(compared("--scheme", "swarm", "--verify", 0.5, "--lying", 0.2, "--iterations", 10))["swarm"]["runs"][0]["verification"]
-    check(faulty["caught"] and all(peer["samples"] >= peer["calls"] >= 1 for peer in faulty["caught"]), faulty)
+    faulty = rows(compared("--scheme", "swarm", "--verify", 0.5, "--faulty-peers", 0.2, "--iterations", 10))["swarm"]["runs"][0]["verification"]
+    check(faulty["detected"] and all(peer["samples"] >= peer["calls"] >= 1 for peer in faulty["detected"]), faulty)
     text = run("sites.yaml", "--job", "free.yaml", "--scheme", "swarm", "--verify", 0.5, "--quiet", program=COMPARE).stdout
     check("calls verified" in text, text)
-    for option in ("--verify", "--lying"):
+    for option in ("--verify", "--faulty-peers"):
         for value in ("-0.1", "1.1", "nan", "", "10%"):
             done = run("sites.yaml", f"{option}={value}", program=COMPARE, status=2)
             check(done.stderr.startswith(f"dtfm-compare: {option}: "), value, repr(done.stderr))
@@ -180,7 +180,7 @@ def test_swarm_simulation_equals_the_table():
     """A swarm has the same numbers under every scenario for any number of threads, and its own fields."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
     write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
-    options = ("--verify", 0.5, "--lying", 0.2, "--seed", 5)
+    options = ("--verify", 0.5, "--faulty-peers", 0.2, "--seed", 5)
     runs = rows(compared("--scheme", "swarm", "--scenario", "leaves.yaml", *options, topology="priced.yaml"))["swarm"]["runs"]
     for its, scenario in zip(runs, ((), ("--scenario", "leaves.yaml"))):
         document = swarm(*scenario, *options, "--threads", 1, topology="priced.yaml")
@@ -207,10 +207,10 @@ def test_verification_needs_two_peers():
 
     check(layout("sites.yaml")[0]["pipeline"] > 4, layout("sites.yaml"))
     found, verified = layout("sites.yaml", "--verify", 0.3)
-    check(found["pipeline"] <= 4 and "not verified" not in found["words"] and verified["verified_calls"] > verified["unverified_calls"], found, verified)
+    check(found["pipeline"] <= 4 and "not verified" not in found["description"] and verified["verified_calls"] > verified["unverified_calls"], found, verified)
     write("pair.yaml", TOPOLOGY.replace("count: 4, gpu: card", "count: 1, gpu: card").replace("memory: 16 GB", "memory: 0.62 GB"))
     found, verified = layout("pair.yaml", "--verify", 0.3)
-    check(found["words"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
+    check(found["description"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
 
 
 def test_swarms_without_a_step():
@@ -222,7 +222,7 @@ def test_swarms_without_a_step():
     write("dead.yaml", "version: 1\nname: dead\nevents:\n" +
           "".join(f"  - {{at: 0.2 s, device: {site}/{i}, leave: true}}\n" for site in ("oregon", "ohio") for i in range(4)))
     document = swarm("--scenario", "dead.yaml", status=3)
-    check(document["stopped"].startswith("0 of 3 steps in ") and document["swarm"]["departures"] == 8, document)
+    check(document["stopped"].startswith("0 of 3 steps in ") and document["swarm"]["failures"] == 8, document)
 
 
 def test_device_failures():
@@ -271,7 +271,7 @@ def test_runs_that_end_early():
 def test_a_job_that_no_plan_can_run():
     write("wide.yaml", FREE.replace("global_batch: 24}", "global_batch: 24}\nparallelism: {tensor: 2}"))
     table = rows(compared("--job", "wide.yaml", "--scheme", "planned", "--scheme", "megatron"))
-    check(table["planned"]["runs"] == [] and table["planned"]["why_none"], table)
+    check(table["planned"]["runs"] == [] and table["planned"]["no_layout_reason"], table)
     check(table["megatron"]["runs"], table)
 
 
@@ -297,10 +297,10 @@ def test_input_errors():
         check(done.stderr == message, repr(done.stderr), "instead of", repr(message))
         check(done.stdout == "" and not Path("faulty.json").exists(), "a fault writes")
     table = rows(compared(topology="mixed.yaml"))  # half of the machines are known
-    check(table["single-gpu"]["runs"] and "times on GPU odd" in table["zero3"]["why_none"], table)
+    check(table["single-gpu"]["runs"] and "times on GPU odd" in table["zero3"]["no_layout_reason"], table)
     write("few.yaml", FREE.replace("global_batch: 24", "global_batch: 4"))
     few = rows(compared("--job", "few.yaml", "--scheme", "zero3", status=3))["zero3"]
-    check(few["why_none"] == "a batch of 4 leaves some of 8 devices without a sequence", few)
+    check(few["no_layout_reason"] == "a batch of 4 leaves some of 8 devices without a sequence", few)
 
 
 def has_page():
@@ -361,20 +361,22 @@ def test_rejected_usage():
             ("dtfm-compare: --scheme: unknown scheme `zerro3`; did you mean `zero3`?\n", COMPARE, ("sites.yaml", "--scheme", "zerro3")),
             ("dtfm-compare: TOPOLOGY is missing (see dtfm-compare --help)\n", COMPARE, ()),
             ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
-            *[(f"dtfm-sim: {option}: is for plans, and a swarm has none\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
+            *[(f"dtfm-sim: {option}: cannot be combined with --scheme swarm\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
               for option, value in [("--trace", "x.json"), ("--tasks", "x.csv"), ("--report", "x.html"), ("--samples", 2)]],
-            *[(f"dtfm-{name}: {option}: is of {takers} alone\n", program, ("sites.yaml", "--scheme", scheme, option, value))
+            *[(f"dtfm-{name}: {option}: requires --scheme {takers}\n", program, ("sites.yaml", "--scheme", scheme, option, value))
               for name, program in (("sim", SIM), ("compare", COMPARE))
-              for option, value, takers, scheme in [("--sync-every", 2, "schemes local-sgd and diloco", "megatron"), ("--sync-every", 2, "schemes local-sgd and diloco", "swarm"),
-                                                    ("--skip", 0.5, "scheme skip-pipe", "swarm"), ("--verify", 0.5, "scheme swarm", "zero2"), ("--lying", 0.5, "scheme swarm", "skip-pipe")]],
-            ("dtfm-sim: --verify: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--verify", 0.5)),
-            ("dtfm-sim: --lying: expected a number from 0 to 1; found `1.5`\n", SIM, ("sites.yaml", "--scheme", "swarm", "--lying", 1.5)),
-            ("dtfm-sim: --sync-every: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
-            ("dtfm-sim: --skip: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--skip", 0.5)),
+              for option, value, takers, scheme in [("--sync-every", 2, "local-sgd or diloco", "megatron"), ("--sync-every", 2, "local-sgd or diloco", "swarm"),
+                                                    ("--skip", 0.5, "skip-pipe", "swarm"), ("--verify", 0.5, "swarm", "zero2"), ("--faulty-peers", 0.5, "swarm", "skip-pipe")]],
+            ("dtfm-sim: --verify: requires --scheme\n", SIM, ("sites.yaml", "plan.json", "--verify", 0.5)),
+            *[(f"dtfm-{name}: --lying was renamed to --faulty-peers (see dtfm-{name} --help)\n", program, ("sites.yaml", *option))
+              for name, program in (("sim", SIM), ("compare", COMPARE)) for option in (("--lying", 0.5), ("--lying=0.5",))],
+            ("dtfm-sim: --faulty-peers: expected a number from 0 to 1; found `1.5`\n", SIM, ("sites.yaml", "--scheme", "swarm", "--faulty-peers", 1.5)),
+            ("dtfm-sim: --sync-every: requires --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
+            ("dtfm-sim: --skip: requires --scheme\n", SIM, ("sites.yaml", "plan.json", "--skip", 0.5)),
             ("dtfm-compare: --skip: expected a number from 0 to below 1; found `1`\n", COMPARE, ("sites.yaml", "--skip", 1)),
             ("dtfm-compare: --skip: expected a number from 0 to below 1; found `-0.1`\n", COMPARE, ("sites.yaml", "--skip=-0.1")),
             ("dtfm-sim: --skip: expected a number from 0 to below 1; found `a half`\n", SIM, ("sites.yaml", "--scheme", "skip-pipe", "--skip", "a half")),
-            ("dtfm-sim: PLAN: is of a plan, and --scheme makes its own\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
+            ("dtfm-sim: PLAN: cannot be combined with --scheme\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
         done = run(*arguments, program=program, status=2)
         check(done.stderr == message, repr(done.stderr), "instead of", repr(message))
     names = run("--list-schemes", program=COMPARE).stdout

@@ -9,7 +9,7 @@ small=(gpus.yaml --job job.yaml --quiet)
 run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
 for words in 'Bottleneck' 'critical path of the slowest pipeline: ' 'uses the largest share of its memory, ' \
-  'What would help, one change at a time' 'activations compressed × 2' 'micro-batch 2 in place of 1' \
+  'What if, one change at a time' 'activations compressed × 2' 'micro-batch 2 instead of 1' \
   'When compute is the bottleneck' 'hidden size × 2' 'a plan is compute-bound if the critical path of every pipeline has more compute than communication, and exposed'; do
   expect_in "$out" "$words"
 done
@@ -19,12 +19,12 @@ plan = json.load(open(sys.argv[1]))
 now = plan["estimate"]["iteration_time_s"]
 explanation = plan["explanation"]
 assert math.isclose(sum(explanation["parts"].values()), now, rel_tol=1e-9)
-binds = explanation["binds"]
-assert math.isclose(binds["share"], binds["seconds"] / now) and 0 < binds["share"] <= 1.01 and binds["kind"] == "overhead"
-station = explanation["station"]
-assert station["kind"] in ("stage", "hop") and 0 <= station["pipeline"] < len(plan["pipelines"]), station
+bottleneck = explanation["bottleneck"]
+assert math.isclose(bottleneck["share"], bottleneck["seconds"] / now) and 0 < bottleneck["share"] <= 1.01 and bottleneck["kind"] == "overhead"
+resource = explanation["resource"]
+assert resource["kind"] in ("stage", "hop") and 0 <= resource["pipeline"] < len(plan["pipelines"]), resource
 assert explanation["now"]["iteration_time_s"] == now
-assert explanation["fullest_device"] == {"state_bytes": explanation["fullest_device"]["state_bytes"]} | max(
+assert explanation["peak_memory"] == {"state_bytes": explanation["peak_memory"]["state_bytes"]} | max(
     plan["estimate"]["memory"], key=lambda it: it["needed_bytes"] / it["capacity_bytes"])
 possible = [change for change in explanation["changes"] if "impossible" not in change]
 assert {"link_doubled", "activations_halved", "gradients_quartered"} <= {change["change"] for change in possible}
@@ -33,7 +33,7 @@ for change in possible:
 gains = [change["gain"] for change in possible if change["fits"]]
 assert gains == sorted(gains, reverse=True)
 assert set(explanation["compute_bound"]) == {"compression", "width"}
-assert len(explanation["what_binds"]) >= 3 and len(explanation["scaling"]) >= 1
+assert len(explanation["summary"]) >= 3 and len(explanation["scaling"]) >= 1
 END_OF_PYTHON
 
 # The what-if of a change to the job equals the estimate of the changed job.
@@ -54,6 +54,6 @@ assert math.isclose(said["iteration_time_s"], compressed["estimate"]["iteration_
 assert "explanation" not in compressed
 END_OF_PYTHON
 
-expect_refused '--explain: is not for --objective comm-cost, which knows no compute' \
+expect_refused '--explain: cannot be combined with --objective comm-cost' \
   "${small[@]}" --objective comm-cost --explain
 finish

@@ -142,9 +142,9 @@ def test_rejected_input():
             "train.sh:2:51: the layout has 7 layers (t), the job has 12", "hosts.yaml", "train.sh", "--ranks", "stages.txt",
             "--job", "twelve.yaml")
     refused("stages.txt: cannot write: it is an input", "hosts.yaml", "train.sh", "--ranks", "stages.txt", "-o", "stages.txt")
-    refused("--ranks: is for plans, and --graph replays none", "--graph", "hosts.yaml", "--ranks", "stages.txt")
+    refused("--ranks: cannot be combined with --graph", "--graph", "hosts.yaml", "--ranks", "stages.txt")
     done = run("hosts.yaml", "--ranks", "stages.txt", program=PLAN, status=2)
-    check(done.stderr == "dtfm-plan: --ranks: is of the plan to --score, and there is none\n", done.stderr)
+    check(done.stderr == "dtfm-plan: --ranks: requires --score\n", done.stderr)
     done = run("hosts.yaml", "--job", "seven.yaml", "--score", "idle.csv", *BY_COST, program=PLAN, status=2)
     check("idle.csv: /pipelines: comm-cost needs every device, and 3 of 6 are in no pipeline: ga:1, gb, gc:2" in done.stderr,
           "a plan without a price:", done.stderr)
@@ -153,7 +153,7 @@ def test_rejected_input():
 def test_formats_in_help():
     for program in ({}, {"program": PLAN}):
         text = run("--help", **program).stdout
-        for words in ("device,pipeline,stage,first_layer,last_layer", "last_layer the last layer itself", "Ettt|tt|ttL",
+        for words in ("device,pipeline,stage,first_layer,last_layer", "last_layer inclusive", "Ettt|tt|ttL",
                       "--ranks", "rank 0=oregon/0"):
             check(words in text, "--help lacks", words)
 

@@ -74,7 +74,7 @@ expect_in "$out" '1 done, 0 failed, 1 blocked'
 
 expect_refused "TOPOLOGY PLAN or --graph FILE is missing $help"
 expect_refused "unexpected argument \`--grap\`; did you mean \`--graph\`? $help" --grap graph.txt
-expect_refused 'TOPOLOGY: is for plans, and --graph replays none' --graph graph.txt graph.txt
+expect_refused 'TOPOLOGY: cannot be combined with --graph' --graph graph.txt graph.txt
 run --graph
 expect_status 2 'an option without its value'
 expect_refused 'missing.txt: cannot be opened: No such file or directory' --graph missing.txt

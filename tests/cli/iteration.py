@@ -199,7 +199,7 @@ def test_advice():
     write("alone.json", json.dumps(alone))
     done = run("small.yaml", "--score", "alone.json", "--advise", "-o", "scored.json", program=PLAN, status=3)
     check(read("scored.json")["advice"]["gain"] is None and " % less" not in done.stdout, done.stdout)
-    refused("--advise: is about the plan to --score, and there is none", "sites.yaml", "--advise")
+    refused("--advise: requires --score", "sites.yaml", "--advise")
 
 
 def test_calibration():
@@ -225,7 +225,7 @@ def test_calibration():
     check(f"({interval['low']:.4g} … {interval['high']:.4g}, 95 %)" in printed, printed)
     run("sites.yaml", "--score", "made.json", "--calibration", "known.json", "-o", "scored.json", program=PLAN)
     check(read("scored.json")["estimate"] == plan["estimate"], "the score has other intervals")
-    refused("--calibration: is not for --objective comm-cost, which knows no machines",
+    refused("--calibration: cannot be combined with --objective comm-cost",
             "sites.yaml", "--calibration", "known.json", "--objective", "comm-cost")
 
 

@@ -243,7 +243,7 @@ class Schemas(unittest.TestCase):
 
     def test_plans(self):
         for options in ([], ["--objective", "comm-cost", "--pipeline", "2"], ["--explain"], ["--score", self.plan, "--advise"],
-                        ["--warm-start", self.plan], ["--objective", "cost-per-token"], ["--alike"]):
+                        ["--warm-start", self.plan], ["--objective", "cost-per-token"], ["--uniform-pipelines"]):
             done = self.run_program(PLAN, self.net, "--job", self.job, *options, "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)
@@ -264,7 +264,7 @@ class Schemas(unittest.TestCase):
 
     def test_results_of_swarms(self):
         (self.folder / "goes.yaml").write_text("version: 1\nhorizon: 600 s\nevents: [{at: 10 ms, device: oregon/0, leave: true}]\n")
-        for options in ([], ["--scenario", "goes.yaml"], ["--verify", "0.5", "--lying", "0.2", "--iterations", "10"]):
+        for options in ([], ["--scenario", "goes.yaml"], ["--verify", "0.5", "--faulty-peers", "0.2", "--iterations", "10"]):
             done = self.run_program(SIM, self.net, "--scheme", "swarm", "--job", self.job, *options, "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             document = json.loads(done.stdout)
@@ -363,8 +363,8 @@ class Schemas(unittest.TestCase):
         for model in models:
             self.check_agreement("job", {"version": 1, "name": "small", "model": model, "training": {"global_batch": 8}}, ("model",))
         self.check_agreement("job", {"version": 1, "name": "small", "model": models[1], "training": training,
-                                     "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True, "alike": True},
-                                     "compression": {"activations": 0.5, "gradients": "auto", "throughput": "10 GB/s", "adaptive": "1 Gbps"}, "profile": [{"analytic": True, "efficiency": 0.4}],
+                                     "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True, "uniform_pipelines": True},
+                                     "compression": {"activations": 0.5, "gradients": "auto", "throughput": "10 GB/s", "bandwidth_threshold": "1 Gbps"}, "profile": [{"analytic": True, "efficiency": 0.4}],
                                      "comm_cost": {"gradient": "1 GB", "activation": "1 MB", "stages": 2}})
         for gradients in ("4-bit", "top-0.5%", "rank-4"):
             self.check_agreement("job", {"version": 1, "name": "small", "model": models[0], "training": training, "compression": {"activations": "8-bit", "gradients": gradients}})

@@ -57,7 +57,7 @@ expect_refused '--pipeline: 4, but the plan has 3 stages' "${small[@]}" --score 
 expect_refused '--data: 3, but the plan has 4 pipelines' "${small[@]}" --score plan.json --data 3
 for option in '--strategy random' '--seed 0' '--evaluations 5' '--time-limit 5' --prove '--finalists 3' '--robust p95'; do
   # shellcheck disable=SC2086 # an option and its value
-  expect_refused "${option% *}: is of the search, and --score does not search (unless it is to --advise)" "${small[@]}" --score plan.json $option
+  expect_refused "${option% *}: cannot be combined with --score without --advise" "${small[@]}" --score plan.json $option
 done
 run "${small[@]}" --score plan.json --threads 2 --quiet --format json
 expect_status 0 '--score with options that are not of the search'

@@ -7,6 +7,7 @@ help='(see dtfm-plan --help)'
 
 expect_refused "TOPOLOGY is missing $help"
 expect_refused "unexpected argument \`--sede\`; did you mean \`--seed\`? $help" net.yaml --sede 3
+expect_refused "--alike was renamed to --uniform-pipelines $help" net.yaml --alike
 expect_refused "unexpected argument \`second.yaml\` $help" net.yaml second.yaml
 run net.yaml --seed
 expect_status 2 'an option without its value'
@@ -33,7 +34,7 @@ expect_refused '--format: expected text or json; found `xml`' net.yaml --format 
 expect_refused '--objective: unknown `com-cost`; did you mean `comm-cost`?' net.yaml --objective com-cost
 for option in '--strategy genetic' --prove; do
   # shellcheck disable=SC2086 # an option and its value
-  expect_refused "${option% *}: is for --objective comm-cost alone, not iteration-time" net.yaml --objective iteration-time $option
+  expect_refused "${option% *}: requires --objective comm-cost" net.yaml --objective iteration-time $option
 done
 expect_refused '--robust: unknown `bets`; known: `mean`, `p95`, `worst`' net.yaml --robust bets
 expect_refused '--robust: unknown `p59`; did you mean `p95`?' net.yaml --robust p59
@@ -53,7 +54,7 @@ expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' 
 expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' "${small[@]}" --tensor 2
 for option in '--scenario job.yaml' '--finalists 8' '--robust mean'; do
   # shellcheck disable=SC2086 # an option and its value
-  expect_refused "${option% *}: is not for --objective comm-cost, which simulates nothing" "${small[@]}" $option
+  expect_refused "${option% *}: cannot be combined with --objective comm-cost" "${small[@]}" $option
 done
 sed 's/global_batch/globl_batch/' job.yaml >typo.yaml
 expect_refused 'typo.yaml:4:12: unknown key `globl_batch`; did you mean `global_batch`?' net.yaml --job typo.yaml

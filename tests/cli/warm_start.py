@@ -35,12 +35,12 @@ def perceived(plan):
     """Returns the seconds per iteration if only the horizon left after migration counts for
     iterations."""
     warm, seconds = plan["warm_start"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
-    return seconds * warm["horizon_s"] / (warm["horizon_s"] - warm["moving"]["seconds"])
+    return seconds * warm["horizon_s"] / (warm["horizon_s"] - warm["migration"]["seconds"])
 
 
-def check_moving(moving):
-    devices = moving["devices"]
-    check(abs(sum(it["bytes"] for it in devices) - moving["bytes"]) <= len(devices), "bytes of", moving)
+def check_migration(migration):
+    devices = migration["devices"]
+    check(abs(sum(it["bytes"] for it in devices) - migration["bytes"]) <= len(devices), "bytes of", migration)
     check(all(it["bytes"] + it["checkpoint_bytes"] > 0 and it["layers"] and it["from"] for it in devices), devices)
 
 
@@ -49,13 +49,13 @@ def test_same_network():
     for horizon in ("1e-9 s", "1 s", "1 min", "2 h", "300 h", "270000 h"):
         plan, text = planned("next.json", "--warm-start", "old.json", "--horizon", horizon)
         warm = plan["warm_start"]
-        check_moving(warm["moving"])
+        check_migration(warm["migration"])
         before = simulated("old.json")["iteration_time_s"]["mean"]
         check(close(warm["unchanged_iteration_time_s"], before), "the old plan takes", warm, before)
         check(perceived(plan) <= before * (1 + 1e-12), "worse than staying", perceived(plan), before)
-        check(warm["stays"] == (plan["pipelines"] == old["pipelines"]), "stays", warm)
-        if warm["stays"]:
-            check("unchanged" in text and warm["moving"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
+        check(warm["keeps_plan"] == (plan["pipelines"] == old["pipelines"]), "keeps_plan", warm)
+        if warm["keeps_plan"]:
+            check("kept" in text and warm["migration"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
     plan, text = planned("next.json", "--warm-start", "old.json")
     check(plan["warm_start"]["horizon_s"] == 7200 and "Warm start from old.json, for 2 h" in text, text)
     check("Warm start" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
@@ -66,13 +66,13 @@ def test_removed_host():
     plan, text = planned("next.json", "--warm-start", "old.json", topology="fewer.yaml")
     warm = plan["warm_start"]
     check("ohio/3" not in used(plan) and sum(it["micro_batches"] for it in plan["pipelines"]) == 24, plan["pipelines"])
-    check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain"] is None, warm)
+    check(warm["cannot_keep_reason"] == "1 of its 8 devices is gone" and warm["gain"] is None, warm)
     check("cannot continue: 1 of its 8 devices is gone" in text, text)
-    check_moving(warm["moving"])
+    check_migration(warm["migration"])
     run("fewer.yaml", "next.json")
     # Within a millisecond nothing can migrate: the remaining part of the old plan continues.
     brief, _ = planned("brief.json", "--warm-start", "old.json", "--horizon", "1 ms", topology="fewer.yaml")
-    check(brief["warm_start"]["moving"]["bytes"] == 0, brief["warm_start"])
+    check(brief["warm_start"]["migration"]["bytes"] == 0, brief["warm_start"])
 
 
 def test_changed_link():
@@ -80,7 +80,7 @@ def test_changed_link():
     slow = ("--warm-start", "old.json", "--horizon")
     cold, _ = planned("cold.json", topology="slower.yaml")
     brief, text = planned("brief.json", *slow, "1 ms", topology="slower.yaml")
-    check(brief["warm_start"]["stays"] and "unchanged" in text, brief["warm_start"])
+    check(brief["warm_start"]["keeps_plan"] and "kept" in text, brief["warm_start"])
     long, text = planned("long.json", *slow, "1000 h", topology="slower.yaml")
     best = cold["finalists"][0]["simulated"]["nominal"]["mean_s"]
     seconds = long["finalists"][0]["simulated"]["nominal"]["mean_s"]
@@ -89,10 +89,10 @@ def test_changed_link():
     gain = warm["unchanged_iteration_time_s"] - seconds
     check(close(warm["gain"]["value"], gain) and gain > 0 and warm["gain"]["unit"] == "s", "gain", warm)
     check(warm["gain"]["unchanged"] == warm["unchanged_iteration_time_s"], "of the old plan", warm)
-    paid = warm["paid_after_iterations"]
-    check((paid - 1) * gain < warm["moving"]["seconds"] <= paid * gain, "paid after", warm)
-    check(f"pays off after {int(paid):,} iteration" in text, text)
-    check(close(long["finalists"][0]["moving_s"], warm["moving"]["seconds"]), "finalists", long["finalists"][0])
+    paid = warm["break_even_iterations"]
+    check((paid - 1) * gain < warm["migration"]["seconds"] <= paid * gain, "break-even point", warm)
+    check(f"breaks even after {int(paid):,} iteration" in text, text)
+    check(close(long["finalists"][0]["migration_s"], warm["migration"]["seconds"]), "finalists", long["finalists"][0])
     few, text = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
     check(len(used(few)) <= len(used(long)), "devices", len(used(few)), len(used(long)))
     check_gain(few, text, "device-seconds", 1)
@@ -115,16 +115,16 @@ def test_cost_objective():
     warm = ("--warm-start", "old.json", "--objective", "cost-per-token", "--horizon", "100 h")
     cheap, text = planned("cheap.json", *warm, topology="priced.yaml")
     check_gain(cheap, text, "USD a million tokens", 2 / 3600 / TOKENS * 1e6)
-    check("egress_usd" not in cheap["warm_start"]["moving"], "free bytes cost", cheap["warm_start"]["moving"])
+    check("egress_usd" not in cheap["warm_start"]["migration"], "free bytes cost", cheap["warm_start"]["migration"])
     # With egress prices, the plan file and the summary contain the cost of the migration.
     write("dear.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4").replace("0.02 Gbps", "0.02 Gbps, egress: 0.5 USD/GB"))
     dear, text = planned("dear.json", *warm, topology="dear.yaml")
-    moving = dear["warm_start"]["moving"]
-    crossing = [it["bytes"] for it in moving["devices"] if any(source[:3] != it["device"][:3] for source in it["from"])]
-    check(crossing and 0 < moving["egress_usd"] <= sum(crossing) * 0.5e-9, "egress", moving)
-    check(f", for {moving['egress_usd']:.4g} USD\n" in text, "dollars in the summary", moving, text)
+    migration = dear["warm_start"]["migration"]
+    crossing = [it["bytes"] for it in migration["devices"] if any(source[:3] != it["device"][:3] for source in it["from"])]
+    check(crossing and 0 < migration["egress_usd"] <= sum(crossing) * 0.5e-9, "egress", migration)
+    check(f", for {migration['egress_usd']:.4g} USD\n" in text, "dollars in the summary", migration, text)
     diff = difference("dear.yaml", "--diff", "old.json", "dear.json")
-    check(diff["moving"] == moving, "--diff says", diff["moving"], "not", moving)
+    check(diff["migration"] == migration, "--diff says", diff["migration"], "not", migration)
 
 
 def test_interrupt():
@@ -140,7 +140,7 @@ def test_other_schedule():
     check([it["micro_batches"] for it in old["pipelines"]] == [11, 11], old["pipelines"])
     plan, _ = planned("next.json", "--warm-start", "old.json", job="chunked.yaml")
     check(all(it["micro_batches"] % len(it["stages"]) == 0 for it in plan["pipelines"]), plan["pipelines"])
-    check(plan["warm_start"]["cannot_stay"].startswith("the job, the limits"), plan["warm_start"])
+    check(plan["warm_start"]["cannot_keep_reason"].startswith("the job, the limits"), plan["warm_start"])
 
 
 def test_other_hosts():
@@ -155,7 +155,7 @@ def test_other_hosts():
     old, _ = planned("old.json", topology="hosts.yaml", job="four.yaml")
     check(old["parallelism"]["tensor"] == 4, old["parallelism"])
     plan, _ = planned("next.json", "--warm-start", "old.json", topology="joined.yaml", job="tensor.yaml")
-    check("cannot_stay" not in plan["warm_start"] and plan["warm_start"]["unchanged_iteration_time_s"] > 0, plan["warm_start"])
+    check("cannot_keep_reason" not in plan["warm_start"] and plan["warm_start"]["unchanged_iteration_time_s"] > 0, plan["warm_start"])
 
 
 def test_threads():
@@ -170,21 +170,20 @@ def test_threads():
 def test_rejected_usage():
     planned("old.json")
     warm = ("sites.yaml", "--job", "free.yaml", "--warm-start")
-    refused("--horizon: is of the plan to --warm-start from, and there is none", "sites.yaml", "--horizon", "1 h")
+    refused("--horizon: requires --warm-start", "sites.yaml", "--horizon", "1 h")
     refused("--horizon: expected a time above zero; found `0 s`", *warm, "old.json", "--horizon", "0 s")
-    refused("--pareto: cannot be combined with --warm-start", *warm, "old.json", "--pareto", "f.json")
+    refused("--warm-start: cannot be combined with --pareto", *warm, "old.json", "--pareto", "f.json")
     done = run(*warm, "old.json", "--horizon", "5", program=PLAN, status=2)
     check("--horizon" in done.stderr and "unit" in done.stderr, done.stderr)
-    refused("--warm-start: is not for --objective comm-cost, which does not know how long iterations take",
+    refused("--warm-start: cannot be combined with --objective comm-cost",
             *warm, "old.json", "--objective", "comm-cost")
-    refused("--warm-start: is of the search, and --score does not search", *warm, "old.json", "--score", "old.json")
-    refused("old.json: is for job `small`, but without --job the built-in gpt3-xl is planned; give the job with --job FILE",
-            "sites.yaml", "--warm-start", "old.json")
+    refused("--warm-start: cannot be combined with --score", *warm, "old.json", "--score", "old.json")
+    refused("old.json: is for job `small`, but without --job FILE the job is the built-in gpt3-xl", "sites.yaml", "--warm-start", "old.json")
     write("deeper.yaml", FREE.replace("layers: 12", "layers: 14").replace("name: small", "name: deeper"))
     refused("old.json: is for another model than job `deeper`: it has 12 layers, not 14, so no state can be migrated; "
             "give its own job by --job FILE", "sites.yaml", "--job", "deeper.yaml", "--warm-start", "old.json")
     write("table.csv", "device,pipeline,stage,first_layer,last_layer\noregon/0,0,0,0,11\n")
-    refused("table.csv: is not a plan of dtfm-plan; expected JSON as dtfm-plan -o writes it", *warm, "table.csv")
+    refused("table.csv: is not a plan written by dtfm-plan -o (JSON)", *warm, "table.csv")
     write("broken.json", '{"pipelines": [{"stages": [}')
     done = run(*warm, "broken.json", program=PLAN, status=2)
     check(done.stderr.startswith("dtfm-plan: broken.json:1:28: "), done.stderr)
@@ -205,7 +204,7 @@ def test_rejected_usage():
     stage["devices"] = [f"host/{i}" for i in range(9000)]
     write("many.json", json.dumps(plan))
     refused("many.json: /pipelines/0/stages/0/devices: more than 8192 devices in all", *warm, "many.json")
-    refused("--seed: is of a search or a score, and --diff compares two plans", "--diff", "old.json", "old.json", "--seed", 1)
+    refused("--seed: cannot be combined with --diff", "--diff", "old.json", "old.json", "--seed", 1)
     check(not Path("sites.yaml").read_text(encoding="utf-8") == "", "an input is gone")
     done = run("sites.yaml", "--warm-start", "old.json", "--job", "free.yaml", "-o", "old.json", program=PLAN, status=2)
     check("old.json" in done.stderr, done.stderr)
@@ -218,7 +217,7 @@ def difference(*arguments):
 def test_diff_takes_no_options_of_searches():
     planned("old.json")
     for option in ("--calibration", "--pareto"):
-        refused(f"{option}: is of a search or a score, and --diff compares two plans", "--diff", "old.json", "old.json", option, "x")
+        refused(f"{option}: cannot be combined with --diff", "--diff", "old.json", "old.json", option, "x")
 
 
 def test_diff():
@@ -229,14 +228,14 @@ def test_diff():
     other = {key: old[key] for key in ("schema", "topology", "job")} | {"pipelines": old["pipelines"][::-1]}
     write("other.json", json.dumps(other))
     same = difference("--diff", "old.json", "other.json")
-    check(same["same"] and same["moving"]["bytes"] == 0 and "seconds" not in same["moving"], same)
+    check(same["same"] and same["migration"]["bytes"] == 0 and "seconds" not in same["migration"], same)
     plan, _ = planned("next.json", "--warm-start", "old.json", "--pipeline", 1, "--data", 7, topology="fewer.yaml")
     diff = difference("--diff", "old.json", "next.json")
     check(not diff["same"] and diff["decisions"]["stages"] == ["2", "1"], diff["decisions"])
-    check(diff["leave"] == ["ohio/3"] and diff["enter"] == [] and len(diff["changes"]) == 7, diff)
-    check(diff["moving"]["bytes"] == plan["warm_start"]["moving"]["bytes"], "moves", diff["moving"], plan["warm_start"])
+    check(diff["removed"] == ["ohio/3"] and diff["added"] == [] and len(diff["changes"]) == 7, diff)
+    check(diff["migration"]["bytes"] == plan["warm_start"]["migration"]["bytes"], "migration", diff["migration"], plan["warm_start"])
     timed = difference("fewer.yaml", "--diff", "old.json", "next.json")
-    check(timed["moving"] == plan["warm_start"]["moving"], "with times", timed["moving"], plan["warm_start"])
+    check(timed["migration"] == plan["warm_start"]["migration"], "with times", timed["migration"], plan["warm_start"])
     text = run("fewer.yaml", "--diff", "old.json", "next.json", program=PLAN).stdout
     for words in ("stages", "Removed: 1 device (ohio/3)", "State migration: ", "fetches layers", "stage 1, layers"):
         check(words in text, "the summary lacks", words, "in", text)
@@ -247,7 +246,7 @@ def test_diff():
             "fewer.yaml", "--diff", "next.json", "old.json")
     write("deeper.yaml", FREE.replace("layers: 12", "layers: 14"))
     planned("deeper.json", job="deeper.yaml")
-    check("no_moving" in difference("--diff", "old.json", "deeper.json"), "another model moves")
+    check("no_migration_reason" in difference("--diff", "old.json", "deeper.json"), "another model moves")
 
 
 def hand_made(name, pipelines, **changes):
@@ -269,7 +268,7 @@ def test_diff_of_smaller_tensor_degrees():
     hand_made("wide.json", [(24, [([0, 6], ["a", "b"]), ([6, 12], ["c", "d"])])], parallelism=two)
     hand_made("narrow.json", [(24, [([0, 6], ["a"]), ([6, 12], ["c", "d"])])], parallelism=two)
     diff = difference("--diff", "wide.json", "narrow.json")
-    check(diff["decisions"] == {"tensor": ["2", "1, 2"]} and diff["leave"] == ["b"], diff["decisions"], diff["leave"])
+    check(diff["decisions"] == {"tensor": ["2", "1, 2"]} and diff["removed"] == ["b"], diff["decisions"], diff["removed"])
     changed = {it["device"]: (it["first"], it["second"]) for it in diff["changes"]}
     check([it["tensor"] for it in changed["a"]] == [2, 1] and [it["after"] for it in changed["a"]] == [["c"], ["c", "d"]], changed)
     check("c" not in changed and [it["before"] for it in changed["d"]] == [["b"], ["a"]], "neighbours", changed)
@@ -283,7 +282,7 @@ def test_diff_of_jobs():
     for name, key, changes, values in (
             ("sequence", "model", {"sequence": 256}, ["512", "256"]),
             ("overlap", "parallelism", {"overlap": True}, ["false", "true"]),
-            ("throughput of compression", "compression", {"throughput": "8 Gbps"}, ["unlimited", "8 Gbps"])):
+            ("compression_throughput", "compression", {"throughput": "8 Gbps"}, ["unlimited", "8 Gbps"])):
         hand_made("second.json", plan, **{key: changes})
         diff = difference("--diff", "first.json", "second.json")
         check(diff["decisions"].pop(name) == values and not diff["same"], name, values)
@@ -312,8 +311,8 @@ def test_diff_of_huge_plans():
     hand_made("two.json", [(24, [([0, 6], names[:4096]), ([6, 12], names[4096:])])])
     for first, second in (("one", "many"), ("many", "one"), ("two", "one"), ("two", "many")):
         diff = difference("--diff", f"{first}.json", f"{second}.json")
-        check(diff["moving"]["checkpoint_bytes"] == 0, first, second, "a checkpoint")
-        check((diff["moving"]["bytes"] == 0) == (first == "many"), first, second, diff["moving"]["bytes"])
+        check(diff["migration"]["checkpoint_bytes"] == 0, first, second, "a checkpoint")
+        check((diff["migration"]["bytes"] == 0) == (first == "many"), first, second, diff["migration"]["bytes"])
     hosts = TOPOLOGY.replace("site: oregon, count: 4", "site: d, count: 8192").split("  - {site: ohio")[0]
     write("wide.yaml", hosts + 'links:\n  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}\n')
     for arguments in (("--diff", "one.json", "many.json"), ("--job", "free.yaml", "--warm-start", "one.json", *QUICK)):

@@ -51,7 +51,7 @@ class Export(unittest.TestCase):
 
     def equal_plan(self):
         """Returns a plan with equally many layers per stage, which varuna and deepspeed require."""
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         plan = json.loads((self.folder / "plan.json").read_text())
         for pipeline in plan["pipelines"]:
             for stage, layers in zip(pipeline["stages"], ([0, 4], [4, 8])):
@@ -83,14 +83,14 @@ class Export(unittest.TestCase):
             self.assertEqual(said["ranks"], len(json.loads((self.folder / f"out-{target}" / "rank_table.json").read_text())))
 
     def test_same_bytes_again(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         for name in ("one", "two"):
             self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "megatron,torchrun,slurm,openmpi", "-o", name).returncode, 0)
         for path in (self.folder / "one").iterdir():
             self.assertEqual(path.read_bytes(), (self.folder / "two" / path.name).read_bytes())
 
     def test_a_plan_that_exceeds_memory_gets_a_note(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         done = self.export("--to", "torchrun")
         self.assertEqual((done.returncode, done.stderr), (0, ""))  # it fits
         plan = json.loads((self.folder / "plan.json").read_text())
@@ -113,7 +113,7 @@ class Export(unittest.TestCase):
         self.assert_refused(self.export("--to", "torchrun"), "/estimate/memory/0")
 
     def test_a_folder_holds_one_export(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         self.assertEqual(self.export("--to", "torchrun").returncode, 0)
         self.assertEqual(self.export("--to", "torchrun").returncode, 0)  # the same again
         before = {path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}
@@ -126,7 +126,7 @@ class Export(unittest.TestCase):
         self.assertEqual(self.export("--to", "torchrun", "--order", "pipeline-major", "--force").returncode, 0)
 
     def test_other_files_are_not_overwritten(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         (self.folder / "out").mkdir()
         (self.folder / "out" / "README.md").write_text("mine\n")
         self.assertEqual(self.export("--to", "torchrun").returncode, 2)
@@ -134,7 +134,7 @@ class Export(unittest.TestCase):
         self.assertEqual((self.folder / "out" / "README.md").read_text(), "mine\n")
 
     def test_bad_usage(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         for options, text in (([], "--to: is missing"), (["--to", "megatorn"], "did you mean `megatron`?"),
                               (["--to", ""], "unknown"), (["--to", "megatron,"], "unknown"),
                               (["--to", "megatron,flashflex"], "both trainers"), (["--to", "torchrun", "--port", "0"], "--port"),
@@ -148,7 +148,7 @@ class Export(unittest.TestCase):
         self.assertEqual(self.run_in(EXPORT, "--to", "torchrun", "-o", "out").returncode, 2)
 
     def test_bad_plans(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         good = json.loads((self.folder / "plan.json").read_text())
         for change, text in ((lambda p: p.pop("job"), "contains no job"), (lambda p: p.pop("pipelines"), "pipelines"),
                              (lambda p: p["pipelines"][0]["stages"][0].update(layers=[0, 3]), "layer"),
@@ -168,7 +168,7 @@ class Export(unittest.TestCase):
         self.assert_refused(self.export("--to", "netem", "--topology", "other.yaml"), "the plan is for topology")
 
     def test_an_impossible_folder(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         (self.folder / "file").write_text("mine")
         for name in ("file", "file/below"):
             done = self.run_in(EXPORT, "plan.json", "--to", "torchrun", "-o", name)
@@ -176,7 +176,7 @@ class Export(unittest.TestCase):
         self.assertEqual((self.folder / "file").read_text(), "mine")
 
     def test_unsafe_names_need_addresses_and_are_escaped(self):
-        self.plan(["a", "b", "c", "d"], "--alike")
+        self.plan(["a", "b", "c", "d"], "--uniform-pipelines")
         base = (self.folder / "plan.json").read_text()
         (self.folder / "bin").mkdir()
         for program in ("torchrun", "srun", "mpirun", "tc", "ip", "getent"):
@@ -219,17 +219,17 @@ class Export(unittest.TestCase):
             'version: 1\nname: n\ndevices: [{site: a, count: 3, gpu: A100-40GB}, {site: a, count: 3, gpu: T4}]\n'
             'links: [{between: ["*", "*"], latency: 1 ms, bandwidth: 10 Gbps}]\n')
         (self.folder / "job.yaml").write_text(JOB.replace("data: 2", "data: 3"))
-        for options, code in (([], 2), (["--alike"], 2), (["--alike", "--batch", "18"], 0)):
+        for options, code in (([], 2), (["--uniform-pipelines"], 2), (["--uniform-pipelines", "--batch", "18"], 0)):
             done = self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", "plan.json", *options)
-            if options == ["--alike"]:  # 16 micro-batches over 3 pipelines
+            if options == ["--uniform-pipelines"]:  # 16 micro-batches over 3 pipelines
                 self.assertEqual(done.returncode, 2)
-                self.assertRegex(done.stderr, "alike")
+                self.assertRegex(done.stderr, "uniform")
                 continue
             self.assertEqual(done.returncode, 0, done.stderr)
             done = self.export("--to", "megatron")
             self.assertEqual(done.returncode, code, done.stderr)
             if code:
-                self.assertRegex(done.stderr, re.compile("pipelines 0 and 1 .*use --to flashflex, or plan with --alike"))
+                self.assertRegex(done.stderr, re.compile("pipelines 0 and 1 .*use --to flashflex, or plan with --uniform-pipelines"))
                 self.assertFalse((self.folder / "out").exists())
                 self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "flashflex", "-o", "flash").returncode, 0)
 

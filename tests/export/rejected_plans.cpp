@@ -51,7 +51,7 @@ TEST_CASE("pipelines that split layers differently are rejected") {
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: pipelines 0 and 1 split layers differently (3/2/2 vs 2/3/2); megatron has one layout for "
         "all "
-        "replicas; use --to flashflex, or plan with --alike");
+        "replicas; use --to flashflex, or plan with --uniform-pipelines");
   for (const std::string& name : common_layout)
     CHECK_THAT(rejection_message(name, bundle), contains("split layers differently"));
   CHECK(rejection_message("flashflex", bundle) == "no error");
@@ -79,7 +79,7 @@ TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target 
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: stage 2 uses tp=2, stage 0 tp=1; megatron has one tensor-parallel size; use --to "
         "flashflex, or plan "
-        "with --alike");
+        "with --uniform-pipelines");
   for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed-py"})
     CHECK_THAT(rejection_message(name, bundle), contains("has one tensor-parallel size"));
   for (const char* name : {"dtfm", "varuna"})

@@ -82,8 +82,8 @@ TEST_CASE("keys that a job omits have the usual defaults") {
 TEST_CASE("every key is read and the job written as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
-  overlap: true}
-compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, adaptive: 1 Gbps}
+  overlap: true, uniform_pipelines: true}
+compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, bandwidth_threshold: 1 Gbps}
 profile: {analytic: true, efficiency: 0.3}
 comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
 )");
@@ -95,6 +95,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.parallelism.flush == 64);
   CHECK(job.parallelism.gradient_sync == "ring");
   CHECK(job.parallelism.overlap);
+  CHECK(job.parallelism.uniform_pipelines);
   CHECK(job.compression.throughput->value() == 400e9);
   CHECK(job.compression.bandwidth_threshold->value() == 1e9);
   CHECK(job.compression.activations == 0.25);
@@ -235,6 +236,13 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "comm_cost: {gradient: 1 GB}\n", "job.yaml:5:12: missing key `activation`"},
       {small + "comm_cost: {gradient: 1 GB, activation: 1 GB, stages: auto}\n",
        "job.yaml:5:55: `stages`: expected a whole number from 1 to 1000000000; found `auto`"},
+      {small + "parallelism: {pipeline: 2, alike: true}\n",
+       "job.yaml:5:28: key `alike` was renamed to `uniform_pipelines`"},
+      {small + "compression: {adaptive: 1 Gbps}\n",
+       "job.yaml:5:15: key `adaptive` was renamed to `bandwidth_threshold`"},
+      {with("global_batch: 6", "global_batch: 6, alike: true"),
+       "job.yaml:4:29: unknown key `alike`; known: `global_batch`, `micro_batch`, `precision`, `optimizer`, "
+       "`recompute`"},
       {with("global_batch: 6", "global_batch: auto"),
        "job.yaml:4:26: `global_batch`: expected a whole number from 1 to 1000000000; found `auto`"},
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),

@@ -179,6 +179,9 @@ TEST_CASE("the job of a plan file is read from it") {
   json other = json::parse(text);
   other["parallelism"]["schedule"] = "1f1b";
   CHECK_THAT(error(other.dump()), contains("/job/parallelism/schedule is `gpipe`"));
+  json old = json::parse(text);
+  old["job"]["parallelism"]["alike"] = true;
+  CHECK_THAT(error(old.dump()), contains("key `alike` was renamed to `uniform_pipelines`"));
   CHECK(error("{\n \"job\":\n  {\"version\": 1, \"nam\": \"x\"}, \"b\": 1}") ==
         "plan.json:3:18: unknown key `nam`; did you mean `name`?");
   CHECK_THAT(error("{\"job\": 7}"), contains("plan.json:1:9: "));

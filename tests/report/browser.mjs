@@ -91,8 +91,8 @@ const tests = {
     assert.equal(await countOf(page, "#finalists .simulated"), 2 * plan.finalists.length);
     assert.equal(await countOf(page, "#search .improvement"), plan.search.convergence.length);
     assert.equal(await countOf(page, "#search .bound"), 1);
-    const { what_binds, scaling, changes } = plan.explanation;
-    assert.equal(await countOf(page, "#explanation li"), what_binds.length + scaling.length);
+    const { summary, scaling, changes } = plan.explanation;
+    assert.equal(await countOf(page, "#explanation li"), summary.length + scaling.length);
     assert.equal(await countOf(page, "#explanation .share"), Math.min(10, changes.filter(({ gain, fits }) => fits && gain > 0).length));
     const sent = JSON.parse(await textOf(page, "#data")).simulation.links.filter((link) => link.bytes > 0);
     assert.equal(await countOf(page, "#sites .edge"), sent.length);
@@ -186,7 +186,7 @@ const tests = {
     const box = await inView(page, ".timeline canvas");
     const { timeline, topology } = JSON.parse(await textOf(page, "#data"));
     const first = devicesOf(plan)[0];
-    const row = timeline.rows.find((it) => it.lane === "compute" && topology.devices.id[it.device] === first);
+    const row = timeline.rows.find((it) => it.track === "compute" && topology.devices.id[it.device] === first);
     const at = (row.start[0] + row.length[0] / 2) * timeline.tick_s / (timeline.end_s - timeline.start_s);
     await page.mouse.move(box.x + 150 + at * (box.width - 150), box.y + 26);
     const told = await textOf(page, "#tooltip");

@@ -60,7 +60,7 @@ class Reports(unittest.TestCase):
     def test_the_timeline_is_the_iteration(self):
         timeline = document("plan.html")["timeline"]
         plan = read("plan.json")
-        rows = [row for row in timeline["rows"] if row["lane"] == "compute"]
+        rows = [row for row in timeline["rows"] if row["track"] == "compute"]
         used = [device for pipeline in plan["pipelines"] for stage in pipeline["stages"] for device in stage["devices"]]
         self.assertEqual(len(rows), len(used))
         computations = sum(pipeline["micro_batches"] * len(pipeline["stages"]) for pipeline in plan["pipelines"])
@@ -96,7 +96,7 @@ class Reports(unittest.TestCase):
         write("tiny.yaml", TOPOLOGY.replace("16 GB", "100 MB"))
         run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "tiny.html", status=3)
         shown = document("tiny.html")
-        self.assertTrue(shown["simulation"]["overfull"])
+        self.assertTrue(shown["simulation"]["out_of_memory"])
         self.assertTrue(any("fits the memory" in warning for warning in shown["plan"]["warnings"]))
 
     def test_a_plan_without_gpus_gives_the_reason_why_it_is_not_simulated(self):
@@ -188,13 +188,13 @@ class Reports(unittest.TestCase):
 
     def test_rejected_usage(self):
         write("mine.html", "not a report")
-        self.refused("is of one plan, and --pareto writes many", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
-        self.refused("--diff compares two plans", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
+        self.refused("--report: cannot be combined with --pareto", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
+        self.refused("cannot be combined with --diff", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
         self.refused("needs a file", PLAN, *MACHINES, "--report", "-")
         self.refused("it exists and is not a report", PLAN, *MACHINES, "--report", "net.yaml")
         self.refused("it exists and is not a report", SIM, "net.yaml", "plan.json", "--report", "mine.html")
         self.refused("it is given for two outputs", PLAN, *MACHINES, "-o", "x", "--report", "x")
-        self.refused("is for plans, and --graph replays none", SIM, "--graph", "g.txt", "--report", "r.html")
+        self.refused("cannot be combined with --graph", SIM, "--graph", "g.txt", "--report", "r.html")
         self.refused("cannot write", SIM, "net.yaml", "plan.json", "--report", "no-such-folder/r.html")
 
     def test_a_report_replaces_an_older_one_unless_the_input_is_bad(self):

@@ -19,9 +19,9 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     assert.deepEqual(cells.slice(0, 4).map((text) => Number.parseFloat(text.replaceAll(",", ""))), [
       Number(fastest.seconds_per_batch.toPrecision(6)), Number(fastest.tokens_per_s.toPrecision(6)),
       Number(fastest.time_ratio.toFixed(2)), Number(fastest.cost_per_million_tokens.toPrecision(4))]);
-    assert.equal(cells.at(-1), layout.words);
+    assert.equal(cells.at(-1), layout.description);
     await page.locator("#speed tbody tr").first().hover();
-    assert.ok((await textOf(page, "#tooltip")).includes(layout.words), await textOf(page, "#tooltip"));
+    assert.ok((await textOf(page, "#tooltip")).includes(layout.description), await textOf(page, "#tooltip"));
     assert.match(await textOf(page, "#about"), /Simulated: .*None of this is a measurement.*seed 0$/);
     await close();
   },
@@ -50,7 +50,7 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     const { schemes } = json("table.json");
     const reasons = await page.$$eval("#speed tbody tr", (rows) => rows.filter((row) => !row.querySelector(".share")).map((row) => row.textContent));
     const [replica, zero] = ["data-parallel", "zero3"].map((name) => schemes.find(({ scheme }) => scheme === name));
-    assert.equal(reasons.filter((text) => text === `data-parallelno layout: ${replica.why_none}`).length, 3, `${reasons}`);
+    assert.equal(reasons.filter((text) => text === `data-parallelno layout: ${replica.no_layout_reason}`).length, 3, `${reasons}`);
     assert.ok(reasons.includes(`zero3no result: ${zero.runs[2].stopped}`), `${reasons}`);
     const shown = await page.$$eval("#schemes td[colspan]", (nodes) => nodes.map((node) => node.textContent));
     assert.equal(shown.length, reasons.length, "table and bars have different reasons");

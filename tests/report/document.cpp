@@ -151,7 +151,7 @@ TEST_CASE("long lists are truncated and the document reports how many entries we
       report_document({topology, "dtfm-test 1", {}, ReportedRun{report, record}, {}});
   const ordered_json& simulation = document["simulation"];
   CHECK(simulation["iterations"].size() == 2000);
-  CHECK(text(simulation["left_out"]) == R"({"iterations":500,"events":1})");
+  CHECK(text(simulation["omitted"]) == R"({"iterations":500,"events":1})");
   // Of 1 … 3999, every second one: the smallest, the largest and 1998 between them.
   const ordered_json& times = simulation["samples"]["mean_iteration_time_s"];
   REQUIRE(times.size() == 2000);
@@ -169,7 +169,7 @@ TEST_CASE("the critical path is summed before it is truncated") {
   report.critical_path.push_back({"send", 1, 6008, 6012});
   const ordered_json document = report_document({topology, "dtfm-test 1", {}, ReportedRun{report, {}}, {}});
   CHECK(document["simulation"]["critical_path"].size() == 2000);
-  CHECK(text(document["simulation"]["left_out"]) == R"({"critical_path":1000})");
+  CHECK(text(document["simulation"]["omitted"]) == R"({"critical_path":1000})");
   const ordered_json& path = document["critical_path"];
   CHECK(path["steps"] == 3000);
   CHECK(path["seconds"] == 6002.0);  // from 10 to 6012

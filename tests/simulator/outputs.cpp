@@ -163,7 +163,7 @@ TEST_CASE("the result file has the specified content") {
                                           "iteration_time_s", "tokens_per_s",  "model_flops_per_s",
                                           "peak_flops_per_s", "bubble",        "stopped",
                                           "devices",          "links",         "events",
-                                          "lost_work_s",      "critical_path", "overfull",
+                                          "lost_work_s",      "critical_path", "out_of_memory",
                                           "fairness",         "simulator",     "version",
                                           "length_s",         "notes"};
   std::set<std::string> keys;
@@ -182,7 +182,7 @@ TEST_CASE("the result file has the specified content") {
   CHECK(second["memory_bytes"].get<double>() == 600);
   CHECK(text(file["links"][0]) == R"({"busy_s":3.0,"bytes":200.0,"from":"a","to":"b"})");
   CHECK(text(file["events"][0]) == R"({"date_s":3.0,"text":"b/0 leaves"})");
-  CHECK(text(file["overfull"]) == R"(["a/0","b/0"])");
+  CHECK(text(file["out_of_memory"]) == R"(["a/0","b/0"])");
   CHECK(file["critical_path"][1]["tasks"].get<int>() == 2);
   CHECK(text(file["fairness"]) == R"({"undisturbed_iteration_s":{"equal":1.5,"rtt":2.0},"used":"equal"})");
 }

@@ -8,7 +8,7 @@ const schemeColumns = [
   { name: "time", number: true, text: ({ run }) => ifKnown(run.time_ratio, timeRatio) },
   { name: "USD/M tokens", number: true, text: ({ run }) => ifKnown(run.cost_per_million_tokens, (value) => significant(value, 4)) },
   { name: "sent per iteration", number: true, text: ({ run, why }) => (why === undefined && run.iterations ? bytes(run.sent_bytes / run.iterations) : "–") },
-  { name: "layout", text: (row) => row.why ?? row.layout.words + (row.run.stopped ? `; stopped: ${row.run.stopped}` : "") },
+  { name: "layout", text: (row) => row.why ?? row.layout.description + (row.run.stopped ? `; stopped: ${row.run.stopped}` : "") },
 ];
 const ifKnown = (value, format) => (typeof value === "number" ? format(value) : "–");
 const tokenRate = (value) => grouped(significant(value, 6));
@@ -16,7 +16,7 @@ const timeRatio = (value) => `${value.toFixed(2)}\u00a0×`;
 
 /** Why a scheme has no numbers under a scenario; undefined if it has. */
 function whyNone(scheme, run) {
-  if (scheme.why_none) return `no layout: ${scheme.why_none}`;
+  if (scheme.no_layout_reason) return `no layout: ${scheme.no_layout_reason}`;
   return run.tokens_per_s === null ? `no result: ${run.stopped}` : undefined;
 }
 
@@ -111,7 +111,7 @@ function showAssumptions({ document: { comparison } }) {
   addSchemeTable(section, plural(comparison.schemes.length, "scheme"), [
     { name: "scheme", text: (it) => it.scheme },
     { name: "layouts", number: true, text: ({ layout }) => `${count(layout.fitting)} of ${count(layout.tried)}` },
-    { name: "description", text: (it) => it.what },
-    { name: "assumptions", text: (it) => it.assumes },
+    { name: "description", text: (it) => it.description },
+    { name: "assumptions", text: (it) => it.assumptions },
   ], comparison.schemes);
 }

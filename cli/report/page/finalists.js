@@ -65,8 +65,8 @@ function finalistColumns(finalists, scenarios) {
   for (const name of scenarios)
     for (const [key, words] of [["mean_s", "mean"], ["p95_s", "p95"], ["max_s", "longest"]])
       columns.push({ name: `${name}, ${words}`, number: true, text: (it) => (it.simulated[name] ? seconds(it.simulated[name][key]) : "") });
-  if (finalists.some((it) => it.moving_s !== undefined))
-    columns.push({ name: "migration", number: true, text: (it) => (it.moving_s === undefined ? "" : seconds(it.moving_s)) });
+  if (finalists.some((it) => it.migration_s !== undefined))
+    columns.push({ name: "migration", number: true, text: (it) => (it.migration_s === undefined ? "" : seconds(it.migration_s)) });
   const decisions = [...new Set(finalists.flatMap((it) => Object.keys(it.decisions ?? {})))];
   for (const name of decisions) columns.push({ name, text: (it) => String(it.decisions?.[name] ?? "") });
   return columns;

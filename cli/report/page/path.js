@@ -6,7 +6,7 @@ function showPath(report) {
   const path = report.document.critical_path;
   if (!path) return;
   const { kinds } = path;
-  const all = kinds.length + (path.left_out?.kinds ?? 0);
+  const all = kinds.length + (path.omitted?.kinds ?? 0);
   const section = addSection("path", "Critical path of an iteration", "Critical path",
     `The last iteration of ${report.runName()}, ${plural(path.steps, "step")} in ${seconds(path.seconds)}: ` +
     "if any of these steps took longer, so would the iteration." +

@@ -24,7 +24,7 @@ function drawRuns(box, values, marks, xLabel, width) {
 
 function showSamples(samples) {
   const times = samples.iteration_time_s;
-  const left = samples.left_out?.mean_iteration_time_s;
+  const left = samples.omitted?.mean_iteration_time_s;
   const section = addSection("samples", "Distribution over runs", "Distribution",
     `Mean time of an iteration in each of ${plural(samples.runs, "run")}, in order of size: p50 ${seconds(times.p50)}, p95 ${seconds(times.p95)}, p99 ${seconds(times.p99)}.` +
     (left ? ` ${count(left)} evenly spread points are not drawn.` : ""));
@@ -41,7 +41,7 @@ function showRuns(report) {
   const { simulation } = report.document;
   if (simulation?.samples?.mean_iteration_time_s?.length) showSamples(simulation.samples);
   if (!simulation || (simulation.iterations.length < 2 && !simulation.events.length)) return;
-  const left = simulation.left_out?.iterations;
+  const left = simulation.omitted?.iterations;
   const section = addSection("iterations", `Iterations of ${report.runName()}`, "Iterations",
     `${plural(simulation.iterations.length + (left ?? 0), "iteration")} in ${seconds(simulation.length_s)} of simulated time${left ? `; the last ${count(left)} are not drawn` : ""}.` +
     (simulation.iterations.length > 1 ? " The first, in which the pipelines warm up, is drawn, but not in the mean." : ""));
@@ -56,6 +56,6 @@ function showRuns(report) {
   }
   if (simulation.events.length)
     addTable(section.append("div").attr("class", "chart scroll").attr("tabindex", 0).attr("role", "region").attr("aria-label", "Events"),
-      "Events" + (simulation.left_out?.events ? `, without the last ${count(simulation.left_out.events)}` : ""), [
+      "Events" + (simulation.omitted?.events ? `, without the last ${count(simulation.omitted.events)}` : ""), [
         { name: "at", text: (it) => seconds(it.date_s) }, { name: "event", text: (it) => it.text }], simulation.events);
 }

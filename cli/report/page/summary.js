@@ -64,7 +64,7 @@ const formatCostParts = (parts) =>
 
 function formatBreakdown(breakdown) {
   const parts = Object.entries(breakdown).filter(([, value]) => value > 0);
-  return parts.map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
+  return parts.map(([name, value]) => `${name.replaceAll("_", " ")} ${seconds(value)}`).join(", ");
 }
 
 function formatSpread(report) {
@@ -83,9 +83,9 @@ function warningsOf(report) {
   const { plan, simulation, comparison } = report.document;
   const warnings = [...(plan?.warnings ?? []), ...(simulation?.notes ?? []), ...(comparison?.stopped ? [comparison.stopped] : [])];
   if (simulation?.stopped) warnings.push(`stopped early: ${simulation.stopped}`);
-  if (simulation?.overfull?.length)
-    warnings.push(`the plan does not fit in the memory of ${simulation.overfull.slice(0, 8).join(", ")}` +
-      (simulation.overfull.length > 8 ? ` and ${simulation.overfull.length - 8} more` : ""));
+  if (simulation?.out_of_memory?.length)
+    warnings.push(`the plan does not fit in the memory of ${simulation.out_of_memory.slice(0, 8).join(", ")}` +
+      (simulation.out_of_memory.length > 8 ? ` and ${simulation.out_of_memory.length - 8} more` : ""));
   return [...new Set(warnings)];
 }
 
@@ -133,9 +133,9 @@ const formatSettings = (settings) => Object.entries(settings).filter(([name]) =>
   .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
 
 function formatWarmStart(warm) {
-  if (warm.stays) return `${warm.plan}, which is kept`;
-  const migration = `${bytes(warm.moving.bytes)} to migrate${warm.moving.seconds === undefined ? "" : ` in ${seconds(warm.moving.seconds)}`}`;
-  const paid = warm.paid_after_iterations ? `; pays off after ${plural(warm.paid_after_iterations, "iteration")}` : "";
+  if (warm.keeps_plan) return `${warm.plan}, which is kept`;
+  const migration = `${bytes(warm.migration.bytes)} to migrate${warm.migration.seconds === undefined ? "" : ` in ${seconds(warm.migration.seconds)}`}`;
+  const paid = warm.break_even_iterations ? `; pays off after ${plural(warm.break_even_iterations, "iteration")}` : "";
   return `${warm.plan}: ${migration}${paid}`;
 }
 

@@ -29,7 +29,7 @@ class TimelineView {
   }
 
   legend(section, { kinds }) {
-    const used = new Set(this.devices.flatMap(({ lanes }) => Object.values(lanes).flatMap(({ kind }) => [...new Set(kind)])));
+    const used = new Set(this.devices.flatMap(({ tracks }) => Object.values(tracks).flatMap(({ kind }) => [...new Set(kind)])));
     this.kinds = Object.keys(kinds).filter((kind) => used.has(kind));
     addLegend(section, this.kinds.map((kind) => ({ text: kinds[kind], background: `var(--kind-${kind})` })));
     this.swatches = section.selectAll(".legend:last-of-type .swatch").nodes();
@@ -130,9 +130,9 @@ class TimelineView {
     const device = py < timelineSizes.top ? undefined : this.devices[index];
     if (!device) return tooltip.hide();
     const within = (py - timelineSizes.top + this.box.scrollTop) % this.row;
-    const lane = laneNames.findLast((name) => within >= laneBox(name, this.row)[0] - 0.5);
+    const track = trackNames.findLast((name) => within >= trackBox(name, this.row)[0] - 0.5);
     const x = this.transform.rescaleX(this.base);
-    const row = px < this.left ? undefined : device.lanes[lane];
+    const row = px < this.left ? undefined : device.tracks[track];
     const span = row ? spanAt(row, x.invert(px), x.invert(this.left + 1.5) - x.invert(this.left)) : -1;
     const rows = [...this.placeTip(device), ...(span < 0 ? [] : this.spanTip(row, span))];
     return tooltip.show(event, device.label, rows);
@@ -143,20 +143,20 @@ class TimelineView {
   }
 
   spanTip(row, i) {
-    const rows = [[laneWords[row.lane], this.report.document.timeline.kinds[row.kind[i]]]];
+    const rows = [[trackWords[row.track], this.report.document.timeline.kinds[row.kind[i]]]];
     const tasks = row.tasks?.[i] ?? 1;
     if (tasks > 1) rows.push(["merged", plural(tasks, "task")]);
     if ((row.microBatch?.[i] ?? -1) >= 0) rows.push(["micro-batch", count(row.microBatch[i])]);
-    if ((row.peer?.[i] ?? -1) >= 0) rows.push([row.lane === "send" ? "to" : "from", this.report.idOf(row.peer[i])]);
+    if ((row.peer?.[i] ?? -1) >= 0) rows.push([row.track === "send" ? "to" : "from", this.report.idOf(row.peer[i])]);
     rows.push(["from", seconds(row.start[i])], ["takes", seconds(row.end[i] - row.start[i])]);
     return rows;
   }
 }
 
-function timelineNote({ title, merged_below_s, merges_unlike, tasks }) {
+function timelineNote({ title, merged_below_s, merges_kinds, tasks }) {
   const read = "Each row shows, from top to bottom, what a device computes, sends and receives. Drag to pan, Ctrl and wheel to zoom.";
   if (merged_below_s === undefined) return `${read} It shows ${title} of the simulated run: ${count(tasks)} bars.`;
-  return `${read} It shows ${title} of the simulated run. Of its ${count(tasks)} bars, neighbours ${merges_unlike ? "" : "of one kind "}` +
+  return `${read} It shows ${title} of the simulated run. Of its ${count(tasks)} bars, neighbours ${merges_kinds ? "" : "of one kind "}` +
     `shorter and nearer than ${seconds(merged_below_s)} are drawn as one, to bound the size of this page.`;
 }
 

@@ -21,20 +21,20 @@ function drawTimeline(context, devices, view, colors) {
 
 const rowTop = (index, view) => timelineSizes.top + index * view.row - view.scroll;
 
-/** Position of a lane within its row: [offset from the top, height]. */
-function laneBox(lane, row) {
+/** Position of a track within its row: [offset from the top, height]. */
+function trackBox(track, row) {
   const usable = row > 7 ? row - 2 : row - 0.5;
   const compute = usable * timelineSizes.compute;
   const message = usable * timelineSizes.message;
-  if (lane === "compute") return [0, compute];
-  return lane === "send" ? [compute + 0.5, message] : [compute + 0.5 + message, message];
+  if (track === "compute") return [0, compute];
+  return track === "send" ? [compute + 0.5, message] : [compute + 0.5 + message, message];
 }
 
 function drawDevice(context, device, top, view, colors) {
-  for (const lane of laneNames) {
-    const row = device.lanes[lane];
+  for (const track of trackNames) {
+    const row = device.tracks[track];
     if (!row) continue;
-    const [offset, height] = laneBox(lane, view.row);
+    const [offset, height] = trackBox(track, view.row);
     drawLane(context, row, top + offset, Math.max(1, height), view, colors);
   }
 }

@@ -1,7 +1,7 @@
 // Decodes the timeline of the document for drawing: arrays of times in seconds since the start of the timeline.
 
-const laneNames = ["compute", "send", "receive"];
-const laneWords = { compute: "computes", send: "sends", receive: "receives" };
+const trackNames = ["compute", "send", "receive"];
+const trackWords = { compute: "computes", send: "sends", receive: "receives" };
 
 /** Times of a row and, for binary search, the latest end up to each span. */
 function decodedRow(row, tick) {
@@ -16,22 +16,22 @@ function decodedRow(row, tick) {
     end[i] = (ticks + row.length[i]) * tick;
     latest[i] = i === 0 ? end[i] : Math.max(latest[i - 1], end[i]);
   }
-  return { lane: row.lane, kind: row.kind, tasks: row.tasks, microBatch: row.micro_batch, peer: row.peer, start, end, latest };
+  return { track: row.track, kind: row.kind, tasks: row.tasks, microBatch: row.micro_batch, peer: row.peer, start, end, latest };
 }
 
 /** Devices ordered by pipeline and stage, then all others; `isFirst` marks the first device of a pipeline. */
 function timelineDevices(report) {
-  const lanes = new Map();
+  const tracks = new Map();
   for (const row of report.document.timeline.rows) {
-    if (!lanes.has(row.device)) lanes.set(row.device, {});
-    lanes.get(row.device)[row.lane] = decodedRow(row, report.document.timeline.tick_s);
+    if (!tracks.has(row.device)) tracks.set(row.device, {});
+    tracks.get(row.device)[row.track] = decodedRow(row, report.document.timeline.tick_s);
   }
   const places = report.places();
-  const order = d3.sort([...lanes.keys()], (device) => places.get(device)?.order ?? report.deviceCount + device);
+  const order = d3.sort([...tracks.keys()], (device) => places.get(device)?.order ?? report.deviceCount + device);
   return order.map((device, i) => {
     const place = places.get(device);
     const isFirst = place !== undefined && place.pipeline !== places.get(order[i - 1])?.pipeline;
-    return { device, label: report.idOf(device), place, isFirst, lanes: lanes.get(device) };
+    return { device, label: report.idOf(device), place, isFirst, tracks: tracks.get(device) };
   });
 }
 

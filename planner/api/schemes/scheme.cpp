@@ -15,43 +15,40 @@ namespace {
 
 constexpr Scheme table[] = {
     {"megatron", "Megatron-LM, ranks in file order, the best of all tensor, pipeline and data degrees",
-     "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
+     "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_layouts},
-    {"megatron-random", "the same with ranks at random",
-     "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
+    {"megatron-random", "the same with random ranks",
+     "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_random_layouts},
-    {"gpipe-random", "GPipe on devices at random, the best of all depths: an unplanned baseline",
-     "messages overlap with computations; the job's gradient_sync; equal stages; flushes as often as memory "
-     "requires",
+    {"gpipe-random", "GPipe on random devices, the best of all depths: no planning",
+     "messages overlap with compute; the job's gradient_sync; equal stages; pipeline flushes as often as "
+     "memory requires",
      gpipe_random_layouts},
-    {"data-parallel", "a replica on every device", "ring all-reduce after the last backward",
+    {"data-parallel", "a replica on every device", "ring all-reduce after the last backward pass",
      data_parallel_layouts},
-    {"zero2", "ZeRO stage 2: sharded gradients and optimizer states",
-     "rings; gradients scattered after every micro-batch, the largest that fits; parameters gathered once",
+    {"zero2", "ZeRO with sharded gradients and optimizer states",
+     "rings; reduce-scatter after every micro-batch, which is as large as fits; one all-gather of parameters",
      zero2_layouts},
-    {"zero3", "ZeRO stage 3: sharded parameters, too",
-     "rings; parameters of a layer gathered before its forward and backward, one layer ahead; the "
-     "largest micro-batches that fit",
+    {"zero3", "ZeRO with sharded parameters, too",
+     "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead; "
+     "micro-batches as large as fit",
      zero3_layouts},
-    {"local-sgd", "replicas that synchronize parameters every 16 iterations, or --sync-every",
-     "a replica is consecutive devices in file order, 1F1B; synchronization is a ring all-reduce; replicas "
-     "wait for each other after every iteration; the effect of rare synchronization on convergence is not "
-     "counted",
+    {"local-sgd", "replicas that average parameters every 16 iterations, or --sync-every",
+     "a replica is adjacent devices in file order, 1F1B; ring all-reduce; replicas wait for each other after "
+     "every iteration; the effect of rare synchronization on convergence is not modelled",
      local_sgd_layouts, SchemeOption::sync_every},
     {"diloco", "the same every 500 iterations, or --sync-every",
-     "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts,
+     "as local-sgd; the outer optimizer takes no time and no device memory", diloco_layouts,
      SchemeOption::sync_every},
-    {"skip-pipe", "SkipPipe: micro-batches skip 0.25 of the stages, or --skip, each on its own path",
-     "a micro-batch computes that much less: the effect on convergence is not counted, model FLOP/s are of "
-     "what is computed; equal stages, the job's gradient_sync; paths are planned before the run",
+    {"skip-pipe", "SkipPipe: each micro-batch skips 0.25 of the stages, or --skip, on its own path",
+     "a micro-batch computes that much less: the effect on convergence is not modelled, and model FLOP/s "
+     "count what is computed; equal stages; the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
-    {"swarm", "SWARM: stages served by peers, micro-batches routed during the run, the best number of stages",
-     "micro-batches of the next batches are in flight before a step; activations go from peer to peer; "
-     "backward "
-     "recomputes its forward; a peer changes stages at most every 300 s, if that helps; all-reduces overlap "
-     "with "
-     "messages; compression, if any, on all links; memory of queues is not counted",
+    {"swarm", "SWARM: stages served by peers, dynamic routing of micro-batches, the best number of stages",
+     "micro-batches of the next batches are in flight before a step; activations from peer to peer; full "
+     "recomputation; a peer switches stage every 300 s at most, where that helps; all-reduces concurrent "
+     "with messages; compression, if any, on all links; memory of queues is not counted",
      nullptr, SchemeOption::verification},
 };
 
@@ -148,7 +145,7 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
   if (scheme.option != SchemeOption::verification) return text;
   if (options.verify > 0)
     text += fmt::format(
-        "; a second peer also computes {:g} % of the calls, and sketches of the results are compared",
+        "; a second peer recomputes {:g} % of the calls, and sketches of the outputs are compared",
         100 * options.verify);
   if (options.faulty_share > 0)
     text += fmt::format("; {:g} % of the peers are faulty", 100 * options.faulty_share);

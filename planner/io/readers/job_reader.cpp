@@ -84,8 +84,8 @@ Training read_training(const YamlValue& value, Automatic& automatic) {
 }
 
 Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
-  const YamlMap map = value.map(
-      {"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap", "alike"});
+  const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
+                                 "overlap", "uniform_pipelines"});
   Parallelism parallelism;
   parallelism.pipeline = count_or_auto(map, "pipeline");
   parallelism.data = count_or_auto(map, "data");
@@ -99,7 +99,7 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
-  if (const auto uniform_pipelines = map.optional("alike"))
+  if (const auto uniform_pipelines = map.optional("uniform_pipelines"))
     parallelism.uniform_pipelines = uniform_pipelines->boolean();
   const bool interleaved = parallelism.schedule == "interleaved";
   if (interleaved && !parallelism.chunks)
@@ -133,14 +133,15 @@ void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& a
 
 /// Sets the compression of `job`, whose model and training must have been read.
 void read_compression(const YamlValue& value, Job& job) {
-  const YamlMap map = value.map({"activations", "gradients", "throughput", "adaptive"});
+  const YamlMap map = value.map({"activations", "gradients", "throughput", "bandwidth_threshold"});
   Compression& compression = job.compression;
   read_ratio(map, "activations", compression.activations, job.automatic.activations,
              [&](const std::string& preset) { compress_activations(job, preset); });
   read_ratio(map, "gradients", compression.gradients, job.automatic.gradients,
              [&](const std::string& preset) { compress_gradients(job, preset); });
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
-  if (const auto adaptive = map.optional("adaptive")) compression.bandwidth_threshold = adaptive->rate();
+  if (const auto threshold = map.optional("bandwidth_threshold"))
+    compression.bandwidth_threshold = threshold->rate();
 }
 
 void read_analytic(const YamlValue& value, Job& job) {

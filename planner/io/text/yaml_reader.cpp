@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "planner/io/text/control_characters.hpp"
+#include "planner/io/text/renamed_keys.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 #include "planner/io/text/units.hpp"
@@ -208,8 +209,10 @@ YamlMap YamlValue::map(const std::vector<std::string_view>& keys) const {
   for (std::size_t i = 0; i < node().children.size(); i += 2) {
     const YamlValue key(*document_, node().children[i], "");
     const std::string& name = key.node().text;
-    if (std::find(keys.begin(), keys.end(), name) == keys.end())
-      throw key.error(fmt::format("unknown key {}; {}", quote(name), suggestion(name, keys)));
+    if (std::find(keys.begin(), keys.end(), name) != keys.end()) continue;
+    if (const std::string_view new_name = renamed_key(key_, name); !new_name.empty())
+      throw key.error(fmt::format("key {} was renamed to {}", quote(name), quote(new_name)));
+    throw key.error(fmt::format("unknown key {}; {}", quote(name), suggestion(name, keys)));
   }
   return YamlMap(*this);
 }

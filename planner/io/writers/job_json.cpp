@@ -48,7 +48,7 @@ ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& a
   if (parallelism.flush) json["flush"] = *parallelism.flush;
   json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
   if (parallelism.overlap) json["overlap"] = true;
-  if (parallelism.uniform_pipelines) json["alike"] = true;
+  if (parallelism.uniform_pipelines) json["uniform_pipelines"] = true;
   return json;
 }
 
@@ -76,7 +76,8 @@ ordered_json job_json(const Job& job) {
   if (compression.throughput)
     json["compression"]["throughput"] = fmt::format("{} bps", compression.throughput->value());
   if (compression.bandwidth_threshold)
-    json["compression"]["adaptive"] = fmt::format("{} bps", compression.bandwidth_threshold->value());
+    json["compression"]["bandwidth_threshold"] =
+        fmt::format("{} bps", compression.bandwidth_threshold->value());
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.comm_cost)
     json["comm_cost"] = {{"gradient", format_size(job.comm_cost->gradient)},

@@ -102,7 +102,7 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
                        {"tensor", finalist.tensor},
                        {"devices", finalist.devices},
                        {"iteration_time_s", finalist.iteration_time_s}};
-  if (finalist.migration_s) json["moving_s"] = *finalist.migration_s;
+  if (finalist.migration_s) json["migration_s"] = *finalist.migration_s;
   json["simulated"] = std::move(simulated);
   if (!finalist.decisions.empty()) json["decisions"] = decisions_json(finalist.decisions);
   return json;
@@ -154,12 +154,12 @@ ordered_json performance_json(const PlanRecord::Explanation::Performance& perfor
           {"model_flops_per_s", performance.model_flops_per_s},
           {"compute_s", performance.compute_s},
           {"sending_s", performance.sending_s},
-          {"exchange_s", performance.sync_s},
+          {"gradient_sync_s", performance.sync_s},
           {"fits", performance.fits}};
 }
 
 ordered_json change_json(const PlanRecord::Explanation::Change& change) {
-  ordered_json json = {{"change", change.change}, {"words", change.text}};
+  ordered_json json = {{"change", change.change}, {"description", change.text}};
   if (!change.impossible.empty()) {
     json["impossible"] = change.impossible;
     return json;
@@ -180,36 +180,36 @@ ordered_json resource_json(const PlanRecord::Explanation::PipelineResource& reso
 
 ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology) {
   ordered_json json = {
-      {"what_binds", explanation.bottleneck_summary},
-      {"binds",
+      {"summary", explanation.bottleneck_summary},
+      {"bottleneck",
        {{"kind", explanation.dominant}, {"seconds", explanation.seconds}, {"share", explanation.share}}},
-      {"station", resource_json(explanation.resource)},
+      {"resource", resource_json(explanation.resource)},
       {"parts", ordered_json::object()}};
   for (const auto& [name, seconds] : explanation.parts_s) json["parts"][name] = seconds;
   if (const auto& it = explanation.peak_memory)
-    json["fullest_device"] = {{"device", topology.devices[at(it->device)].id},
-                              {"needed_bytes", std::ceil(it->needed_bytes)},
-                              {"capacity_bytes", it->capacity_bytes},
-                              {"state_bytes", std::ceil(it->state_bytes)}};
+    json["peak_memory"] = {{"device", topology.devices[at(it->device)].id},
+                           {"needed_bytes", std::ceil(it->needed_bytes)},
+                           {"capacity_bytes", it->capacity_bytes},
+                           {"state_bytes", std::ceil(it->state_bytes)}};
   json["changes"] = ordered_json::array();
   for (const auto& change : explanation.changes) json["changes"].push_back(change_json(change));
   json["scaling"] = explanation.scaling;
   json["now"] = performance_json(explanation.now);
-  if (explanation.double_width) json["twice_as_wide"] = performance_json(*explanation.double_width);
+  if (explanation.double_width) json["double_width"] = performance_json(*explanation.double_width);
   json["compute_bound"] = {{"compression", number_or_null(explanation.compute_bound_compression)},
                            {"width", number_or_null(explanation.compute_bound_width)}};
   return json;
 }
 
 ordered_json warm_start_json(const PlanRecord::WarmStart& warm) {
-  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"stays", warm.keeps_plan}};
-  if (!warm.cannot_keep_reason.empty()) json["cannot_stay"] = warm.cannot_keep_reason;
+  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"keeps_plan", warm.keeps_plan}};
+  if (!warm.cannot_keep_reason.empty()) json["cannot_keep_reason"] = warm.cannot_keep_reason;
   json["unchanged_iteration_time_s"] = number_or_null(warm.unchanged_iteration_time_s);
   json["gain"] = nullptr;
   if (const auto& gain = warm.gain)
     json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", gain->unit}};
-  json["paid_after_iterations"] = number_or_null(warm.break_even_iterations);
-  json["moving"] = migration_json(warm.migration);
+  json["break_even_iterations"] = number_or_null(warm.break_even_iterations);
+  json["migration"] = migration_json(warm.migration);
   return json;
 }
 
