@@ -5,15 +5,21 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/compression_preset.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
+#include "planner/core/optimizer.hpp"
+#include "planner/core/precision.hpp"
+#include "planner/core/recomputation.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
 
 struct Training {
   int global_batch = 0, micro_batch = 1;  // sequences
-  std::string precision = "fp16", optimizer = "adam-16", recompute = "none";
+  Precision precision = Precision::fp16;
+  Optimizer optimizer = Optimizer::adam_16;
+  Recomputation recomputation = Recomputation::none;
 };
 
 /// Of an iteration: those of all pipelines.
@@ -35,10 +41,10 @@ struct Parallelism {
 struct Compression {
   double activations = 1, gradients = 1;
   std::optional<BitsPerSecond> throughput = {};  // of a device, uncompressed data in or out
-  // Names of planner/core/compression.hpp that the ratios are of; empty: a ratio alone, which without a
-  // throughput costs nothing.
-  std::string activation_preset = {}, gradient_preset = {};
-  /// Only what goes over links slower than this is compressed (planner/core/compression.hpp); nothing: all.
+  // What the ratios are of; nullopt: a ratio alone, which without a throughput takes no time.
+  std::optional<CompressionPreset> activation_preset = {}, gradient_preset = {};
+  /// Only what is sent over links slower than this is compressed (planner/core/compression.hpp); nullopt:
+  /// all.
   std::optional<BitsPerSecond> bandwidth_threshold = {};
 };
 
@@ -51,7 +57,7 @@ struct CommVolumes {
 /// What the job leaves to the planner beside the numbers of stages and replicas: its key says `auto`. Until
 /// it is decided, the job holds the first choice.
 struct Automatic {
-  bool tensor = false, micro_batch = false, recompute = false, schedule = false, gradient_sync = false;
+  bool tensor = false, micro_batch = false, recomputation = false, schedule = false, gradient_sync = false;
   bool activations = false, gradients = false;  // of the compression
 
   friend bool operator==(const Automatic&, const Automatic&) = default;
@@ -71,7 +77,7 @@ struct Job {
   std::optional<int> comm_cost_stages;   // that they are of
 };
 
-/// Bytes of one number: 2 for fp16 and bf16, 4 for tf32 and fp32.
+/// Bytes of one weight, activation or gradient.
 double bytes_per_element(const Training& training);
 
 /// Of the job's model, in its precision.

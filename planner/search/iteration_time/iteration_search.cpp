@@ -237,7 +237,7 @@ class IterationSearch {
       Job alike = job->problem.job;
       alike.training.micro_batch = now.training.micro_batch;
       if (are_few) {
-        alike.training.recompute = now.training.recompute;
+        alike.training.recomputation = now.training.recomputation;
         alike.parallelism.tensor = now.parallelism.tensor;
       }
       if (decisions_key(alike) == decisions_key(now))
