@@ -54,12 +54,6 @@ void read_choice_or_auto(const YamlMap& map, std::string_view key,
   if (!automatic) read_choice(map, key, words, word);
 }
 
-/// Sets `kind` to that of the row of `table` which `key` names. Leaves it unchanged if the key is missing.
-template <class Row, class Kind>
-void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> table, Kind& kind) {
-  if (const auto value = map.optional(key)) kind = table[value->choice(names_in(table))].kind;
-}
-
 /// Returns nullopt for `auto` and if the key is missing.
 std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
   const auto value = map.optional(key);
@@ -70,6 +64,12 @@ std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
 std::optional<int> optional_count(const YamlMap& map, std::string_view key, int min_value) {
   const auto value = map.optional(key);
   return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
+}
+
+/// Sets `kind` to that of the row of `table` which `key` names. Leaves it unchanged if the key is missing.
+template <class Row, class Kind>
+void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> table, Kind& kind) {
+  if (const auto value = map.optional(key)) kind = table[value->choice(names_in(table))].kind;
 }
 
 Training read_training(const YamlValue& value, Automatic& automatic) {

@@ -173,10 +173,6 @@ DollarsPerByte YamlValue::data_price() const {
   return require_not_negative(*this, text, parse_at(*this, text, parse_data_price));
 }
 
-std::size_t YamlValue::choice(std::initializer_list<std::string_view> words) const {
-  return choice(std::vector(words));
-}
-
 std::size_t YamlValue::choice(const std::vector<std::string_view>& words) const {
   const std::string& text = scalar("a word");
   const auto word = std::find(words.begin(), words.end(), text);

@@ -92,7 +92,6 @@ class YamlValue {
   DollarsPerHour price() const;       // ≥ 0
   DollarsPerByte data_price() const;  // ≥ 0
   /// Index in `words` of the text of this scalar.
-  std::size_t choice(std::initializer_list<std::string_view> words) const;
   std::size_t choice(const std::vector<std::string_view>& words) const;
 
   std::vector<YamlValue> list() const;
