@@ -69,18 +69,18 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
 }
 
 std::string format_job_decisions(const Job& job, const Plan& plan) {
-  std::string text =
-      fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
-                  job.parallelism.gradient_sync, job.training.micro_batch, job.training.recompute);
+  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
+                                 job.parallelism.gradient_sync, job.training.micro_batch,
+                                 name_of(job.training.recomputation));
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
   if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
   if (const auto flush = job.parallelism.flush)
     text += *flush == 1 ? ", pipeline flush after every micro-batch"
                         : fmt::format(", pipeline flush every {} micro-batches", *flush);
-  const auto add = [&](std::string_view what, double ratio, const std::string& preset) {
+  const auto add = [&](std::string_view what, double ratio, const std::optional<CompressionPreset>& preset) {
     if (ratio != 1)
-      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset.empty() ? "" : " (" + preset + ")");
+      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset ? " (" + name_of(*preset) + ")" : "");
   };
   add("activations", job.compression.activations, job.compression.activation_preset);
   add("gradients", job.compression.gradients, job.compression.gradient_preset);

@@ -11,7 +11,7 @@ std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate
   const Parallelism& how = job.parallelism;
   const int flush = candidate.flush > 0 ? candidate.flush : how.flush.value_or(0);
   return {{"micro_batch", job.training.micro_batch},
-          {"recompute", job.training.recompute},
+          {"recompute", std::string(name_of(job.training.recomputation))},
           {"schedule", how.schedule},
           {"chunks", how.chunks.value_or(0)},
           {"flush", flush},

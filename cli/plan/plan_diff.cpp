@@ -63,11 +63,11 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
   add("micro_batch", [](const auto& it) { return it.job.training.micro_batch; });
-  add("recompute", [](const auto& it) { return it.job.training.recompute; });
-  add("precision", [](const auto& it) { return it.job.training.precision; });
-  add("optimizer", [](const auto& it) { return it.job.training.optimizer; });
-  const auto by_name = [](double ratio, const std::string& preset) {
-    return preset.empty() ? fmt::format("{}", ratio) : preset;
+  add("recompute", [](const auto& it) { return name_of(it.job.training.recomputation); });
+  add("precision", [](const auto& it) { return name_of(it.job.training.precision); });
+  add("optimizer", [](const auto& it) { return name_of(it.job.training.optimizer); });
+  const auto by_name = [](double ratio, const std::optional<CompressionPreset>& preset) {
+    return preset ? name_of(*preset) : fmt::format("{}", ratio);
   };
   add("compression of activations", [&](const auto& it) {
     return by_name(it.job.compression.activations, it.job.compression.activation_preset);

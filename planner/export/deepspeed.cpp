@@ -126,13 +126,26 @@ ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
   return read;
 }
 
+/// The section of ds_config.json that enables the precision; empty for 32-bit training.
+std::string_view precision_section(Precision precision) {
+  switch (precision) {
+    case Precision::fp16:
+      return "fp16";
+    case Precision::bf16:
+      return "bf16";
+    case Precision::tf32:
+    case Precision::fp32:
+      break;
+  }
+  return "";
+}
+
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
-  if (const std::string& precision = bundle.job.training.precision;
-      precision == "fp16" || precision == "bf16")
+  if (const std::string_view section = precision_section(bundle.job.training.precision); !section.empty())
     notes.push_back(fmt::format(
         "ds_config.json does not set the precision; the plan assumes \"{}\": {{\"enabled\": true}}",
-        precision));
+        section));
   notes.emplace_back(
       "DeepSpeed's own launcher would assign other ranks: use one that sets RANK and WORLD_SIZE (torchrun, "
       "slurm, openmpi)");

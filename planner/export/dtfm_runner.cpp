@@ -78,7 +78,7 @@ ExportFiles files(const ExportBundle& bundle) {
                       {"rounds", fmt::format("{}", micro_batches_per_pipeline(bundle) /
                                                        micro_batches_per_flush(bundle))},
                       {"dp_mode", dp_mode(bundle.job.parallelism.gradient_sync)},
-                      {"precision", training.precision == "fp16" ? " --fp16" : ""}}),
+                      {"precision", training.precision == Precision::fp16 ? " --fp16" : ""}}),
        true}};
   if (std::string map = rank_map(bundle); !map.empty()) files.push_back({map_file, std::move(map)});
   return files;

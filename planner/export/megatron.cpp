@@ -68,10 +68,10 @@ std::string model_flags(const Transformer& model) {
 
 std::string training_flags(const Training& training) {
   std::string flags;
-  if (training.precision == "fp16" || training.precision == "bf16")
-    flags += fmt::format("  --{}\n", training.precision);
-  if (training.recompute == "selective") flags += "  --recompute-granularity selective\n";
-  if (training.recompute == "full")
+  if (training.precision == Precision::fp16) flags += "  --fp16\n";
+  if (training.precision == Precision::bf16) flags += "  --bf16\n";
+  if (training.recomputation == Recomputation::selective) flags += "  --recompute-granularity selective\n";
+  if (training.recomputation == Recomputation::full)
     flags += "  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n";
   return flags;
 }

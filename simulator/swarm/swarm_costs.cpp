@@ -12,7 +12,7 @@ namespace dtfm::sim {
 namespace {
 
 Problem with_recomputation(Problem problem) {
-  problem.job.training.recompute = "full";
+  problem.job.training.recomputation = Recomputation::full;
   return problem;
 }
 

@@ -227,7 +227,7 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
     job.parallelism.overlap = rng.below(2) == 0;
     if (rng.below(2) == 0) job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
     if (rng.below(2) == 0) problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8e8);
-    if (rng.below(3) == 0) job.training.recompute = "full";
+    if (rng.below(3) == 0) job.training.recomputation = Recomputation::full;
     const int tensor = random_int(rng, 1, 2);
     const Plan plan = random_plan(rng, job, tensor, true);
     if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);

@@ -384,7 +384,7 @@ TEST_CASE("data that stays on a device is not compressed") {
 // writes 41/32 of 8e6 bytes in 1.025 s.
 TEST_CASE("a compression preset takes the time of its memory traffic on both devices") {
   Job job = chain_job(2, 0, 8e6);
-  compress_activations(job, "4-bit");
+  compress_activations(job, {CompressionMethod::quantize_4_bit});
   Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
   topology.gpus.front().memory_bandwidth = BitsPerSecond(8e7);
   const double seconds = 8 * 9 / 32.0 + 2 * 0.8 * 41 / 32;

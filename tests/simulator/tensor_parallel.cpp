@@ -57,15 +57,16 @@ double makespan(const Problem& problem, const Plan& plan) {
 // with `full`.
 TEST_CASE("all-reduces of a stage pass around its ring message by message") {
   struct Case {
-    std::string recompute;
+    Recomputation recomputation;
     double seconds, all_reduces;  // per layer and sequence; per layer and micro-batch
   };
-  for (const Case& it : {Case{"none", 3, 4}, Case{"selective", 3, 4}, Case{"full", 4, 6}})
+  for (const Case& it : {Case{Recomputation::none, 3, 4}, Case{Recomputation::selective, 3, 4},
+                         Case{Recomputation::full, 4, 6}})
     for (const auto& [hosts, t] : {std::pair(1, 2), std::pair(1, 4), std::pair(4, 4)}) {
-      CAPTURE(it.recompute, hosts, t);
+      CAPTURE(name_of(it.recomputation), hosts, t);
       Job job = chain_job(3, 0, 1e6);
       job.training.micro_batch = 5;
-      job.training.recompute = it.recompute;
+      job.training.recomputation = it.recomputation;
       job.compression.activations = 0.25;  // does not apply to all-reduces
       const Link link = link_of(0.003, 8e7);
       const Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
@@ -82,7 +83,7 @@ TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden 
   Job job = chain_job(1, 0, 0);
   job.model = Transformer{4, 8, 2, 16, 100};
   job.training.micro_batch = 3;
-  for (const auto& [precision, bytes] : {std::pair("bf16", 2), std::pair("fp32", 4)}) {
+  for (const auto& [precision, bytes] : {std::pair(Precision::bf16, 2), std::pair(Precision::fp32, 4)}) {
     job.training.precision = precision;
     const Problem problem{hosts_with(1, 2, instant, instant), job, {}};
     // 4 layers, 4 all-reduces, in which each of two devices sends everything it has.

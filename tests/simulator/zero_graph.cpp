@@ -165,7 +165,7 @@ TEST_CASE("error feedback keeps the whole gradients that a device does not send"
   const Plan plan = plan_of(problem.job, 1, 4, 1);
   const auto load = [&] { return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]); };
   const StageLoad before = load();
-  compress_gradients(problem.job, "top-1%");
+  compress_gradients(problem.job, {CompressionMethod::top_k, 1});
   CHECK(load().state_bytes == Approx(before.state_bytes + 5 * parameters * 2));
   // gradients of a layer before they are sharded
   CHECK(load().working_bytes == Approx(before.working_bytes));

@@ -43,7 +43,7 @@ Problem spot_problem() {
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
   problem.job = default_job();
   problem.job.training.global_batch = replicas * micro_batches * problem.job.training.micro_batch;
-  problem.job.training.recompute = "full";
+  problem.job.training.recomputation = Recomputation::full;
   problem.constants = built_in_calibration();
   problem.roofline = built_in_roofline();
   return problem;

@@ -1,6 +1,7 @@
 #include "planner/search/iteration_time/decisions.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,8 +61,9 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 
 std::string decisions_key(const Job& job) {
   return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
-                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
-                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
+                     name_of(job.training.recomputation), job.parallelism.schedule,
+                     job.parallelism.chunks.value_or(0), job.parallelism.gradient_sync,
+                     job.compression.activations, job.compression.gradients);
 }
 
 Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
@@ -79,7 +81,7 @@ void Decisions::exclude(const std::vector<int>& devices) {
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
-  if (job.automatic.recompute) job.training.recompute = "full";
+  if (job.automatic.recomputation) job.training.recomputation = Recomputation::full;
   if (!job.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic.activations) job.compression.activations = strongest;
     if (job.automatic.gradients) job.compression.gradients = strongest;
@@ -147,7 +149,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (std::find(sizes.begin(), sizes.end(), other.training.micro_batch) != sizes.end())
       job.training.micro_batch = other.training.micro_batch;
   }
-  if (undecided.recompute) job.training.recompute = other.training.recompute;
+  if (undecided.recomputation) job.training.recomputation = other.training.recomputation;
   if (undecided.schedule) {
     job.parallelism.schedule = other.parallelism.schedule;
     job.parallelism.chunks = other.parallelism.chunks;
@@ -194,18 +196,17 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   // These three determine memory together.
   const std::vector<int> sizes =
       undecided.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
-  const std::vector<std::string> recomputes = undecided.recompute
-                                                  ? std::vector<std::string>{"none", "selective", "full"}
-                                                  : std::vector{job.training.recompute};
+  const std::span<const RecomputationTraits> recomputations =
+      undecided.recomputation ? recomputation_table() : std::span(&traits(job.training.recomputation), 1);
   const std::vector<int> tensors =
       undecided.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
   for (const int tensor : tensors)
     for (const int size : sizes)
-      for (const std::string& recompute : recomputes)
+      for (const RecomputationTraits& recomputation : recomputations)
         add([&](Job& it) {
           it.parallelism.tensor = tensor;
           it.training.micro_batch = size;
-          it.training.recompute = recompute;
+          it.training.recomputation = recomputation.kind;
         });
   if (undecided.schedule) {
     for (const char* schedule : {"gpipe", "1f1b"})
