@@ -70,8 +70,8 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
 
 std::string format_job_decisions(const Job& job, const Plan& plan) {
   std::string text =
-      fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
-                  job.parallelism.gradient_sync, job.training.micro_batch, job.training.recompute);
+      fmt::format("{}, {}, micro-batch {}, recompute {}", name_of(job.parallelism.schedule),
+                  name_of(job.parallelism.gradient_sync), job.training.micro_batch, job.training.recompute);
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
   if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/gradient_sync.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
+#include "planner/core/schedule/schedule.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -24,7 +26,8 @@ inline int micro_batch_count(const Training& training) {
 struct Parallelism {
   std::optional<int> pipeline, data;  // nothing: auto
   int tensor = 1;
-  std::string schedule = "gpipe", gradient_sync = "sharded-ps";
+  Schedule schedule = Schedule::gpipe;
+  GradientSync gradient_sync = GradientSync::sharded_ps;
   std::optional<int> chunks;  // stages per device, of schedule interleaved
   std::optional<int> flush;   // micro-batches after which the pipeline drains; nothing: once an iteration
   bool uniform_pipelines = false;  // all pipelines have the same layers and as many micro-batches

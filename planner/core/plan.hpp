@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
+
+#include "planner/core/gradient_sync.hpp"
+#include "planner/core/schedule/schedule.hpp"
 
 namespace dtfm {
 
@@ -25,7 +27,8 @@ struct Pipeline {
 
 struct Plan {
   int tensor = 1;  // the largest degree of all stages (planner/core/shards.hpp: where they differ)
-  std::string schedule, gradient_sync;
+  Schedule schedule = Schedule::gpipe;
+  GradientSync gradient_sync = GradientSync::sharded_ps;
   std::vector<Pipeline> pipelines;
 
   friend bool operator==(const Plan&, const Plan&) = default;

@@ -88,8 +88,8 @@ class PipelineGraph {
 
 /// Stages before a device comes again. Only interleaved schedules order the stages of a device among each
 /// other; else one that has several computes what is ready first.
-int count_devices(const Pipeline& pipeline, const std::string& schedule) {
-  if (schedule != "interleaved") return static_cast<int>(pipeline.stages.size());
+int count_devices(const Pipeline& pipeline, Schedule schedule) {
+  if (!traits(schedule).has_chunks) return static_cast<int>(pipeline.stages.size());
   std::set<int> seen;
   for (const Stage& stage : pipeline.stages)
     if (!seen.insert(stage.devices.front()).second) break;
@@ -110,7 +110,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
       adds_compression_(model.activation_compression_s(1) > 0),
-      is_blocking_(plan.schedule == blocking_schedule),
+      is_blocking_(traits(plan.schedule).is_blocking),
       devices_(count_devices(pipeline_, plan.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));

@@ -218,7 +218,7 @@ LabelledGraph zero_graph(const Problem& problem, const Plan& plan) {
   for (const Pipeline& pipeline : plan.pipelines)
     if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)
       throw Error("", fmt::format("{} is data-parallel alone: every pipeline is one stage on one device",
-                                  plan.gradient_sync));
+                                  name_of(plan.gradient_sync)));
   return ZeroGraph(problem, plan).build();
 }
 

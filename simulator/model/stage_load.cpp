@@ -99,7 +99,7 @@ double LoadModel::saved_activation_bytes(const Stage& stage) const {
       sum += (recompute == "selective" ? it.activation_memory - it.attention_memory : it.activation_memory)
                  .value();
   }
-  const bool buffers = job_.parallelism.schedule == "gpipe";
+  const bool buffers = traits(job_.parallelism.schedule).keeps_boundary_buffers;
   if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(end);
   if (begin > 0 && buffers) sum += input_bytes(begin);
   return sum;

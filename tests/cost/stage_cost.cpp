@@ -19,8 +19,8 @@ using namespace dtfm::sim;
 
 namespace {
 
-template <std::size_t n>
-std::string pick_one(Rng& rng, const std::array<const char*, n>& values) {
+template <std::size_t n, class T = std::string>
+T pick_one(Rng& rng, const std::array<T, n>& values) {
   return values[rng.below(n)];
 }
 
@@ -57,8 +57,9 @@ Job random_job(Rng& rng) {
   job.training.optimizer =
       pick_one<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
   job.training.precision = pick_one<2>(rng, {"fp16", "fp32"});
-  job.parallelism.schedule = pick_one<3>(rng, {"gpipe", "1f1b", "interleaved"});
-  if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
+  job.parallelism.schedule =
+      pick_one<3, Schedule>(rng, {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved});
+  if (job.parallelism.schedule == Schedule::interleaved) job.parallelism.chunks = 2;
   job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
   job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
   if (rng.below(3) == 0) compress_activations(job, pick_one<2>(rng, {"8-bit", "4-bit"}));
@@ -176,7 +177,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     Rng rng = Rng::for_task(2, seed);
     Problem problem = random_problem(rng);
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
-    const bool interleaved = problem.job.parallelism.schedule == "interleaved";
+    const bool interleaved = problem.job.parallelism.schedule == Schedule::interleaved;
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
     if (rng.below(3) == 0) problem.job.parallelism.flush = stages;

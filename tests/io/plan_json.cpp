@@ -142,7 +142,7 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
 }
 
 TEST_CASE("unknown values are omitted and unused devices are listed") {
-  Plan plan{1, "gpipe", "ring", {{7, {{{0, 5}, {2}}}}}};
+  Plan plan{1, Schedule::gpipe, GradientSync::ring, {{7, {{{0, 5}, {2}}}}}};
   const auto written = json::parse(plan_json(four_devices(), small_job(), plan, PlanRecord{}));
   CHECK(written["unused"].dump() == R"(["a/0","a/1","a/3"])");
   CHECK(written["estimate"].empty());

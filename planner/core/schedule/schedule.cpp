@@ -5,27 +5,46 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/kind_table.hpp"
 
 namespace dtfm {
 namespace {
 
-struct Schedule {
-  std::string_view name;
-  std::vector<Operation> (*order)(const PipelinePosition&);
-  bool chunks;  // can devices hold several stages?
-  bool rounds;  // must micro-batches be a multiple of the devices?
-};
+constexpr auto schedules = std::to_array<ScheduleTraits>({
+    {.kind = Schedule::gpipe,
+     .name = "gpipe",
+     .order = gpipe_order,
+     .in_jobs = true,
+     .is_candidate = true,
+     .forwards_first = true,
+     .keeps_boundary_buffers = true},
+    {.kind = Schedule::one_f_one_b,
+     .name = "1f1b",
+     .order = one_f_one_b_order,
+     .in_jobs = true,
+     .is_candidate = true},
+    // As Megatron-LM runs it (megatron/core/pipeline_parallel/p2p_communication.py).
+    {.kind = Schedule::one_f_one_b_blocking,
+     .name = "1f1b-blocking",
+     .order = one_f_one_b_order,
+     .is_blocking = true},
+    {.kind = Schedule::interleaved,
+     .name = "interleaved",
+     .order = interleaved_order,
+     .in_jobs = true,
+     .is_candidate = true,
+     .has_chunks = true,
+     .in_rounds = true},
+    // Micro-batches take paths of their own (path_schedule.hpp), which give the order.
+    {.kind = Schedule::paths, .name = "paths"},
+});
+static_assert(has_row_for_each(schedules, Schedule::paths));
 
-constexpr Schedule schedules[] = {{"gpipe", gpipe_order, false, false},
-                                  {"1f1b", one_f_one_b_order, false, false},
-                                  {blocking_schedule, one_f_one_b_order, false, false},
-                                  {"interleaved", interleaved_order, true, true}};
-
-void check(const Schedule& schedule, const PipelinePosition& position) {
-  if (position.chunks > 1 && !schedule.chunks)
+void check(const ScheduleTraits& schedule, const PipelinePosition& position) {
+  if (position.chunks > 1 && !schedule.has_chunks)
     throw Error("",
                 fmt::format("schedule {} has one stage a device, not {}", schedule.name, position.chunks));
-  if (schedule.rounds && position.micro_batches % position.devices != 0)
+  if (schedule.in_rounds && position.micro_batches % position.devices != 0)
     throw Error("",
                 fmt::format("schedule {} needs micro-batches in multiples of the {} devices of a pipeline; "
                             "there are {}",
@@ -34,17 +53,29 @@ void check(const Schedule& schedule, const PipelinePosition& position) {
 
 }  // namespace
 
-std::vector<Operation> operation_order(std::string_view name, const PipelinePosition& position, int flush) {
-  const auto* schedule = std::find_if(std::begin(schedules), std::end(schedules),
-                                      [&](const Schedule& it) { return it.name == name; });
-  if (schedule == std::end(schedules)) throw Error("", fmt::format("there is no schedule `{}`", name));
+std::span<const ScheduleTraits> schedule_table() {
+  return schedules;
+}
+
+const ScheduleTraits& traits(Schedule schedule) {
+  return row_of(schedules, schedule);
+}
+
+std::string_view name_of(Schedule schedule) {
+  return traits(schedule).name;
+}
+
+std::vector<Operation> operation_order(Schedule schedule, const PipelinePosition& position, int flush) {
+  const ScheduleTraits& row = traits(schedule);
+  if (row.order == nullptr)
+    throw Error("", fmt::format("schedule {} requires a path for each micro-batch", row.name));
   const int round = flush > 0 ? flush : std::max(1, position.micro_batches);
   std::vector<Operation> order;
   for (int done = 0; done < position.micro_batches; done += round) {
     PipelinePosition part = position;
     part.micro_batches = std::min(round, position.micro_batches - done);
-    check(*schedule, part);
-    for (Operation operation : schedule->order(part)) {
+    check(row, part);
+    for (Operation operation : row.order(part)) {
       operation.micro_batch += done;
       order.push_back(operation);
     }

@@ -1,17 +1,13 @@
 // How long replicas take to add up their gradients.
 #pragma once
 
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "planner/core/gradient_sync.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 
 namespace dtfm::cost {
-
-enum class GradientSyncAlgorithm { sharded_ps, central_ps, ring, tree, hierarchical };
-/// By the name of the job. Throws Error for one that there is not.
-GradientSyncAlgorithm gradient_sync(std::string_view name);
 
 /// One exchange, by the definitions of the algorithms, of which the simulator says the closed forms where all
 /// links are equal. Messages that pass a shared capacity have, for the seconds that all bytes of one phase of
@@ -21,9 +17,9 @@ class GradientSyncTime {
   GradientSyncTime(const Topology& topology, const NetworkCost& network)
       : topology_(topology), network_(network), load_(static_cast<std::size_t>(network.shared_count())) {}
 
-  /// Seconds from its start until each of `devices` (at least two) has the sum of `bytes`.
-  std::vector<double> completion_times(GradientSyncAlgorithm sync, const std::vector<int>& devices,
-                                       double bytes);
+  /// Seconds from its start until each of `devices` (at least two) has the sum of `bytes`. Throws Error for
+  /// an algorithm that jobs may not name.
+  std::vector<double> completion_times(GradientSync sync, const std::vector<int>& devices, double bytes);
   /// From now on, so many exchanges like it pass each shared capacity at the same time; none said: this
   /// alone.
   void set_concurrent_syncs(std::vector<int> syncs) { concurrent_messages_ = std::move(syncs); }

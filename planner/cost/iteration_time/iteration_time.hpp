@@ -60,8 +60,8 @@ struct IterationModel {
   const StageCosts& stages;                   // at the largest degree
   std::shared_ptr<const NetworkCost> shared_network;
   const NetworkCost& network;
-  PipelineSchedule schedule;
-  GradientSyncAlgorithm sync;
+  Schedule schedule;
+  GradientSync sync;
   int chunks;  // stages of a device
   int flush;   // 0: once an iteration
 };

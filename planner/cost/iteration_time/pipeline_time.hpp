@@ -2,8 +2,9 @@
 #pragma once
 
 #include <compare>
-#include <string_view>
 #include <vector>
+
+#include "planner/core/schedule/schedule.hpp"
 
 namespace dtfm::cost {
 
@@ -60,13 +61,9 @@ struct PipelineTime {
   double steady_s = 0;              // that one micro-batch more would take
 };
 
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
-/// By the name of the job. Throws Error for one that there is not.
-PipelineSchedule parse_pipeline_schedule(std::string_view name);
-
 /// Without competition exact but for `interleaved` and `1f1b` with many micro-batches, whose steady state is
 /// taken from the first ones. Throws Error where the schedule cannot be run (interleaved: micro-batches that
-/// are not a multiple of the devices).
+/// are not a multiple of the devices), and for a schedule that jobs may not name.
 ///
 /// - gpipe: m messages through a line of stations (stages and hops) with times t take Σ t + (m − 1) max t and
 ///   all latencies, forward and then backward; the station k is done after the sum and the maximum of those
@@ -78,6 +75,6 @@ PipelineSchedule parse_pipeline_schedule(std::string_view name);
 ///   growth per micro-batch goes on.
 /// - interleaved (arXiv 2104.04473): the first micro-batches are played; the growth per micro-batch goes on.
 /// - 1f1b and interleaved, where a link carries messages of this pipeline alone: never less than these take.
-PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work);
+PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

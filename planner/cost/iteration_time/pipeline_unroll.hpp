@@ -18,6 +18,6 @@ struct UnrolledPipeline {
 /// after the other. A message is slower (HopTime::occupancy_while_sending_s, occupancy_while_receiving_s)
 /// while its sender sends, or its receiver gets, one of the other direction. Micro-batches are a multiple of
 /// the devices for interleaved.
-UnrolledPipeline unroll_pipeline(PipelineSchedule schedule, const PipelineWork& work);
+UnrolledPipeline unroll_pipeline(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

@@ -142,7 +142,7 @@ StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool 
 /// which kept activations already count the input where there is one; the others have the output alone.
 StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   const auto [begin, end] = layers;
-  const bool buffers = problem_.job.parallelism.schedule == "gpipe";
+  const bool buffers = traits(problem_.job.parallelism.schedule).keeps_boundary_buffers;
   StageNeeds needs;
   needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
   needs.per_micro_batch = between(kept_, layers);

@@ -91,7 +91,7 @@ class YamlValue {
   DollarsPerHour price() const;       // ≥ 0
   DollarsPerByte data_price() const;  // ≥ 0
   /// Index in `words` of the text of this scalar.
-  std::size_t choice(std::initializer_list<std::string_view> words) const;
+  std::size_t choice(const std::vector<std::string_view>& words) const;
 
   std::vector<YamlValue> list() const;
   /// This value as a map with no keys other than `keys`.

@@ -51,8 +51,8 @@ class PlanWriter {
     return {{"pipeline", depth(plan_)},
             {"data", plan_.pipelines.size()},
             {"tensor", plan_.tensor},
-            {"schedule", plan_.schedule},
-            {"gradient_sync", plan_.gradient_sync}};
+            {"schedule", name_of(plan_.schedule)},
+            {"gradient_sync", name_of(plan_.gradient_sync)}};
   }
 
  private:

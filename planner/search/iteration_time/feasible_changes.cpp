@@ -59,8 +59,9 @@ std::vector<std::string> feasible_changes(const Problem& problem, const Iteratio
   if (job.training.recompute != "full")
     try_job("recompute: full", [](Job& it) { it.training.recompute = "full"; });
   if (job.training.micro_batch > 1) try_job("micro_batch: 1", [](Job& it) { it.training.micro_batch = 1; });
-  if (job.parallelism.schedule == "gpipe")
-    try_job("schedule: 1f1b", [](Job& it) { it.parallelism.schedule = "1f1b"; });
+  if (traits(job.parallelism.schedule).forwards_first)
+    try_job(fmt::format("schedule: {}", name_of(Schedule::one_f_one_b)),
+            [](Job& it) { it.parallelism.schedule = Schedule::one_f_one_b; });
   if (job.training.optimizer != "host-offload")
     try_job("optimizer: host-offload (its state on the host)",
             [](Job& it) { it.training.optimizer = "host-offload"; });

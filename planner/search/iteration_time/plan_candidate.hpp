@@ -41,7 +41,7 @@ inline int max_tensor_groups(const DecidedJob& job) {
 
 /// Micro-batches of a pipeline come in multiples of this.
 inline int batch_step(const DecidedJob& job, int stages) {
-  return job.model.schedule == cost::PipelineSchedule::interleaved ? stages : 1;
+  return traits(job.model.schedule).in_rounds ? stages : 1;
 }
 
 /// What pipelines are to be like.
