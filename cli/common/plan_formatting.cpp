@@ -41,17 +41,6 @@ std::string format_shape(int stages, int replicas, int tensor) {
   return tensor > 1 ? fmt::format("{} × {} tensor", shape, tensor) : shape;
 }
 
-std::string_view objective_unit(search::Objective objective) {
-  switch (objective) {
-    case search::Objective::cost_per_token:
-      return "USD a million tokens";
-    case search::Objective::device_efficiency:
-      return "device-seconds";
-    default:
-      return "s";
-  }
-}
-
 std::string short_seconds(double seconds) {
   return fmt::format("{:#.6g}", seconds);
 }

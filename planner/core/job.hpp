@@ -8,7 +8,7 @@
 #include "planner/core/gradient_sync.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/core/gradient_sync.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 
 namespace dtfm {
 

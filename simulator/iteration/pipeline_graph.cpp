@@ -6,7 +6,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/iteration/stage_all_reduces.hpp"
 

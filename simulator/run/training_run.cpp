@@ -11,7 +11,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/model/zero.hpp"
 #include "simulator/observation/interval_times.hpp"

@@ -4,7 +4,8 @@
 #include <string_view>
 
 #include "planner/core/gradient_sync.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/objective.hpp"
+#include "planner/core/schedule.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
@@ -45,8 +46,9 @@ TEST_CASE("rows of a table are found by kind and by name") {
   CHECK(kind_named(std::span<const ColorTraits>(colors), "green") == Color::green);
 }
 
-TEST_CASE("each schedule and gradient sync algorithm has one name") {
+TEST_CASE("each schedule, gradient sync algorithm and objective has one name") {
   check_table(schedule_table());
+  check_table(objective_table());
   check_table(gradient_sync_table());
 }
 

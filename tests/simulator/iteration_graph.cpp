@@ -8,7 +8,7 @@
 
 #include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/compute_seconds.hpp"
 #include "tests/support/error_message.hpp"

@@ -250,7 +250,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   ordered_json json = {{"schema", "dtfm-plan/1"},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
                        {"job", job_json(job)},
-                       {"objective", record.objective},
+                       {"objective", name_of(record.objective)},
                        {"parallelism", writer.parallelism()},
                        {"pipelines", writer.pipelines()},
                        {"groups", writer.groups()},

@@ -1,6 +1,6 @@
-// In which order a device computes the micro-batches of its stage. A schedule is one file, one row of the
-// table in schedule.cpp, and a time formula in planner/cost/iteration_time/pipeline_time.cpp if jobs may name
-// it.
+// In which order a device computes the micro-batches of its stage. A schedule is one value of the enum, one
+// file in planner/core/schedule/, one row of the table in schedule.cpp, and, if jobs may name it, a time
+// formula in planner/cost/iteration_time/pipeline_time.cpp.
 #pragma once
 
 #include <span>

@@ -1,23 +1,18 @@
-// What is minimised, beside comm-cost.
+// The value of a plan under an objective other than comm_cost.
 #pragma once
 
 #include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "planner/core/objective.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::search {
-
-enum class Objective { iteration_time, cost_per_token, device_efficiency };
-/// Nothing for another name.
-std::optional<Objective> objective_named(std::string_view name);
-std::string_view name_of(Objective objective);
 
 /// Every iteration trains the same tokens, so what is minimised is seconds of an iteration times what one of
 /// them costs: 1; USD of all devices that are used, and to these are added those of what is sent; the number
