@@ -41,17 +41,6 @@ std::string format_shape(int stages, int replicas, int tensor) {
   return tensor > 1 ? fmt::format("{} × {} tensor", shape, tensor) : shape;
 }
 
-std::string_view objective_unit(search::Objective objective) {
-  switch (objective) {
-    case search::Objective::cost_per_token:
-      return "USD a million tokens";
-    case search::Objective::device_efficiency:
-      return "device-seconds";
-    default:
-      return "s";
-  }
-}
-
 std::string short_seconds(double seconds) {
   return fmt::format("{:#.6g}", seconds);
 }
@@ -69,8 +58,8 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
 }
 
 std::string format_job_decisions(const Job& job, const Plan& plan) {
-  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
-                                 job.parallelism.gradient_sync, job.training.micro_batch,
+  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", name_of(job.parallelism.schedule),
+                                 name_of(job.parallelism.gradient_sync), job.training.micro_batch,
                                  name_of(job.training.recomputation));
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));

@@ -54,10 +54,10 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
   add("tensor",
       [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
-  add("schedule", [](const auto& it) { return it.job.parallelism.schedule; });
+  add("schedule", [](const auto& it) { return name_of(it.job.parallelism.schedule); });
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
-  add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
+  add("gradient_sync", [](const auto& it) { return name_of(it.job.parallelism.gradient_sync); });
   add("alike", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });

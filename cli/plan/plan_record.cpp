@@ -52,16 +52,15 @@ io::PlanRecord::Bound make_bound(double cost, double value, const std::string& u
 
 /// Of another objective than time, a bound in its unit; `seconds`: of an iteration of `best`.
 io::PlanRecord::Bound weighted_bound(const search::PlanCandidate& best, const search::PlanScore& score,
-                                     search::Objective objective, int min_devices, double seconds,
-                                     double tokens) {
+                                     Objective objective, int min_devices, double seconds, double tokens) {
   std::vector<double> weight;
   for (int device = 0; device < best.job->problem.topology.size(); ++device)
     weight.push_back(score.weight(device));
-  const bool is_money = objective == search::Objective::cost_per_token;
+  const bool is_money = objective == Objective::cost_per_token;
   const double unit = is_money ? 1e6 / tokens : 1;
   const double value = cost::min_weighted_time(best.job->model, weight, min_devices) * unit;
   const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
-  return make_bound(cost, value, std::string(objective_unit(objective)),
+  return make_bound(cost, value, std::string(traits(objective).unit),
                     "every layer computed where that costs least, no communication, no waiting");
 }
 
@@ -152,7 +151,7 @@ void add_bound(const search::PlanCandidate& best, const search::IterationSearchO
   const double seconds = nominal_seconds(record);
   const double tokens = record.iteration->iteration_time_s * record.iteration->tokens_per_s;
   io::PlanRecord::Bound bound = make_bound(seconds, time_bound.value, "s", time_bound.method);
-  if (search.objective != search::Objective::iteration_time) {
+  if (search.objective != Objective::iteration_time) {
     const int places = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
     bound = weighted_bound(best, search::PlanScore(search.objective, best.job->problem.topology),
                            search.objective, places * best.job->model.by_degree.front().tensor(), seconds,

@@ -63,7 +63,7 @@ search::IterationSearchOptions iteration_search_options(const PlanOptions& optio
   result.limits.replicas = options.data        ? options.data
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
-  result.objective = *search::objective_named(options.objective);
+  result.objective = options.objective;
   if (job.parallelism.uniform_pipelines && options.warm_start)
     throw Error("--warm-start", "cannot be combined with uniform pipelines (--alike, or the job)");
   result.warm = read_warm_start(options, problem);

@@ -43,7 +43,7 @@ std::string format_gain(const io::PlanRecord::WarmStart& warm) {
   const auto& [value, unchanged, unit] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_time_s;
   std::string text =
-      unit == objective_unit(search::Objective::iteration_time)
+      unit == traits(Objective::iteration_time).unit
           ? fmt::format("{:.4f} s an iteration; the old plan would take {:.4f} s", value, old_iteration_s)
           : fmt::format("{:.4g} {}; of the old plan {:.4g}, in iterations of {:.4f} s", value, unit,
                         unchanged, old_iteration_s);
@@ -145,8 +145,7 @@ io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, con
   record.unchanged_iteration_time_s = result.unchanged_iteration_s;
   record.break_even_iterations = result.break_even_iterations;
   if (result.gain)
-    record.gain = {result.gain->value, result.gain->unchanged,
-                   std::string(objective_unit(requested.objective))};
+    record.gain = {result.gain->value, result.gain->unchanged, std::string(traits(requested.objective).unit)};
   return record;
 }
 

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "planner/core/compression_preset.hpp"
+#include "planner/core/gradient_sync.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
 #include "planner/core/optimizer.hpp"
 #include "planner/core/precision.hpp"
 #include "planner/core/recomputation.hpp"
+#include "planner/core/schedule.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -30,7 +32,8 @@ inline int micro_batch_count(const Training& training) {
 struct Parallelism {
   std::optional<int> pipeline, data;  // empty: auto
   int tensor = 1;
-  std::string schedule = "gpipe", gradient_sync = "sharded-ps";
+  Schedule schedule = Schedule::gpipe;
+  GradientSync gradient_sync = GradientSync::sharded_ps;
   std::optional<int> chunks;  // virtual stages per device, for schedule interleaved
   std::optional<int> flush;   // micro-batches after which the pipeline is flushed; empty: once per iteration
   bool uniform_pipelines = false;  // all pipelines have the same layers and equally many micro-batches

@@ -48,7 +48,7 @@ std::string config(const ExportBundle& bundle) {
       R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
       "\n",
       training.global_batch, training.micro_batch, micro_batches_per_pipeline(bundle),
-      bundle.job.parallelism.gradient_sync == "sharded-ps" ? 1 : 0);
+      bundle.job.parallelism.gradient_sync == GradientSync::sharded_ps ? 1 : 0);
 }
 
 ExportFiles files(const ExportBundle& bundle) {
@@ -141,7 +141,7 @@ std::string_view precision_section(Precision precision) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
+  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
   if (const std::string_view section = precision_section(bundle.job.training.precision); !section.empty())
     notes.push_back(fmt::format(
         "ds_config.json does not set the precision; the plan assumes \"{}\": {{\"enabled\": true}}",

@@ -135,7 +135,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes =
-      schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? "interleaved" : "1f1b");
+      schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? Schedule::interleaved : Schedule::one_f_one_b);
   if (const auto& model = std::get<Transformer>(bundle.job.model); model.tied && stage_count(bundle) > 1)
     notes.emplace_back(
         "the first and last stages all-reduce the gradient of the tied embedding in every iteration, which "

@@ -94,7 +94,7 @@ double LoadModel::saved_activation_bytes(const Stage& stage) const {
   double sum = 0;
   for (int layer = begin; layer < end; ++layer)
     sum += recomputation.kept(chain_[at(layer)], Bytes(input_bytes(layer))).value();
-  const bool buffers = job_.parallelism.schedule == "gpipe";
+  const bool buffers = traits(job_.parallelism.schedule).keeps_boundary_buffers;
   if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(end);
   if (begin > 0 && buffers) sum += input_bytes(begin);
   return sum;

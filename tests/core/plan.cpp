@@ -65,14 +65,14 @@ TEST_CASE("a placement returns its devices by stage and by replica") {
 // three stages: 1, 1, 2.
 TEST_CASE("a deployed placement has the layers and micro-batches of each pipeline") {
   Job job = tiny_job();
-  job.parallelism.schedule = "1f1b";
-  job.parallelism.gradient_sync = "ring";
+  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.parallelism.gradient_sync = GradientSync::ring;
   Placement placement(3, 2);
   for (int i = 0; i < 6; ++i) placement.at(i / 2, i % 2) = 5 - i;  // stages 54, 32, 10
   const Plan plan = plan_from_placement(placement, job);
   CHECK(plan.tensor == 1);
-  CHECK(plan.schedule == "1f1b");
-  CHECK(plan.gradient_sync == "ring");
+  CHECK(plan.schedule == Schedule::one_f_one_b);
+  CHECK(plan.gradient_sync == GradientSync::ring);
   REQUIRE(plan.pipelines.size() == 2);
   CHECK(plan.pipelines[0].micro_batches == 3);
   CHECK(plan.pipelines[1].micro_batches == 4);

@@ -19,8 +19,8 @@ using namespace dtfm::sim;
 
 namespace {
 
-template <std::size_t n>
-std::string pick_one(Rng& rng, const std::array<const char*, n>& values) {
+template <std::size_t n, class T = std::string>
+T pick_one(Rng& rng, const std::array<T, n>& values) {
   return values[rng.below(n)];
 }
 
@@ -61,8 +61,9 @@ Job random_job(Rng& rng) {
   job.training.recomputation = pick_kind(rng, recomputation_table());
   job.training.optimizer = pick_kind(rng, optimizer_table());
   job.training.precision = rng.below(2) == 0 ? Precision::fp16 : Precision::fp32;
-  job.parallelism.schedule = pick_one<3>(rng, {"gpipe", "1f1b", "interleaved"});
-  if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
+  job.parallelism.schedule =
+      pick_one<3, Schedule>(rng, {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved});
+  if (job.parallelism.schedule == Schedule::interleaved) job.parallelism.chunks = 2;
   job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
   job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
   const CompressionPreset presets[] = {{CompressionMethod::quantize_8_bit},
@@ -183,7 +184,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     Rng rng = Rng::for_task(2, seed);
     Problem problem = random_problem(rng);
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
-    const bool interleaved = problem.job.parallelism.schedule == "interleaved";
+    const bool interleaved = problem.job.parallelism.schedule == Schedule::interleaved;
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
     if (rng.below(3) == 0) problem.job.parallelism.flush = stages;

@@ -71,8 +71,8 @@ TEST_CASE("keys that a job omits have the usual defaults") {
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
   CHECK(job.parallelism.tensor == 1);
-  CHECK(job.parallelism.schedule == "gpipe");
-  CHECK(job.parallelism.gradient_sync == "sharded-ps");
+  CHECK(job.parallelism.schedule == Schedule::gpipe);
+  CHECK(job.parallelism.gradient_sync == GradientSync::sharded_ps);
   CHECK(job.compression.gradients == 1);
   CHECK(job.profiles.empty());
   CHECK_FALSE(job.efficiency);
@@ -92,10 +92,10 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK(job.parallelism.data == 3);
   CHECK(job.parallelism.tensor == 2);
-  CHECK(job.parallelism.schedule == "interleaved");
+  CHECK(job.parallelism.schedule == Schedule::interleaved);
   CHECK(job.parallelism.chunks == 2);
   CHECK(job.parallelism.flush == 64);
-  CHECK(job.parallelism.gradient_sync == "ring");
+  CHECK(job.parallelism.gradient_sync == GradientSync::ring);
   CHECK(job.parallelism.overlap);
   CHECK(job.compression.throughput->value() == 400e9);
   CHECK(job.compression.bandwidth_threshold->value() == 1e9);

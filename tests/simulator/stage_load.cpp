@@ -19,7 +19,7 @@ Job tiny_transformer(Recomputation recomputation) {
   job.training.global_batch = 6;
   job.training.micro_batch = 2;
   job.training.recomputation = recomputation;
-  job.parallelism.schedule = "1f1b";
+  job.parallelism.schedule = Schedule::one_f_one_b;
   return job;
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("the memory of a stage matches the measurement on a V100") {
   job.model = Transformer{24, 2048, 16, 2048, 28996};
   job.training.micro_batch = 1;
   job.training.optimizer = Optimizer::sgd_12;
-  job.parallelism.schedule = "gpipe";
+  job.parallelism.schedule = Schedule::gpipe;
   const StageLoad first = load_of(job, {0, 3}), middle = load_of(job, {3, 6}), last = load_of(job, {21, 24});
   CHECK(middle.state_bytes == Approx(1.73 * gib).epsilon(0.03));
   CHECK(first.state_bytes == Approx(2.39 * gib).epsilon(0.03));
@@ -186,7 +186,7 @@ TEST_CASE("messages are compressed") {
   Job job = tiny_transformer(Recomputation::none);
   job.compression.activations = 0.25;
   const Problem problem{two_devices(), job, {}};
-  const LoadModel model(problem, Plan{1, "", "", {{1, {{{1, 3}, {0}}}}}});
+  const LoadModel model(problem, Plan{.pipelines = {{1, {{{1, 3}, {0}}}}}});
   const double output = model.of({{1, 3}, {0}}).output_bytes;
   CHECK(output == 2 * 256);
   CHECK(model.compressed_activations(output) == 2 * 256 * 0.25);

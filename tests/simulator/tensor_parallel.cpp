@@ -127,12 +127,12 @@ TEST_CASE("with overlap the gradients of a layer are synchronized after its all-
 }
 
 TEST_CASE("with instant links t devices take 1 / t of the time") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const int t : {2, 3, 8}) {
       CAPTURE(schedule, t);
       Job job = chain_job(4, 1e6, 1e6);
       job.parallelism.schedule = schedule;
-      if (schedule == "interleaved") job.parallelism.chunks = 2;
+      if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
       const Problem problem{hosts_with(4, t, instant, instant), job, {}};
       CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) ==
             Approx(makespan(problem, tensor_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
@@ -141,14 +141,14 @@ TEST_CASE("with instant links t devices take 1 / t of the time") {
 
 TEST_CASE("t devices are never more than t times as fast as one") {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
-    for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
       for (const int t : {2, 4}) {
         CAPTURE(seed, schedule, t);
         Rng rng = Rng::for_task(seed, 0);
         Job job = chain_job(8, 2e7 * rng.uniform(), 2e7 * rng.uniform());
         job.parallelism.schedule = schedule;
         job.parallelism.overlap = rng.below(2) == 1;
-        if (schedule == "interleaved") job.parallelism.chunks = 2;
+        if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
         const Link inside = link_of(0.01 * rng.uniform(), 1e8), between = link_of(0.5 * rng.uniform(), 1e7);
         const Problem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
         Plan one = tensor_plan(job, 2, 2, t, 4);

@@ -132,7 +132,7 @@ StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool 
 /// activations already include the input. Trainers with other schedules only buffer the output.
 StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   const auto [begin, end] = layers;
-  const bool buffers = problem_.job.parallelism.schedule == "gpipe";
+  const bool buffers = traits(problem_.job.parallelism.schedule).keeps_boundary_buffers;
   StageNeeds needs;
   needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
   needs.per_micro_batch = between(kept_, layers);

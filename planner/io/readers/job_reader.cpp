@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -39,19 +38,22 @@ int required_count(const YamlMap& map, std::string_view key, int max_value) {
   return read_whole_number(map.required(key), 1, max_value);
 }
 
-/// Sets `word` to the value of `key`, which must be one of `words`. Leaves it unchanged if the key is
-/// missing.
-void read_choice(const YamlMap& map, std::string_view key, std::initializer_list<std::string_view> words,
-                 std::string& word) {
-  if (const auto value = map.optional(key)) word = std::string(words.begin()[value->choice(words)]);
-}
-
-/// The same, but also accepts `auto`, which sets `automatic` and leaves `word` unchanged.
-void read_choice_or_auto(const YamlMap& map, std::string_view key,
-                         std::initializer_list<std::string_view> words, std::string& word, bool& automatic) {
+/// Sets `kind` to the value that `key` names: that of one of the rows of `table` which jobs may name. `auto`
+/// sets `automatic` and leaves `kind` unchanged.
+template <class Row>
+void read_kind_or_auto(const YamlMap& map, std::string_view key, std::span<const Row> table,
+                       decltype(Row::kind)& kind, bool& automatic) {
   const auto value = map.optional(key);
   automatic = value && value->is_word("auto");
-  if (!automatic) read_choice(map, key, words, word);
+  if (!value || automatic) return;
+  std::vector<const Row*> rows;
+  std::vector<std::string_view> names;
+  for (const Row& row : table)
+    if (row.in_jobs) {
+      rows.push_back(&row);
+      names.push_back(row.name);
+    }
+  kind = rows[value->choice(names)]->kind;
 }
 
 /// Returns nullopt for `auto` and if the key is missing.
@@ -101,20 +103,19 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
   const auto tensor = map.optional("tensor");
   automatic.tensor = tensor && tensor->is_word("auto");
-  read_choice_or_auto(map, "schedule", {"gpipe", "1f1b", "interleaved"}, parallelism.schedule,
-                      automatic.schedule);
-  read_choice_or_auto(map, "gradient_sync", {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"},
-                      parallelism.gradient_sync, automatic.gradient_sync);
+  read_kind_or_auto(map, "schedule", schedule_table(), parallelism.schedule, automatic.schedule);
+  read_kind_or_auto(map, "gradient_sync", gradient_sync_table(), parallelism.gradient_sync,
+                    automatic.gradient_sync);
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
   if (const auto uniform_pipelines = map.optional("alike"))
     parallelism.uniform_pipelines = uniform_pipelines->boolean();
-  const bool interleaved = parallelism.schedule == "interleaved";
-  if (interleaved && !parallelism.chunks)
+  const ScheduleTraits& schedule = traits(parallelism.schedule);
+  if (schedule.has_chunks && !parallelism.chunks)
     throw map.required("schedule")
-        .value_error("`interleaved` needs `chunks`, the stages that a device holds");
-  if (!interleaved && parallelism.chunks)
+        .value_error(fmt::format("`{}` needs `chunks`, the stages that a device holds", schedule.name));
+  if (!schedule.has_chunks && parallelism.chunks)
     throw map.required("chunks").value_error("is for schedule `interleaved` alone");
   return parallelism;
 }

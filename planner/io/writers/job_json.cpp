@@ -43,10 +43,10 @@ ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& a
   ordered_json json = {{"pipeline", number_or_auto(parallelism.pipeline)},
                        {"data", number_or_auto(parallelism.data)},
                        {"tensor", unless_auto(automatic.tensor, parallelism.tensor)},
-                       {"schedule", unless_auto(automatic.schedule, parallelism.schedule)}};
+                       {"schedule", unless_auto(automatic.schedule, name_of(parallelism.schedule))}};
   if (parallelism.chunks) json["chunks"] = *parallelism.chunks;
   if (parallelism.flush) json["flush"] = *parallelism.flush;
-  json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
+  json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(parallelism.gradient_sync));
   if (parallelism.overlap) json["overlap"] = true;
   if (parallelism.uniform_pipelines) json["alike"] = true;
   return json;

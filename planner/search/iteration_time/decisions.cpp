@@ -53,6 +53,12 @@ std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
   return chain;
 }
 
+/// The numbers of chunks to try with a schedule; nullopt: it has none.
+std::vector<std::optional<int>> chunk_counts(const ScheduleTraits& schedule) {
+  if (!schedule.has_chunks) return {std::nullopt};
+  return {2, 4};
+}
+
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
   return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
 }
@@ -61,8 +67,8 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 
 std::string decisions_key(const Job& job) {
   return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
-                     name_of(job.training.recomputation), job.parallelism.schedule,
-                     job.parallelism.chunks.value_or(0), job.parallelism.gradient_sync,
+                     name_of(job.training.recomputation), name_of(job.parallelism.schedule),
+                     job.parallelism.chunks.value_or(0), name_of(job.parallelism.gradient_sync),
                      job.compression.activations, job.compression.gradients);
 }
 
@@ -80,7 +86,7 @@ void Decisions::exclude(const std::vector<int>& devices) {
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
-  if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
+  if (job.automatic.schedule) job.parallelism.schedule = Schedule::one_f_one_b;
   if (job.automatic.recomputation) job.training.recomputation = Recomputation::full;
   if (!job.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic.activations) job.compression.activations = strongest;
@@ -208,21 +214,18 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
           it.training.micro_batch = size;
           it.training.recomputation = recomputation.kind;
         });
-  if (undecided.schedule) {
-    for (const char* schedule : {"gpipe", "1f1b"})
-      add([&](Job& it) {
-        it.parallelism.schedule = schedule;
-        it.parallelism.chunks.reset();
-      });
-    for (const int chunks : {2, 4})
-      add([&](Job& it) {
-        it.parallelism.schedule = "interleaved";
-        it.parallelism.chunks = chunks;
-      });
-  }
+  if (undecided.schedule)
+    for (const ScheduleTraits& schedule : schedule_table()) {
+      if (!schedule.is_candidate) continue;
+      for (const std::optional<int> chunks : chunk_counts(schedule))
+        add([&](Job& it) {
+          it.parallelism.schedule = schedule.kind;
+          it.parallelism.chunks = chunks;
+        });
+    }
   if (undecided.gradient_sync)
-    for (const char* sync : {"sharded-ps", "ring", "tree", "hierarchical"})
-      add([&](Job& it) { it.parallelism.gradient_sync = sync; });
+    for (const GradientSyncTraits& sync : gradient_sync_table())
+      if (sync.is_candidate) add([&](Job& it) { it.parallelism.gradient_sync = sync.kind; });
   for (const double ratio : compressions) {
     if (!job.compression.throughput) break;  // see first()
     if (undecided.activations) add([&](Job& it) { it.compression.activations = ratio; });

@@ -64,8 +64,9 @@ std::vector<std::string> feasible_changes(const Problem& problem, const Iteratio
              can_offload = job.training.optimizer != Optimizer::host_offload;
   if (can_recompute) try_job(recomputes, recompute);
   if (job.training.micro_batch > 1) try_job("micro_batch: 1", [](Job& it) { it.training.micro_batch = 1; });
-  if (job.parallelism.schedule == "gpipe")
-    try_job("schedule: 1f1b", [](Job& it) { it.parallelism.schedule = "1f1b"; });
+  if (traits(job.parallelism.schedule).forwards_first)
+    try_job(fmt::format("schedule: {}", name_of(Schedule::one_f_one_b)),
+            [](Job& it) { it.parallelism.schedule = Schedule::one_f_one_b; });
   if (can_offload) try_job(offloads + " (its state on the host)", offload);
   if (changes.empty() && can_recompute && can_offload)
     try_job(fmt::format("{} and {} together", recomputes, offloads), [&](Job& it) {
