@@ -5,7 +5,7 @@ set_property(CACHE DTFM_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(DTFM_HAVE_CUDA OFF)
 
 if(NOT DTFM_CUDA STREQUAL "OFF")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS}) # which CMake knows
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS}) # CMake reads both
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90 CACHE STRING "CUDA architectures")
   endif()
   include(CheckLanguage)
@@ -18,7 +18,7 @@ if(NOT DTFM_CUDA STREQUAL "OFF")
     endif()
   endif()
 endif()
-# CMake before 3.26 does not know nvcc's C++20 option
+# CMake before 3.26 has no C++20 option for nvcc
 if(DTFM_HAVE_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Measures the searches. Builds the release preset first, and installs what is missing for that.
+# Measures the quality and the speed of the searches and of the swarm simulation. Installs missing packages and builds the
+# release preset first.
 #
 # usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [--time-limit S] [--threads N]
 #
-#   quality  irregular graphs of 64 devices: the default strategy against the published search and its baseline, each
-#            for S seconds of wall time (5)
-#   speed    the five published cases: evaluations per second and time to the end of the default run
-#   plans    the five published cases with 24, 32, 40 layers and four batches: plans by iteration time against others,
-#            all simulated; then 32 to 512 GPUs of two kinds against the best equal split; six minutes
-#   sizes    wall time of plans by iteration time for 64 to 1,024 devices, everything auto; and for twelve regions of 32
-#            what a third of a second finds
-#   warm     the world-wide case after a change, planned anew and from the plan that runs
-#   regret   24 small topologies of heterogeneous GPUs: the default plan against the best with a given shape, or micro-batch;
-#            ten minutes
-#   swarm    400 peers of a swarm for 32 hours on one core, where pairs of peers share nothing and where all have an uplink and
-#            a downlink; three minutes
+#   quality  comm-cost on irregular graphs of 64 devices: the default strategy, the published search and its baseline,
+#            for S seconds of wall time each [5]
+#   speed    comm-cost of the five published cases: evaluations per second, and wall time of the default run
+#   plans    the five published cases with 24, 32 and 40 layers and four batches: plans by iteration time and other plans,
+#            all simulated; then 32 to 512 GPUs of two kinds against the best uniform split (6 minutes)
+#   sizes    wall time of planning by iteration time for 64 to 1,024 devices with everything auto; for twelve regions with
+#            32 devices each also with a time limit of 0.3 s
+#   warm     the worldwide case after a change, planned from scratch and by --warm-start
+#   regret   24 small topologies of heterogeneous GPUs: the default plan against the best with a given shape or
+#            micro-batch (10 minutes)
+#   swarm    a swarm of 400 peers for 32 hours on one core, without shared links, and with an uplink and a downlink for each
+#            peer (3 minutes)
 #
-# Without a word, the first two, which are by comm-cost. Tables (Markdown) go to stdout, progress to stderr. --threads N (2) holds for every run.
+# The default is `quality speed`. Tables (Markdown) go to stdout, progress to stderr. --threads N [2] applies to every run.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
-# The options of scripts/generate-topology.py for each graph. Nothing in the search was chosen by looking at these:
-# for that there are other seeds.
+# The options of scripts/generate-topology.py for each graph. The settings of the search were chosen on other seeds.
 graphs=(
   "--sites 5 --seed 11 --noise 0.1"
   "--sites 7 --seed 12 --noise 0.2"
@@ -46,7 +46,7 @@ read_arguments() {
       -h | --help) usage && exit ;;
       quality | speed | plans | sizes | warm | regret | swarm) parts+=("$1") ;;
       --time-limit | --threads)
-        [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 takes a whole number above zero"
+        [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 requires a positive whole number"
         if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
         shift
         ;;
@@ -57,7 +57,7 @@ read_arguments() {
   [ ${#parts[@]} -gt 0 ] || parts=(quality speed)
 }
 
-# field PLAN PATH: a value of the plan, as `field plan.json search evaluations`.
+# field PLAN PATH: prints a value of the plan, as in `field plan.json search evaluations`.
 field() {
   python3 -c 'import functools, json, sys
 step = lambda value, key: value[int(key) if isinstance(value, list) else key]
@@ -90,7 +90,7 @@ quality() {
   done
 }
 
-# The mean wall time in seconds of a command, over ten runs where hyperfine is there to measure them, else of one.
+# Prints the wall time of a command in seconds: the mean of ten runs if hyperfine is installed, otherwise of one run.
 wall_time_of() {
   if command -v hyperfine >/dev/null; then
     hyperfine --shell none --warmup 1 --runs 10 --export-json "$scratch/wall.json" "$(printf '%q ' "$@")" >&2
@@ -124,7 +124,7 @@ plans() {
   "$root/build/release/tests/dtfm_mixed_gpu_plans" "$threads"
 }
 
-# The job of most plans of `sizes`.
+# The job of most rows of `sizes`.
 everything_auto='version: 1
 name: everything-auto
 model: {preset: gpt3-xl}
@@ -159,14 +159,14 @@ sizes() {
   done
 }
 
-# reached_after PLAN: evaluations until within 1 % of the last plan.
+# reached_after PLAN: prints the evaluations until the search was within 1 % of its final plan.
 reached_after() {
   python3 -c 'import json, sys
 points = json.load(open(sys.argv[1]))["search"]["convergence"]
 print(next(count for count, value in points if value <= 1.01 * points[-1][1]))' "$1"
 }
 
-# warm_row WHAT BEFORE AFTER: the two as commands of sed on worldwide.yaml.
+# warm_row WHAT BEFORE AFTER: sed commands turn worldwide.yaml into the topologies before and after the change.
 warm_row() {
   sed "$2" "$root/topologies/worldwide.yaml" >"$scratch/before.yaml"
   sed "$3" "$root/topologies/worldwide.yaml" >"$scratch/after.yaml"
@@ -183,11 +183,11 @@ warm_row() {
 }
 
 warm() {
-  printf '| what changed | cold | | warm | | moves |\n|---|--:|--:|--:|--:|---|\n'
-  warm_row "a host of 64 is gone" "" "s/ireland, count: 8/ireland, count: 7/"
+  printf '| change | cold: evaluations | iteration | warm: evaluations | iteration | migration |\n|---|--:|--:|--:|--:|---|\n'
+  warm_row "a host of 64 fails" "" "s/ireland, count: 8/ireland, count: 7/"
   warm_row "the slowest link, Seoul to Ireland, is half as fast" "" "s/0.335 Gbps/0.1675 Gbps/"
   warm_row "Virginia to London is half as fast" "" "s/1.16 Gbps/0.58 Gbps/"
-  warm_row "Ireland's 8 hosts come to 56" "/site: ireland/d; /, ireland\]/d" ""
+  warm_row "Ireland's 8 hosts join 56" "/site: ireland/d; /, ireland\]/d" ""
 }
 
 regret() {
@@ -197,7 +197,7 @@ regret() {
 }
 
 swarm() {
-  printf '| hours | stages | transport | links | visits | CPU | a visit | events a visit | memory |\n|--:|--:|---|---|--:|--:|--:|--:|--:|\n'
+  printf '| hours | stages | transport | links | visits | CPU | per visit | events per visit | memory |\n|--:|--:|---|---|--:|--:|--:|--:|--:|\n'
   local links
   for links in apart shared; do
     "$root/build/release/tests/benchmarks/benchmark_swarm" 32 4 peer "$links"

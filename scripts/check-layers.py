@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Checks the house rules that a compiler does not: which layer includes which, and what is said only once.
+"""Checks rules of this repository that compilers do not check: which layer may include which, and where files,
+threads, random numbers and printing are allowed.
 
-usage: check-layers.py [ROOT]    (default: the repository this script lies in)
+usage: check-layers.py [ROOT]    (default: the repository of this script)
 
-Prints "file:line: what is wrong" and exits 1, or exits 0 when all is in order.
+Prints "file:line: problem" for each violation and exits with 1, or exits with 0 if there is none.
 """
 import os
 import re
 import sys
 from pathlib import Path
 
-# A layer is a folder with a namespace; what it may include of ours.
+# The layers (folders), and the layers that each may include.
 LAYERS = {
     "planner/core": {"planner/core"},
     "planner/cost": {"planner/core", "planner/cost"},
@@ -26,7 +27,7 @@ LAYERS = {
             "simulator/io", "kernels", "cli"},
 }
 LAYERS["tests"] = LAYERS["cli"] | {"tests"}
-# What is declared in a layer is declared in its namespace. Names of planner/core are visible in all the others.
+# The namespace in which each layer declares everything. Names of planner/core are visible in all other layers.
 NAMESPACES = {
     "planner/core": "dtfm",
     "planner/cost": "dtfm::cost",
@@ -46,9 +47,9 @@ CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 CODE = CPP | {".py", ".sh", ".cmake", ".js", ".mjs", ".css"}
 THE_PARALLEL_FILE = "planner/core/parallel.hpp"
 
-PRINTS = {"cli", "kernels/bench", "tests"}  # programs; the benchmark of the kernels is carried alone to GPU machines
+PRINTS = {"cli", "kernels/bench", "tests"}  # kernels/bench is a program that is copied to GPU machines without cli
 
-# (what may not be included, where it may be all the same, why)
+# (header that must not be included, layers with an exception, reason)
 HEADERS = [
     (r"yaml-cpp/.*", {"planner/io", "cli", "tests"}, "only planner/io and cli parse"),
     (r"nlohmann/.*", {"planner/io", "planner/export", "simulator/io", "cli", "tests"}, "only planner/io and cli parse"),
@@ -58,14 +59,14 @@ HEADERS = [
     (r"random", set(), "random numbers come from planner/core/rng.hpp"),
 ]
 NOT_ORDERED = set(LAYERS) - {"planner/cost", "planner/search"}
-# (what may not stand in C++ code, where it may all the same, why)
+# (pattern that C++ code must not contain, layers with an exception, reason)
 WORDS = [
     (r"\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bputchar\s*\(", PRINTS,
      "only cli prints"),
     (r"\bs?rand\s*\(|\b(random_device|mt19937(_64)?|default_random_engine|\w+_distribution)\b", set(),
      "random numbers come from planner/core/rng.hpp"),
     (r"\bstd::(ranges::)?shuffle\b", set(), "random numbers come from planner/core/rng.hpp"),
-    (r"\bunordered_(multi)?(map|set)\b", NOT_ORDERED, "an unordered container has no order to rely on"),
+    (r"\bunordered_(multi)?(map|set)\b", NOT_ORDERED, "an unordered container makes results depend on its order"),
 ]
 PRAGMA_OMP = re.compile(r"#\s*pragma\s+omp\b|\b_Pragma\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -75,7 +76,7 @@ LEFT_FOR_LATER = re.compile(r"\b(TO[D]O|FIX[M]E)\b")
 
 
 def without_comments(text, strings_too):
-    """The same lines with comments, and if asked the contents of strings, blanked out."""
+    """Returns the text with comments, and on request also string contents, replaced by spaces."""
     def blank(match):
         comment = match.group().startswith("/")
         return re.sub(r"[^\n]", " ", match.group()) if comment or strings_too else match.group()
@@ -96,7 +97,7 @@ def tree_files(root):
 
 
 def included_layer(root, path, name):
-    """The layer that a file of ours gets by `#include name`; None for the header of someone else."""
+    """Returns the layer of the header that `#include name` finds; None for an external header."""
     for candidate in (name, os.path.normpath(os.path.join(os.path.dirname(path), name))):
         if layer_of(candidate) and (candidate == name or (root / candidate).is_file()):
             return layer_of(candidate)
@@ -121,13 +122,13 @@ def include_faults(root, path, line):
 def cpp_faults(root, path, text):
     layer = layer_of(path)
     if not layer:
-        yield 1, "C++ belongs to a layer: " + ", ".join(LAYERS)
+        yield 1, "C++ code must be in a layer: " + ", ".join(LAYERS)
         return
     for number, line in enumerate(without_comments(text, strings_too=False).splitlines(), 1):
         yield from ((number, fault) for fault in include_faults(root, path, line))
     for number, line in enumerate(without_comments(text, strings_too=True).splitlines(), 1):
         if PRAGMA_OMP.search(line) and path != THE_PARALLEL_FILE:
-            yield number, f"threads are made by {THE_PARALLEL_FILE} alone"
+            yield number, f"only {THE_PARALLEL_FILE} may create threads"
         if INCLUDE.match(line):
             continue
         for pattern, allowed, why in WORDS:
@@ -136,7 +137,7 @@ def cpp_faults(root, path, text):
                 yield number, f"{found.group().strip(' (')}: {why}"
         opened = re.match(r"namespace (dtfm[\w:]*)", line)
         if opened and layer in NAMESPACES and layer_namespace(opened.group(1)) != NAMESPACES[layer]:
-            yield number, f"{layer} declares in {NAMESPACES[layer]}, not in {opened.group(1)}"
+            yield number, f"{layer} must declare in namespace {NAMESPACES[layer]}, not {opened.group(1)}"
 
 
 def layer_namespace(namespace):
@@ -151,7 +152,7 @@ SCOPE_TOKEN = re.compile(
 
 
 def types_of(text):
-    """(line, qualified name) of each type with external linkage that is defined in C++ code."""
+    """Yields (line, qualified name) of each type with external linkage that is defined in C++ code."""
     scopes, number = [], 1
     for token in SCOPE_TOKEN.finditer(without_comments(text, strings_too=True)):
         kind = token.lastgroup
@@ -178,11 +179,11 @@ def type_faults(root, paths):
         for line, name in types_of((root / path).read_text(encoding="utf-8", errors="replace")):
             other = first.setdefault((program, name), f"{path}:{line}")
             if other != f"{path}:{line}":
-                yield f"{path}:{line}: {name} is defined at {other}, too"
+                yield f"{path}:{line}: {name} is also defined at {other}"
 
 
 def folder_graph(root, paths):
-    """For each folder with C++ code, the folders that its files include."""
+    """Maps each folder with C++ code to the folders that its files include."""
     graph = {}
     for path in paths:
         if Path(path).suffix not in CPP or not layer_of(path) or path.startswith("tests/"):
@@ -197,8 +198,8 @@ def folder_graph(root, paths):
     return graph
 
 
-def circle_faults(root, paths):
-    """Folders that include each other, directly or through others, cannot be understood one by one."""
+def cycle_faults(root, paths):
+    """Folders that include each other, directly or indirectly, cannot be understood one by one."""
     graph = folder_graph(root, paths)
     finished, path = set(), []
 
@@ -212,14 +213,14 @@ def circle_faults(root, paths):
             finished.add(path.pop())
 
     for folder in sorted(graph):
-        for circle in visit(folder):
-            yield f"{circle[0]}/: folders include each other: {' -> '.join(circle)}"
+        for cycle in visit(folder):
+            yield f"{cycle[0]}/: folders include each other: {' -> '.join(cycle)}"
 
 
 def code_faults(root, path, text):
     for number, line in enumerate(text.splitlines(), 1):
         if LEFT_FOR_LATER.search(line):
-            yield number, "nothing is left for later in the code"
+            yield number, "code must not contain notes for later"
     if Path(path).suffix in CPP:
         yield from cpp_faults(root, path, text)
 
@@ -229,7 +230,7 @@ def pragma_count_faults(root):
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     count = len(PRAGMA_OMP.findall(without_comments(text, strings_too=True)))
     if count != 1:
-        yield f"{THE_PARALLEL_FILE}:1: holds {count} OpenMP pragmas; there is one in the tree, here"
+        yield f"{THE_PARALLEL_FILE}:1: has {count} OpenMP pragmas; expected the only one of the repository"
 
 
 def is_code(root, path):
@@ -243,18 +244,18 @@ def is_code(root, path):
 def folder_faults(paths):
     tops = {path.split("/")[0] for path in paths if "/" in path}
     for top in sorted(tops - TOP_FOLDERS - {".ci"}):
-        yield f"{top}/: no such folder at the top; there are {', '.join(sorted(TOP_FOLDERS))}"
+        yield f"{top}/: unknown top-level folder; known: {', '.join(sorted(TOP_FOLDERS))}"
 
 
 def faults_of_tree(root):
-    """How many files of code there are, and what is wrong with the tree."""
+    """Returns the number of files with code, and all violations."""
     paths = list(tree_files(root))
     code = [path for path in paths if is_code(root, path)]
     faults = [*folder_faults(paths), *pragma_count_faults(root)]
     for path in code:
         text = (root / path).read_text(encoding="utf-8", errors="replace")
         faults += (f"{path}:{line}: {fault}" for line, fault in code_faults(root, path, text))
-    faults += [*type_faults(root, paths), *circle_faults(root, paths)]
+    faults += [*type_faults(root, paths), *cycle_faults(root, paths)]
     return len(code), faults
 
 
@@ -264,14 +265,14 @@ def main(arguments):
         return 0 if arguments in (["-h"], ["--help"]) else 2
     root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
     if not (root / "planner").is_dir():
-        print(f"{root}: no planner/ here; this is not the repository's root", file=sys.stderr)
+        print(f"{root}: not the root of the repository: it has no folder planner/", file=sys.stderr)
         return 2
     checked, faults = faults_of_tree(root)
     if faults:
         print("\n".join(faults))
-        print(f"layers: {len(faults)} faults in {checked} files of code", file=sys.stderr)
+        print(f"layers: {len(faults)} violations in {checked} files", file=sys.stderr)
         return 1
-    print(f"layers: {checked} files of code, all in order")
+    print(f"layers: {checked} files, no violations")
     return 0
 
 

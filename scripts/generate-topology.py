@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Generates a topology: devices in cities at random, every pair of devices with a latency and a bandwidth of its own.
+"""Generates a random topology: devices in cities, with a latency and a bandwidth for every pair of devices.
 
-Cities lie at random between 35° S and 60° N. One-way latency between two is 0.3 ms and the great circle at two thirds
-of the speed of light, times a route factor of 1.2 … 2. One flow between cities gets window / round trip, at most
-5 Gbps: a window of 2.6 MB is what one TCP flow showed between Google Cloud's continents (0.21 Gbps at 103 ms, 0.07 at
-272 ms; Isenko et al., arXiv 2306.03163). Within a city latency is 0.3 ms and bandwidth a draw from --intra-bandwidth.
-Same arguments, same bytes.
+Cities are at random positions between 35° S and 60° N. The one-way latency between two cities is 0.3 ms plus the time
+of light in fibre (two thirds of the speed of light) along the great circle, times a route factor of 1.2 to 2. The
+bandwidth of one flow between cities is window / round trip, at most 5 Gbps. A window of 2.6 MB is what one TCP flow
+reached between Google Cloud's continents (0.21 Gbps at 103 ms, 0.07 at 272 ms; Isenko et al., arXiv 2306.03163).
+Within a city, latency is 0.3 ms and bandwidth is drawn from --intra-bandwidth. The same arguments give the same bytes.
 """
 import argparse
 import json
@@ -19,31 +19,31 @@ EXAMPLES = """examples:
   generate-topology.py --devices 64 --sites 12 --seed 3 -o build/random
       build/random/topology.yaml, latency.csv and bandwidth.csv
   generate-topology.py --devices 32 --sites 5 --uneven --directed --noise 0.2 -o build/uneven.yaml
-      build/uneven.yaml, uneven-latency.csv and uneven-bandwidth.csv beside it: sites of unequal size, directions that
-      differ, and every link off its site pair's value by up to 20 %
+      build/uneven.yaml, build/uneven-latency.csv and build/uneven-bandwidth.csv: sites of different sizes, different
+      directions, and every link differs from the value of its site pair by up to 20 %
 """
 
 EARTH_RADIUS_KM = 6371
 LIGHT_IN_FIBRE_KM_PER_MS = 299.792458 * 2 / 3
 BASE_LATENCY_MS = 0.3
 ROUTE_FACTOR = (1.2, 2.0)
-DIRECTION_FACTOR = (0.5, 1.0)  # of the bandwidth, with --directed
+DIRECTION_FACTOR = (0.5, 1.0)  # on the bandwidth, with --directed
 MAX_INTER_BANDWIDTH_GBPS = 5
 MAX_DEVICES = 4096
 
 
 def between(rng, low, high):
-    # random() is the one draw that Python promises never to change.
+    # random() is the only method whose sequence Python guarantees across versions.
     return low + (high - low) * rng.random()
 
 
 def stream(seed, name):
-    """A stream of its own for each thing drawn, so that, say, --noise leaves the cities where they are."""
+    """Returns an independent random stream per purpose, so that for example --noise does not change the cities."""
     return random.Random(f"{seed}/{name}")
 
 
 def random_cities(rng, count):
-    """(latitude, longitude) in radians, even over the area between 35° S and 60° N."""
+    """Returns (latitude, longitude) in radians, uniform over the area between 35° S and 60° N."""
     south, north = math.sin(math.radians(-35)), math.sin(math.radians(60))
     return [(math.asin(between(rng, south, north)), between(rng, -math.pi, math.pi)) for _ in range(count)]
 
@@ -54,7 +54,7 @@ def distance_km(a, b):
 
 
 def site_sizes(rng, devices, sites, uneven):
-    """How many devices each site has, at least one: as even as can be, or by throwing devices at weighted sites."""
+    """Returns the number of devices of each site, at least one: as even as possible, or drawn by random weights."""
     if not uneven:
         return [devices // sites + (site < devices % sites) for site in range(sites)]
     weights = [between(rng, 0.1, 1) ** 2 for _ in range(sites)]
@@ -74,7 +74,7 @@ def square(count):
 
 
 def site_links(options, cities):
-    """Latency in ms and bandwidth in Gbps, sites × sites, row = sender; the diagonal is within a site."""
+    """Returns latency in ms and bandwidth in Gbps, sites × sites, row = sender; the diagonal is within a site."""
     rng = stream(options.seed, "links")
     latency, bandwidth = square(len(cities)), square(len(cities))
     for a in range(len(cities)):
@@ -92,7 +92,7 @@ def site_links(options, cities):
 
 
 def device_links(options, sizes, of_sites, name):
-    """Every device pair's own value: its sites', times a factor within 1 ± noise."""
+    """Returns the value of every pair of devices: that of their sites, times a factor within 1 ± noise."""
     rng = stream(options.seed, f"noise of {name}")
     site_of = [site for site, size in enumerate(sizes) for _ in range(size)]
     values = square(len(site_of))
@@ -174,31 +174,31 @@ def number_range(text):
 def checked_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", type=int, default=64, help="how many devices in all (64)")
-    parser.add_argument("--sites", type=int, default=8, help="how many cities (8)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, another graph (0)")
-    parser.add_argument("--noise", type=float, default=0.0, help="0 … 0.9: each link is off by up to this share (0)")
-    parser.add_argument("--directed", action="store_true", help="the two directions of a pair differ")
-    parser.add_argument("--uneven", action="store_true", help="sites of unequal size")
+    parser.add_argument("--devices", type=int, default=64, help="number of devices [64]")
+    parser.add_argument("--sites", type=int, default=8, help="number of cities [8]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers [0]")
+    parser.add_argument("--noise", type=float, default=0.0, help="maximum relative deviation of each link, 0 to 0.9 [0]")
+    parser.add_argument("--directed", action="store_true", help="gives the two directions of a pair different links")
+    parser.add_argument("--uneven", action="store_true", help="gives sites different numbers of devices")
     parser.add_argument("--intra-bandwidth", type=number_range, default=(2.0, 10.0), metavar="LOW..HIGH",
-                        help="Gbps within a site, drawn for each (2..10)")
+                        help="range of the bandwidth within a site, in Gbps [2..10]")
     parser.add_argument("--window", type=float, default=2.6, metavar="MB",
-                        help="what a flow between sites may have under way, in 10⁶ bytes (2.6)")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help="a folder, or a .yaml file")
+                        help="TCP window of a flow between sites, in 10⁶ bytes [2.6]")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help="output folder or .yaml file")
     options = parser.parse_args(arguments)
     if not 1 <= options.sites <= options.devices <= MAX_DEVICES:
-        parser.error(f"need 1 ≤ sites ≤ devices ≤ {MAX_DEVICES}, "
-                     f"got {options.sites} sites and {options.devices} devices")
+        parser.error(f"expected 1 ≤ sites ≤ devices ≤ {MAX_DEVICES}; "
+                     f"found {options.sites} sites and {options.devices} devices")
     if not 0 <= options.noise <= 0.9:
-        parser.error(f"--noise is from 0 to 0.9, not {options.noise:g}")
+        parser.error(f"--noise: expected a number from 0 to 0.9; found {options.noise:g}")
     if not 0 < options.window < math.inf:
-        parser.error(f"--window is a size above 0, not {options.window:g}")
+        parser.error(f"--window: expected a size above 0; found {options.window:g}")
     return options
 
 
 def main():
     for channel in (sys.stdout, sys.stderr):
-        channel.reconfigure(errors="replace")  # a terminal that has no ° or ≤
+        channel.reconfigure(errors="replace")  # a terminal may lack ° or ≤
     options = checked_arguments(sys.argv[1:])
     try:
         generate(options)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes those files in topologies/ that hold measurements of others, from those measurements.
+"""Writes the files of topologies/ that are made from published measurements.
 
     make_topologies.py --data FOLDER [--output FOLDER]     writes the files
-    make_topologies.py --data FOLDER --check FOLDER        compares with the files there; 77: no data, nothing checked
+    make_topologies.py --data FOLDER --check FOLDER        compares with the files in FOLDER; exits with 77 if the data is missing
 """
 
 import argparse
@@ -30,8 +30,8 @@ def rows_of(path):
 
 
 EMULATED = [
-    "# As in the authors' emulation (classes of `tc netem` on each sender), all flows of one device to peers behind one entry",
-    "# share its bandwidth: `shared: sender`.",
+    "# As in the authors' emulation (classes of `tc netem` on each sender), all flows of a device over one link entry share its",
+    "# bandwidth: `shared: sender`.",
 ]
 
 
@@ -39,12 +39,13 @@ def aws_regions(data, name, regions, what):
     rows = {frozenset((row["a"], row["b"])): row for row in rows_of(data / "aws-regions.csv")}
     lines = [
         f"# {what}, {8 * len(regions)} V100.",
-        "# Source: DT-FM (Yuan et al., NeurIPS 2022, arXiv 2206.01288) and its public code (MIT). Measured in 2022 between AWS",
-        "# regions: ping time, which the authors used as the one-way delay, and NCCL over a VPN (4 sockets, one direction of",
-        "# the pair; both are given it here). Assumed by the authors: inside a region 5 ms and 2 Gbps. Eight GPUs a region, each a",
-        "# host of its own" + (", as in the paper." if name == "worldwide" else ": chosen here."),
+        "# Source: DT-FM (Yuan et al., NeurIPS 2022, arXiv 2206.01288) and its public code (MIT).",
+        "# Measured in 2022 between AWS regions: ping time, which the authors used as the one-way delay, and the rate of NCCL over a",
+        "# VPN (4 sockets) in one direction of each pair, which is used for both directions here.",
+        "# Assumed by the authors: 5 ms and 2 Gbps inside a region.",
+        "# " + ("As in the paper" if name == "worldwide" else "Chosen here") + ": eight hosts with one GPU each in every region.",
         *(EMULATED if name == "worldwide" else []),
-        "# Made by scripts/make_topologies.py.",
+        "# Written by scripts/make_topologies.py.",
         "version: 1", f"name: {name}", "devices:"]
     shared = ", shared: sender" if name == "worldwide" else ""
     lines += [f"  - {{site: {region.lower()}, count: 8, gpu: V100-16GB}}" for region in regions]
@@ -64,12 +65,12 @@ def one_flow(row, names):
 
 ISENKO = [
     "# Source: Isenko et al., How Can We Train Deep Learning Models Across Clouds and Continents? (arXiv 2306.03163; data: MIT).",
-    "# Measured: round-trip time and the rate of ONE TCP flow (its window / RTT), in each direction.",
+    "# Measured: round-trip time and the rate of a single TCP flow (its window / RTT), in each direction.",
 ]
 
 
 def eight_t4_a_site(name, head, names, rows):
-    return [*head, "# Made by scripts/make_topologies.py.", "version: 1", f"name: {name}", "devices:",
+    return [*head, "# Written by scripts/make_topologies.py.", "version: 1", f"name: {name}", "devices:",
             *(f"  - {{site: {site}, count: 8, gpu: T4}}" for site in names.values()),
             "links:", *(one_flow(row, names) for row in rows)]
 
@@ -77,8 +78,8 @@ def eight_t4_a_site(name, head, names, rows):
 def four_continents(data):
     names = {"US": "us", "EU": "eu", "ASIA": "asia", "AUS": "australia"}
     head = ["# Four continents in one cloud (Google), 32 T4.", *ISENKO,
-            "# Not known, so not limited here: what many flows of a pair get together. Eight GPUs a continent, each a host of its own:",
-            "# chosen here."]
+            "# Not known, so not limited here: the total rate of many flows of a pair.",
+            "# Chosen here: eight hosts with one GPU each on every continent."]
     return eight_t4_a_site("four-continents", head, names, rows_of(data / "multicloud/gc4_links.csv"))
 
 
@@ -87,8 +88,9 @@ def three_clouds(data):
     rows = rows_of(data / "multicloud/multicloud_links.csv")
     assumed = {(row["dst"], row["src"]): row for row in rows if {row["src"], row["dst"]} == {"GC", "Azure"}}
     head = ["# Three clouds, 24 T4.", *ISENKO,
-            "# Assumed: AWS and Azure, which were not measured, as Google and Azure, the other pair of Azure.",
-            "# Not known, so not limited here: what many flows of a pair get together. Eight GPUs a cloud, each a host of its own: chosen here."]
+            "# Assumed: AWS and Azure, which were not measured, have the links of Google and Azure.",
+            "# Not known, so not limited here: the total rate of many flows of a pair.",
+            "# Chosen here: eight hosts with one GPU each in every cloud."]
     lines = eight_t4_a_site("three-clouds", head, names, rows)
     lines += ["  # assumed:"]
     for src, dst in (("GC", "Azure"), ("Azure", "GC")):
@@ -104,13 +106,13 @@ def onprem_cloud(data):
     hybrid = rows_of(data / "multicloud/hybrid_links.csv")
     continents = {(row["src"], row["dst"]): row for row in rows_of(data / "multicloud/gc4_links.csv")}
     clouds = {(row["src"], row["dst"]): row for row in rows_of(data / "multicloud/multicloud_links.csv")}
-    lines = ["# Two machines on premises in Europe and rented GPUs in Europe and the United States, 33 GPUs.",
-             "# Stages that divide 33 devices: 1, 3, 11 or 33, so for example `dtfm-plan onprem-cloud.yaml --pipeline 3`.", *ISENKO,
-             "# Measured for this setting: from each machine on premises to each cloud. The way back is given the same figures.",
-             "# Assumed, since no one measured them: all below `assumed`, each by the figure of the same authors that is nearest,",
-             "# and the inside of the DGX-2 by its data sheet (six NVLink lanes of 25 GB/s a GPU).",
-             "# Chosen here: one GPU in the first machine, eight in the DGX-2, eight in each cloud, each a host of its own.",
-             "# Made by scripts/make_topologies.py.",
+    lines = ["# Two machines on premises in Europe, and rented GPUs in Europe and the United States, 33 GPUs.",
+             "# Numbers of stages that divide 33 devices are 1, 3, 11 and 33, as in `dtfm-plan onprem-cloud.yaml --pipeline 3`.", *ISENKO,
+             "# Measured from each machine on premises to each cloud; the opposite direction has the same values here.",
+             "# Assumed: the links below `assumed`, which were not measured. They have the most similar values of the same authors; the",
+             "# inside of the DGX-2 is from its data sheet (six NVLink lanes of 25 GB/s per GPU).",
+             "# Chosen here: one GPU in the first machine, eight in the DGX-2, and eight hosts with one GPU each in every cloud.",
+             "# Written by scripts/make_topologies.py.",
              "version: 1", "name: onprem-cloud", "devices:",
              "  - {site: onprem-rtx, count: 1, gpu: RTX-8000}",
              "  - {site: onprem-dgx, hosts: 1, gpus_per_host: 8, gpu: V100-32GB}",
@@ -144,14 +146,15 @@ def multicloud_20(data):
     regions = [f"{cloud}:{region}" for cloud, list_ in MULTICLOUD.items() for region in list_]
     rows = {(row["src"], row["dst"]): row for row in rows_of(data / "skyplane/links.csv")}
     lines = ["# Twenty regions of three clouds, 80 GPUs.",
-             "# Source: Skyplane's profile of AWS, Azure and Google (Apache-2.0), measured in 2022; only pairs whose round-trip time is of",
-             "# good quality (rtt_quality=ok) were chosen.",
-             "# Measured, for each direction: the round-trip time; `capacity`, what 64 TCP flows from one virtual machine to another",
-             "# received together, which is mostly the limit on what a machine of that cloud may send.",
-             f"# Assumed: `bandwidth`, of one flow, is the smaller of that and {WINDOW_MBIT} Mbit / RTT, a window of 2.6 MB: what the single",
-             "# flows between continents of four-continents.yaml had (19 to 22 Mbit in flight over 103 to 272 ms).",
-             "# Assumed: 100 Gbps between the GPUs of a host (PCIe). One host with four GPUs a region, of a kind that this cloud rents out: chosen here.",
-             "# Made by scripts/make_topologies.py.",
+             "# Source: Skyplane's profile of AWS, Azure and Google (Apache-2.0), measured in 2022. Only pairs with a reliable round-trip",
+             "# time (rtt_quality=ok) were chosen.",
+             "# Measured in each direction: the round-trip time, and `capacity`, the total rate of 64 TCP flows from one virtual machine to",
+             "# another. It is mostly the cloud's limit on what a machine may send.",
+             f"# Assumed: `bandwidth` of one flow is the smaller of `capacity` and {WINDOW_MBIT} Mbit / RTT, a window of 2.6 MB. Single flows between the",
+             "# continents of four-continents.yaml had 19 to 22 Mbit in flight over 103 to 272 ms.",
+             "# Assumed: 100 Gbps between the GPUs of a host (PCIe).",
+             "# Chosen here: one host with four GPUs in every region, of a kind that the cloud offers.",
+             "# Written by scripts/make_topologies.py.",
              "version: 1", "name: multicloud-20", "devices:"]
     for region in regions:
         gpu = MULTICLOUD_GPUS[region.split(":")[0]]
@@ -196,7 +199,7 @@ def main():
         elif path.read_text() != text:
             stale.append(path.name)
     if stale:
-        print("differ from what the measurements give:", *stale)
+        print("these files differ from the measurements:", *stale)
     return 1 if stale else 0
 
 

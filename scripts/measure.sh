@@ -1,49 +1,49 @@
 #!/usr/bin/env bash
-# Measures the network between your machines and leaves a topology that dtfm-plan takes: FOLDER/topology.yaml.
+# Measures the network between your machines and writes it as a topology for dtfm-plan: FOLDER/topology.yaml.
 #
 # usage: scripts/measure.sh (--hosts FILE | --netns NAMES) -o FOLDER [OPTION]... [-- IMPORT-OPTION...]
 #
-#   --hosts FILE   a line for each machine; `-`, or nothing, where the default will do; # begins a comment:
+#   --hosts FILE   one line per machine; `-` or nothing means the default; # begins a comment:
 #                    NAME [DESTINATION [ADDRESS [GPU [COUNT]]]]
-#                    NAME         of its site, or SITE/MACHINE where a site has several
-#                    DESTINATION  of ssh without a password (NAME); `local`: this machine; netns:N: network namespace N of it
-#                    ADDRESS      by which the other machines reach it (the host in DESTINATION)
-#                    GPU          as configs/gpus.yaml calls it
-#                    COUNT        GPUs in the machine (1); several need `-- --within-host LATENCY,BANDWIDTH`
-#   --netns NAMES  network namespaces of this machine in place of FILE: a,b,c, or a=ADDRESS,b=ADDRESS,… (root only)
-#   -o FOLDER      raw/ gets a file for each pair and direction; what is there already is not measured again
-#   --seconds N    of each test of bandwidth (5)
-#   --omit N       seconds before these that do not count, of TCP's slow start (1)
-#   --flows N      of the test of capacity (4); 1: none
-#   --pings N      (10)
-#   --parallel N   pairs at a time at most (as many as there are, each machine in one); 1 where machines share an uplink
-#   --port N       the first of 16 TCP ports at which machines accept connections from each other (5201)
+#                    NAME         name of its site, or SITE/MACHINE if a site has several machines
+#                    DESTINATION  for ssh without a password [NAME]; `local`: this machine; netns:N: its network namespace N
+#                    ADDRESS      at which the other machines reach it [the host in DESTINATION]
+#                    GPU          its name in configs/gpus.yaml
+#                    COUNT        GPUs in the machine [1]; several require `-- --within-host LATENCY,BANDWIDTH`
+#   --netns NAMES  instead of FILE, network namespaces of this machine: a,b,c, or a=ADDRESS,b=ADDRESS,… (root only)
+#   -o FOLDER      output folder; raw/ has a file per pair and direction, and what has a file is not measured again
+#   --seconds N    length of a bandwidth test in seconds [5]
+#   --omit N       seconds before each test that do not count, because of TCP's slow start [1]
+#   --flows N      concurrent flows of a capacity test; 1: no such test [4]
+#   --pings N      pings per direction [10]
+#   --parallel N   maximum pairs at a time, each machine in one pair [all]; use 1 if machines share an uplink
+#   --port N       first of 16 TCP ports at which machines accept connections from each other [5201]
 #   --quiet        no progress
 #
-# Latency is half the median ping. Bandwidth is what one TCP flow of iperf3 brings to the receiver, capacity what several
-# bring together; the topology's comments say how much the bandwidth varied from second to second, and when it was measured.
-# Every machine needs iperf3, ping and timeout. What follows `--` goes on to `dtfm-topology import`, which is that in
-# $DTFM_TOPOLOGY, build/release or PATH.
+# Latency is half the median ping. Bandwidth is the received rate of one TCP flow of iperf3, capacity that of several flows
+# together. Comments in the topology say how much the bandwidth varied from second to second, and when it was measured.
+# Every machine needs iperf3, ping and timeout. Options after `--` are passed to `dtfm-topology import`; the program is
+# looked up in $DTFM_TOPOLOGY, build/release and PATH.
 #
 # Examples:
 #   scripts/measure.sh --hosts hosts.txt -o lab
 #   scripts/measure.sh --hosts hosts.txt -o lab --seconds 10 --parallel 1 -- --gpu A100-80GB
 #
-# Exit codes: 0 done, 1 some pairs could not be measured (again: the same command), 2 bad usage, or a machine that cannot be
-# reached or lacks something, 130 interrupted.
+# Exit codes: 0 done, 1 some pairs could not be measured (the same command retries them), 2 bad usage, or a machine cannot be
+# reached or lacks a program, 130 interrupted.
 
 set -euo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# What may be in words that ssh, ip and shells elsewhere see: nothing that means anything to them.
+# Allowed forms of words that ssh, ip and remote shells see: they contain no character that is special to these.
 readonly name_form='^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})?$'
 readonly destination_form='^((netns:)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}|[A-Za-z0-9_][A-Za-z0-9._-]{0,31}@[A-Za-z0-9][A-Za-z0-9._-]{0,252})$'
 readonly address_form='^[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}$'
 readonly gpu_form='^[A-Za-z0-9][A-Za-z0-9._+-]{0,62}$'
-readonly most_hosts=128 ports=16
+readonly max_hosts=128 ports=16
 
-hosts_file='' namespaces='' folder='' seconds=5 omit=1 flows=4 pings=10 parallel=$most_hosts port=5201 quiet=''
+hosts_file='' namespaces='' folder='' seconds=5 omit=1 flows=4 pings=10 parallel=$max_hosts port=5201 quiet=''
 import_options=() names=() destinations=() addresses=() gpus=() counts=()
 
 usage() { sed -n '2,/^$/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
@@ -57,7 +57,7 @@ refuse() {
   exit 2
 }
 
-# A text from elsewhere on one line, in characters that a terminal only shows.
+# Prints a text from another machine on one line, without control characters.
 tame() { # TEXT
   local text=${1//[$'\n\r\t']/ }
   text=${text//[^[:print:]]/?}
@@ -66,8 +66,8 @@ tame() { # TEXT
 }
 
 number() { # OPTION VALUE LEAST MOST
-  [[ $2 =~ ^(0|[1-9][0-9]{0,4})$ ]] || refuse "$1 takes a whole number, not \`$(tame "$2")\` (see --help)"
-  (($2 >= $3 && $2 <= $4)) || refuse "$1 is from $3 to $4, not $2 (see --help)"
+  [[ $2 =~ ^(0|[1-9][0-9]{0,4})$ ]] || refuse "$1: expected a whole number; found \`$(tame "$2")\` (see --help)"
+  (($2 >= $3 && $2 <= $4)) || refuse "$1: expected a number from $3 to $4; found $2 (see --help)"
 }
 
 read_arguments() {
@@ -77,7 +77,7 @@ read_arguments() {
       --quiet) quiet=yes && shift && continue ;;
       --) import_options=("${@:2}") && break ;;
       --hosts | --netns | -o | --seconds | --omit | --flows | --pings | --parallel | --port)
-        [ $# -gt 1 ] || refuse "$1 takes a value (see --help)"
+        [ $# -gt 1 ] || refuse "$1 requires a value (see --help)"
         ;;
       *) refuse "unexpected argument \`$(tame "$1")\` (see --help)" ;;
     esac
@@ -89,14 +89,14 @@ read_arguments() {
       --omit) number "$1" "$2" 0 60 && omit=$2 ;;
       --flows) number "$1" "$2" 1 128 && flows=$2 ;;
       --pings) number "$1" "$2" 1 1000 && pings=$2 ;;
-      --parallel) number "$1" "$2" 1 "$most_hosts" && parallel=$2 ;;
+      --parallel) number "$1" "$2" 1 "$max_hosts" && parallel=$2 ;;
       --port) number "$1" "$2" 1024 65519 && port=$2 ;;
     esac
     shift 2
   done
-  [ -n "$hosts_file$namespaces" ] || refuse 'give --hosts FILE or --netns NAMES (see --help)'
-  [ -z "$hosts_file" ] || [ -z "$namespaces" ] || refuse 'give --hosts or --netns, not both'
-  [ -n "$folder" ] || refuse 'give -o FOLDER (see --help)'
+  [ -n "$hosts_file$namespaces" ] || refuse '--hosts FILE or --netns NAMES is missing (see --help)'
+  [ -z "$hosts_file" ] || [ -z "$namespaces" ] || refuse '--hosts cannot be combined with --netns'
+  [ -n "$folder" ] || refuse '-o FOLDER is missing (see --help)'
   [[ $folder != -* ]] || folder=./$folder
 }
 
@@ -108,14 +108,14 @@ add_host() {
   if [ "$address" = - ]; then address=${destination#*@}; fi
   check_word "$where" 'a name such as oregon or oregon/node-1' "$name" "$name_form"
   check_word "$where" 'a destination of ssh such as me@node-1, local or netns:NAME' "$destination" "$destination_form"
-  check_word "$where" 'an address such as 10.0.0.1 (of netns: and local it must be given)' "$address" "$address_form"
+  check_word "$where" 'an address such as 10.0.0.1 (required with netns: and local)' "$address" "$address_form"
   [[ $address != local && $address != netns:* ]] || refuse "$where: $destination needs an address"
   [ "$gpu" = - ] || check_word "$where" 'a GPU such as A100-80GB' "$gpu" "$gpu_form"
   [ "$count" != - ] || count=1
   check_word "$where" 'a number of GPUs from 1 to 999' "$count" '^[1-9][0-9]{0,2}$'
   for other in "${names[@]}"; do
-    [ "${other##*/}" != "${name##*/}" ] || refuse "$where: ${name##*/} is there twice"
-    if [ "${other%/*}" = "$name" ] || [ "$other" = "${name%/*}" ]; then refuse "$where: $name and $other: a site by itself, and a machine of it"; fi
+    [ "${other##*/}" != "${name##*/}" ] || refuse "$where: ${name##*/} is given twice"
+    if [ "${other%/*}" = "$name" ] || [ "$other" = "${name%/*}" ]; then refuse "$where: $name and $other: a name cannot be both a machine and a site with machines"; fi
   done
   names+=("$name") destinations+=("$destination") addresses+=("$address") gpus+=("${gpu#-}") counts+=("$count")
 }
@@ -132,15 +132,15 @@ read_hosts_file() {
     line=${line%$'\r'}
     read -r -a words <<<"${line%%#*}"
     [ ${#words[@]} -eq 0 ] || add_host "$hosts_file:$number" "${words[@]}"
-    [ ${#names[@]} -le $most_hosts ] || refuse "$hosts_file:$number: more than $most_hosts machines"
+    [ ${#names[@]} -le $max_hosts ] || refuse "$hosts_file:$number: more than $max_hosts machines"
   done < <(head -c 1048576 -- "$hosts_file" | tr '\000' '?')
 }
 
-# Of a namespace that has only one.
+# Prints the address of a namespace that has exactly one.
 address_in() { # NAMESPACE
   local found
   found=$(ip -n "$1" -4 -o address show scope global 2>/dev/null | awk '{sub("/.*", "", $4); print $4}')
-  [[ $found =~ $address_form ]] || refuse "--netns: which address has $1? Give $1=ADDRESS"
+  [[ $found =~ $address_form ]] || refuse "--netns: the address of $1 is not known: give $1=ADDRESS"
   printf '%s\n' "$found"
 }
 
@@ -164,11 +164,11 @@ on() { # HOST COMMAND...
   esac </dev/null
 }
 
-# All that is wrong, then one exit.
+# Reports all unusable machines before it exits.
 check_hosts() {
   local host lacks failed=0
   for host in "${!names[@]}"; do
-    # shellcheck disable=SC2016 # for the shell there
+    # shellcheck disable=SC2016 # the remote shell expands it
     if ! lacks=$(on "$host" sh -c 'for p in ping iperf3 timeout; do command -v $p >/dev/null || echo $p; done' 2>"$scratch/error"); then
       complain "${names[$host]}: cannot be reached by ${destinations[$host]}: $(tame "$(tail -n 1 "$scratch/error")")"
       failed=1
@@ -186,7 +186,7 @@ place_json() { # HOST
   printf ', "count": %d}' "${counts[$1]}"
 }
 
-# measurement_head FROM TO TIME ROUND-TRIPS: what comes before the JSON of iperf3 with one flow.
+# measurement_head FROM TO TIME ROUND-TRIPS: prints what precedes iperf3's JSON of one flow.
 measurement_head() {
   printf '{"schema": "dtfm-measurement/1", "from": %s, "to": %s, "time": "%s", "rtt_ms": [%s],\n"one_flow": ' \
     "$(place_json "$1")" "$(place_json "$2")" "$3" "$4"
@@ -197,18 +197,18 @@ raw_file() { # FROM TO
   printf '%s/%s.json\n' "$raw" "${file//\//+}"
 }
 
-# The round trips in ms, with commas between them.
+# Prints the round trips in ms, separated by commas.
 ping_times() { # FROM TO
   local text
   text=$(on "$1" env LC_ALL=C timeout --foreground $((pings + 10)) ping -n -c "$pings" -i 0.2 -W 5 "${addresses[$2]}" 2>&1) || true
   sed -n 's/.* time=\([0-9]\{1,7\}\(\.[0-9]\{1,6\}\)\{0,1\}\) ms.*/\1/p' <<<"$text" | paste -s -d ,
 }
 
-# iperf3_test FROM TO FLOWS PORT OUTPUT: the server for one test, in the foreground of a job of ours; the client tries until
-# it is there. Leaves iperf3's JSON in OUTPUT, or says what is wrong on stdout.
+# iperf3_test FROM TO FLOWS PORT OUTPUT: runs a server for one test as a background job; the client retries until the
+# server listens. Writes iperf3's JSON to OUTPUT, and prints an error, if any, to stdout.
 iperf3_test() {
   local from=$1 to=$2 output=$5 server error attempt limit=$((seconds + omit + 30))
-  local interval=$((seconds > 600 ? 60 : seconds > 20 ? seconds / 10 : 1)) # of the rates whose spread is told; iperf3 has 60 at most
+  local interval=$((seconds > 600 ? 60 : seconds > 20 ? seconds / 10 : 1)) # between reported rates; iperf3 reports at most 60
   on "$to" timeout --foreground "$limit" iperf3 -s -1 -J -p "$4" >/dev/null 2>&1 &
   server=$!
   for ((attempt = 0; attempt < 50; ++attempt)); do
@@ -228,7 +228,7 @@ rate_of() { # FILE
   awk '/"sum_received"/ {found = 1} found && /"bits_per_second"/ {gsub("[^0-9.e+]", "", $2); printf "%.4g Mbps", $2 / 1e6; exit}' "$1"
 }
 
-# measure FROM TO PORT: into a raw file, whole or not at all.
+# measure FROM TO PORT: writes a raw file, completely or not at all.
 measure() {
   local from=$1 to=$2 file work="$scratch/$1-$2" times problem time
   file=$(raw_file "$from" "$to")
@@ -236,7 +236,7 @@ measure() {
   [ ! -e "$file" ] || return 0
   time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
   times=$(ping_times "$from" "$to")
-  [ -n "$times" ] || { complain "$what: ${addresses[$to]} does not answer to ping from there" && return 1; }
+  [ -n "$times" ] || { complain "$what: ${addresses[$to]} does not answer to ping" && return 1; }
   problem=$(iperf3_test "$from" "$to" 1 "$3" "$work.one")
   [ -n "$problem" ] || [ "$flows" = 1 ] || problem=$(iperf3_test "$from" "$to" "$flows" $(($3 + 1)) "$work.several")
   [ -z "$problem" ] || { complain "$what: iperf3: $problem (are TCP ports $port to $((port + ports - 1)) of ${addresses[$to]} open?)" && return 1; }
@@ -247,7 +247,7 @@ measure() {
     [ "$flows" = 1 ] || cat "$work.several"
     printf '}\n'
   } >"$file.part"
-  # Each by itself: a file that cannot be read must not be taken for a measurement later.
+  # The import of this file alone must succeed, so that an unreadable file is not taken for a measurement later.
   if ! problem=$("$importer" import --format measurements "$file.part" --symmetric --gpus-per-host 1 --quiet -o /dev/null 2>&1 >/dev/null); then
     rm -f "$file.part"
     complain "$what: $(tame "$problem")" && return 1
@@ -263,15 +263,15 @@ measure_pair() { # A B PORT
   return $failed
 }
 
-# The pairs of a round, a line each. All machines but the last sit around a table and move on by one seat; of each two that
-# sit opposite one another one line is made, and the last plays with the one that sits alone.
+# Prints the pairs of a round, one per line, by the circle method of round-robin tournaments: the last machine is fixed, the
+# others rotate by one position per round, and opposite positions form pairs.
 round_pairs() { # ROUND
   local n=$((${#names[@]} + ${#names[@]} % 2)) i a b
   for ((i = 0; i < n / 2; ++i)); do
     a=$((($1 + i) % (n - 1)))
     b=$(((n - 1 + $1 - i) % (n - 1)))
     [ $i -gt 0 ] || b=$((n - 1))
-    # An odd one has nobody to play with.
+    # With an odd number of machines, one is in no pair.
     [ $a -ge ${#names[@]} ] || [ $b -ge ${#names[@]} ] || printf '%d %d\n' $((a < b ? a : b)) $((a < b ? b : a))
   done
 }
@@ -292,7 +292,7 @@ measure_all() {
   for ((round = 0; round < rounds; ++round)); do
     while read -r a b; do
       ! is_measured "$a" "$b" || continue
-      # Its own process group, so that it ends with all that it started. Four tests, each with a port of its own.
+      # The job has its own process group, so that its children end with it. A pair has four tests, each with its own port.
       set -m
       measure_pair "$a" "$b" $((port + 4 * (round % 4))) &
       running+=($!)
@@ -314,7 +314,7 @@ finish() {
   exit $status
 }
 
-# Imports made-up numbers: what would be refused at the end, an unknown GPU or a bad option, is refused before the work.
+# Imports dummy measurements, so that an unknown GPU or a bad option is rejected before anything is measured.
 rehearse() {
   local from to files=() file
   for from in "${!names[@]}"; do
@@ -348,7 +348,7 @@ find_importer() {
   for importer in "${DTFM_TOPOLOGY-}" "$root/build/release/dtfm-topology" "$(command -v dtfm-topology || true)"; do
     [ ! -x "$importer" ] || return 0
   done
-  refuse 'there is no dtfm-topology: cmake --preset release && cmake --build --preset release --target dtfm-topology'
+  refuse 'dtfm-topology was not found; build it: cmake --preset release && cmake --build --preset release --target dtfm-topology'
 }
 
 read_arguments "$@"
@@ -361,12 +361,12 @@ ssh_options=(-n -o BatchMode=yes -o ConnectTimeout=10 -o ControlMaster=auto -o "
 trap finish EXIT
 trap 'exit 130' INT TERM
 rehearse
-mkdir -p -- "$raw" || refuse "$raw: cannot be made"
+mkdir -p -- "$raw" || refuse "$raw: cannot be created"
 check_hosts
 say "${#names[@]} machines, $((${#names[@]} * (${#names[@]} - 1))) directions of pairs; each takes about $((pings / 5 + (flows > 1 ? 2 : 1) * (seconds + omit + 1))) s"
 measure_all
 if [ $failures -gt 0 ]; then
-  complain "$failures pairs could not be measured; the same command tries these again"
+  complain "$failures pairs could not be measured; the same command retries them"
   exit 1
 fi
 write_topology

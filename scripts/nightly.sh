@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
   exit
 fi
-# What takes too long to run before every change: the kernels for every generation of GPUs, all tests of the release
-# preset, and every fuzzer for FUZZ_RUNS inputs (default 200000) from a new seed. Installs what is missing.
+# Runs what takes too long for every change: builds the kernels for every GPU generation, and runs all tests of the release
+# preset and every fuzzer for FUZZ_RUNS inputs [200000] with a new seed every day. Installs missing packages.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 

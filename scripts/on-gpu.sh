@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: builds kernels/ for it, runs all their tests, then the benchmark, and measures profiles. Needs nvcc, g++
+# Builds kernels/ for the GPU of this machine, runs all their tests and the benchmark, and measures profiles. Needs nvcc, g++
 # and CMake.
 #
 # usage: scripts/on-gpu.sh [OPTION or MODEL of kernels_bench]…
 #
-# The table goes to stdout and to build/gpu/benchmark.txt, a profile of each model (GPT-3 XL and 6.7B, LLaMA-3-8B if none is named)
-# to build/gpu/profiles. --gpu NAME says what profiles call the GPU, if not as its driver does. The benchmark is run even where
-# tests fail. Exit code: that of the first of build, tests and benchmark that fails; a bar missed is 1, with the profiles written.
+# The table goes to stdout and to build/gpu/benchmark.txt, and a profile of each model (GPT-3 XL, GPT-3 6.7B and LLaMA-3-8B by
+# default) to build/gpu/profiles. --gpu NAME sets the GPU's name in profiles [the driver's]. The benchmark runs even if tests
+# fail. Exit code: that of the first of build, tests and benchmark that fails; 1 also if a performance target is missed, in
+# which case the profiles are written.
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^$/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/gpu
 cores=$(nproc)
-PATH=$PATH:/usr/local/cuda/bin # where the toolkit lies unless someone chose
+PATH=$PATH:/usr/local/cuda/bin # the default location of the toolkit
 
-# A toolkit may lack cuBLAS where Python's packages have it.
+# If the toolkit lacks cuBLAS, use that of Python's packages.
 if command -v nvcc >/dev/null && ! nvcc -E -x cu -include cublas_v2.h /dev/null >/dev/null 2>&1; then
   while read -r folder; do
     [ -f "$folder/include/cublas_v2.h" ] || continue
@@ -25,9 +26,9 @@ for path in nvidia.__path__: print(path + "/cu13", path + "/cublas", sep="\n")' 
 fi
 
 architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .) || architecture=
-if ! [[ $architecture =~ ^[0-9]+$ ]]; then # a container may lack nvidia-smi, and old ones know no compute_cap
+if ! [[ $architecture =~ ^[0-9]+$ ]]; then # containers may lack nvidia-smi, and old versions have no compute_cap
   if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
-    echo "on-gpu.sh: no GPU on this machine: nvidia-smi names none, and there is no /dev/nvidia0" >&2
+    echo "on-gpu.sh: no GPU found: nvidia-smi lists none, and there is no /dev/nvidia0" >&2
     exit 2
   fi
   architecture=native # nvcc asks the driver

@@ -1,7 +1,7 @@
-# What others build on, and the packages for Debian and Ubuntu: `dtfm` with the programs, `libdtfm-dev` with the
-# libraries (scripts/package.sh makes both).
+# Installs the libraries for other CMake projects, and defines the packages for Debian and Ubuntu: `dtfm` with the
+# programs, `libdtfm-dev` with the libraries. scripts/package.sh builds both.
 
-# find_package(dtfm): dtfm::core, dtfm::cost, … as the layers are called here, and dtfm::dtfm for all of them.
+# find_package(dtfm) defines a target per layer (dtfm::core, dtfm::cost, …) and dtfm::dtfm for all of them.
 include(CMakePackageConfigHelpers)
 add_library(dtfm_dtfm INTERFACE)
 target_link_libraries(dtfm_dtfm INTERFACE dtfm_api dtfm_io dtfm_export dtfm_simulator_io)
@@ -20,9 +20,9 @@ install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersi
   COMPONENT development)
 
 add_custom_target(packed DEPENDS programs documents dtfm_api dtfm_io dtfm_export dtfm_simulator_io)
-set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # no tests are packed
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # packages contain no tests
 
-set(DTFM_PACKAGE_CONTACT "dtfm developers <dtfm@localhost>" CACHE STRING "Who is named as the maintainer of the packages")
+set(DTFM_PACKAGE_CONTACT "dtfm developers <dtfm@localhost>" CACHE STRING "Maintainer of the packages")
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME dtfm)
 set(CPACK_PACKAGE_CONTACT ${DTFM_PACKAGE_CONTACT})
@@ -35,10 +35,10 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME dtfm)
 set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION
-  "Decides which machines compute which layers of a large model, and replays such plans event by event.")
+  "Plans and simulates the training of large models on geo-distributed, heterogeneous GPUs.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libdtfm-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libeigen3-dev, libfmt-dev, libyaml-cpp-dev, nlohmann-json3-dev")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "As a library: headers, static libraries and a CMake package.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers, static libraries and a CMake package of dtfm.")
 include(CPack)

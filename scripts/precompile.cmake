@@ -1,4 +1,4 @@
-# Headers that most files include, compiled once, for clang++ (g++ builds faster with DTFM_UNITY).
+# Precompiles the headers that most files include, for clang++ only: g++ builds faster with DTFM_UNITY.
 option(DTFM_PRECOMPILE "Compile the headers that most files include once (clang++)" OFF)
 if(NOT DTFM_PRECOMPILE OR NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   return()
@@ -11,7 +11,7 @@ function(dtfm_precompile_headers name)
     dtfm_options Eigen3::Eigen OpenMP::OpenMP_CXX fmt::fmt nlohmann_json::nlohmann_json)
   target_precompile_headers(${name} PRIVATE ${ARGN}
     <Eigen/Core> <algorithm> <cmath> <fmt/format.h> <functional> <map> <nlohmann/json.hpp> <optional> <string> <vector>)
-  target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp") # or ccache would never find anything
+  target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp") # a time stamp would prevent ccache hits
 endfunction()
 
 dtfm_precompile_headers(dtfm_headers)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
   exit
 fi
-# From a bare Debian 12 or Ubuntu 24.04 to a plan: installs what is missing, builds all programs, and plans the 64 devices of
-# topologies/worldwide.yaml into build/worldwide-plan.json, with a page of charts beside it, build/worldwide.html.
-# Arguments go on to dtfm-plan:
+# Installs missing packages (Debian 12, Ubuntu 24.04), builds all programs, and plans the 64 devices of
+# topologies/worldwide.yaml: the plan is build/worldwide-plan.json, and a page with charts build/worldwide.html.
+# Arguments are passed to dtfm-plan:
 #   scripts/quickstart.sh --seed 3
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
@@ -15,7 +15,7 @@ install_npm
 build release programs
 [[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
 page=$root/build/worldwide.html
-# Without npm there is no page to fill, and some options go without it.
+# Without npm there is no page, and some options cannot be combined with --report.
 if [ -s "$root/build/release/cli/report_page.html" ] && ! [[ " $* " =~ " --"(report|pareto|diff|help|version|list)[^\ ]*" " ]]; then
   "$root/build/release/dtfm-plan" "$root/topologies/worldwide.yaml" --report "$page" "$@"
   echo "Open $page in a browser." >&2

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 if [[ ${1-} == -h || ${1-} == --help || $# -lt 2 ]]; then
-  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
   [[ ${1-} == -h || ${1-} == --help ]] && exit 0
   exit 2
 fi
-# Takes a picture of the first PIXELS lines (2500) of a report, as it looks on a wide screen; needs chromium, and
-# pngquant to make the picture small:
+# Writes a picture of the first PIXELS rows [2500] of a report on a wide screen. Needs chromium and pngquant:
 #   scripts/report-picture.sh REPORT.html PICTURE.png [PIXELS]
 set -euo pipefail
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
   exit
 fi
-# Installs what is missing, builds the release preset with its tests and runs them. Arguments go on to ctest:
+# Installs missing packages, builds the release preset with its tests, and runs them. Arguments are passed to ctest:
 #   scripts/test.sh -R comm_cost
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
   exit
 fi
-# Compares the simulator with iterations measured on real machines (tests/validation): a table of all rows, the
-# constants in use (configs/calibration.yaml), and those of a fit to all rows and to all but each network's; and what
-# a V100's profile (configs/profiles/v100.json) should hold by that fit. Then estimated times of layers with measured
-# ones, and the constants of the roofline in use (configs/roofline.yaml) and fitted, to all and to all but each GPU
-# and model. Last, estimated iteration times (planner/cost) with simulated ones, on random plans. Installs what is
-# missing and builds the release preset first.
+# Prints the accuracy tables of docs/validation.md. Installs missing packages and builds the release preset first.
+#
+# - Simulated against measured iterations (tests/validation): all rows, the constants in use (configs/calibration.yaml),
+#   those fitted to all rows and to all but one network, and the V100 profile (configs/profiles/v100.json) by that fit.
+# - Estimated against measured layer times: the roofline's constants in use (configs/roofline.yaml), those fitted to all
+#   profiles, and those fitted without one GPU or model.
+# - Estimated (planner/cost) against simulated iteration times, on random plans.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 

@@ -9,12 +9,12 @@
 namespace dtfm::cli {
 namespace {
 
-// A signal handler reaches nothing but globals.
+// A signal handler can access only globals.
 std::atomic<bool> was_interrupted{false}, is_blocked{false}, has_result{false};
 std::atomic<const char*> pending_result{""};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
-/// All that a signal handler may do to print.
+/// Prints to stderr by write(), which unlike stdio is safe in a signal handler.
 void write_error(const char* text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
 }

@@ -1,5 +1,5 @@
-// Ctrl-C (SIGINT), SIGTERM and the end of the terminal (SIGHUP): once there is something to keep, the first
-// asks for what there is so far and the second quits at once; before, the first quits.
+// Handles Ctrl-C (SIGINT), SIGTERM and a closed terminal (SIGHUP). Once there is a result to keep, the first
+// signal asks for the result so far and the second quits immediately. Before that, the first signal quits.
 #pragma once
 
 #include <atomic>
@@ -9,19 +9,21 @@
 
 namespace dtfm::cli {
 
-/// While it lives, the signals end the program with `exit_code::interrupted` or set a flag. One at a time.
+/// During its lifetime, the signals end the program with `exit_code::interrupted` or set a flag. At most one
+/// instance may exist at a time.
 class InterruptWatch {
  public:
-  /// `result`: what there is not yet before `keep_result`, for the message: "a plan".
+  /// `result` names what is missing before `keep_result` is called, for the message: "a plan".
   explicit InterruptWatch(const char* result);
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
   ~InterruptWatch();
 
-  /// From now on the first signal sets the flag: work has begun that gives a result whenever it ends.
+  /// From this call on, the first signal sets the flag: the work in progress gives a result whenever it is
+  /// stopped.
   void keep_result();
   const std::atomic<bool>& interrupted() const;
-  /// Tells whether it is set; must not outlive this.
+  /// Returns a function that tells whether the flag is set. It must not outlive this object.
   std::function<bool()> stop() const {
     return [this] { return interrupted().load(std::memory_order_relaxed); };
   }
@@ -31,7 +33,7 @@ class InterruptWatch {
   }, before_terminate_, before_hang_up_{};
 };
 
-/// While it lives, even a second signal does not quit, if it is needed: a file is being written.
+/// If `is_needed`, even a second signal does not quit during its lifetime, because a file is being written.
 class InterruptHold {
  public:
   explicit InterruptHold(bool is_needed);

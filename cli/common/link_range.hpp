@@ -1,4 +1,4 @@
-// What the links of several pairs of devices offer, from the least to the most.
+// The range of latencies and bandwidths of several links.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,12 +10,12 @@ namespace dtfm::cli {
 struct LinkRange {
   Seconds min_latency, max_latency;
   BitsPerSecond min_bandwidth, max_bandwidth;
-  bool has_links = false;  // a link was added
+  bool has_links = false;
 
   void add(const Link& link);
 };
 
-/// Keys `latency_s` and `bandwidth_bps`, each [least, most].
+/// Returns the keys `latency_s` and `bandwidth_bps`, each [min, max].
 nlohmann::ordered_json range_json(const LinkRange& range);
 
 }  // namespace dtfm::cli

@@ -12,7 +12,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// Whether there are files or not. Any number of outputs may go to /dev/null.
+/// The files need not exist. Any number of outputs may go to /dev/null, so it equals no other file.
 bool is_same_file(const std::string& a, const std::string& b) {
   if (io::is_stdout(a) || io::is_stdout(b)) return io::is_stdout(a) && io::is_stdout(b);
   std::error_code code;
@@ -23,7 +23,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return first == weakly_canonical(std::filesystem::absolute(b), code) && !code;
 }
 
-/// Or may be, once there is one.
+/// Also true for a file that does not exist yet.
 bool is_regular_file(const std::string& output) {
   std::error_code code;
   const auto kind = std::filesystem::status(output, code).type();
@@ -41,13 +41,13 @@ void check_output(std::span<const std::string> inputs, const std::string& output
 }  // namespace
 
 bool must_be_atomic(std::span<const std::string> outputs) {
-  bool is_any = false;
+  bool has_output = false;
   for (const std::string& output : outputs) {
     if (output.empty()) continue;
     if (!is_regular_file(output)) return false;
-    is_any = true;
+    has_output = true;
   }
-  return is_any;
+  return has_output;
 }
 
 void check_kind(const std::string& output, bool (*begins_as_expected)(const std::string& begin),

@@ -1,4 +1,4 @@
-// Whether the files to write may be written, found before the work begins, so that none of it is lost.
+// Checks before the work begins that the output files can be written, so that no result is lost.
 #pragma once
 
 #include <span>
@@ -10,19 +10,19 @@
 namespace dtfm::cli {
 
 /// Throws Error for an output that cannot be written, is one of the inputs or is the same file as another
-/// output. Empty names stand for none.
+/// output. Empty names are ignored.
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs);
 
-/// Throws Error for an output that was read: the inputs may name files that the command line does not. To be
-/// called when all is read, before the work begins. Empty names stand for none.
+/// Throws Error for an output that was read, because inputs may refer to files that are not on the command
+/// line. Call it when all files have been read, before the work begins. Empty names are ignored.
 void check_not_read(const io::ReadLog& read, std::span<const std::string> outputs);
 
-/// Throws Error where there is a file already that begins otherwise than ours do: matrices and other people's
-/// files, mistaken for an output, are not overwritten. `begins_as_expected` sees the first characters, at
-/// least one; `kind`: "plan".
+/// Throws Error if the output exists and does not begin like a file of its kind, so that an input given by
+/// mistake as an output is not overwritten. `begins_as_expected` gets the first characters, at least one;
+/// `kind` is the name of the kind in the message: "plan".
 void check_kind(const std::string& output, bool (*begins_as_expected)(const std::string& begin),
                 std::string_view kind);
-/// The first that is no blank is a brace.
+/// Whether the first character that is not white space is a brace, if there is one.
 bool begins_as_json(const std::string& begin);
 
 /// Returns whether an interrupt must wait until these outputs are written (InterruptHold): true if all are

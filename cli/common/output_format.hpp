@@ -1,4 +1,4 @@
-// What is printed on stdout.
+// The format of the result on stdout.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dtfm::cli {
 
 enum class OutputFormat { text, json };
 
-/// The value of an option. Throws Error.
+/// Parses the value of `option`. Throws Error for unknown formats.
 inline OutputFormat parse_output_format(const std::string& option, const std::string& name) {
   if (name != "text" && name != "json")
     throw Error(option, fmt::format("expected text or json; found {}", io::quote(name)));

@@ -1,4 +1,4 @@
-// Numbers on the command line.
+// Parses numbers on the command line.
 #pragma once
 
 #include <charconv>
@@ -12,7 +12,7 @@
 
 namespace dtfm::cli {
 
-/// A whole number in [least, most] and nothing else: no sign +, no blank, no hexadecimal. Throws Error.
+/// Parses a decimal whole number in [min_value, max_value], without plus sign or white space. Throws Error.
 template <class Integer>
 Integer parse_whole_number(const std::string& option, const std::string& text, Integer min_value,
                            Integer max_value) {
@@ -24,7 +24,7 @@ Integer parse_whole_number(const std::string& option, const std::string& text, I
   return value;
 }
 
-/// A decimal number from 0 to 1, or below 1. Throws Error.
+/// Parses a decimal number in [0, 1], or in [0, 1) if `is_below_one`. Throws Error.
 inline double parse_fraction(const std::string& option, const std::string& text, bool is_below_one) {
   try {
     const double value = io::parse_decimal(text);

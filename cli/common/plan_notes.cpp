@@ -39,8 +39,8 @@ std::vector<std::string> undecided_notes(const Job& job) {
   add(open.activations, "activations", job.compression.activations);
   add(open.gradients, "gradients", job.compression.gradients);
   if (choices.empty()) return {};
-  return {fmt::format("what job {} leaves open is not decided here, but taken as {}", job.name,
-                      fmt::join(choices, ", "))};
+  return {
+      fmt::format("nothing decides what job {} leaves open; used: {}", job.name, fmt::join(choices, ", "))};
 }
 
 }  // namespace dtfm::cli

@@ -1,4 +1,4 @@
-// What a reader of a result should know of its inputs.
+// Notes on the inputs of a result.
 #pragma once
 
 #include <string>

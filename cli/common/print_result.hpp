@@ -1,4 +1,4 @@
-// stdout, which holds the result only.
+// Prints to stdout, which holds the result only.
 #pragma once
 
 #include <cstdio>
@@ -9,8 +9,7 @@
 
 namespace dtfm::cli {
 
-/// `text`, with styles or without. Throws Error where it cannot be written: a result that nobody can read is
-/// no success.
+/// Prints `text` with or without colours. Throws Error if it cannot be written: a lost result is a failure.
 inline void print_result(const std::string& text, ColorChoice color = ColorChoice::automatic) {
   const std::string out = printable(text, has_colors(color));
   const bool written =

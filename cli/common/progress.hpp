@@ -1,4 +1,4 @@
-// How far the work is, on stderr: a live bar on a terminal, a line now and then elsewhere.
+// Prints progress to stderr: a live bar on a terminal, otherwise a line every two seconds.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace dtfm::cli {
 
 class ProgressPrinter {
  public:
-  /// Detects whether stderr is a terminal. `quiet`: prints nothing. `program`: who says it.
+  /// Detects whether stderr is a terminal. If `quiet`, nothing is printed. Lines begin with `program`.
   explicit ProgressPrinter(bool quiet, std::string_view program);
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
-  /// Takes the live bar away.
+  /// Removes the live bar.
   ~ProgressPrinter();
 
   void show(const search::Progress& progress);
@@ -31,7 +31,7 @@ class ProgressPrinter {
 
   bool quiet_, live_;
   bool drawn_ = false;
-  Clock::time_point next_;  // when the next update is due
+  Clock::time_point next_;  // time at which the next update is due
 };
 
 /// "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %"

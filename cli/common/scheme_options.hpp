@@ -1,4 +1,4 @@
-// Options that say something of some schemes alone.
+// Options that apply to some schemes only.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace dtfm::cli {
 
-/// Throws Error for an option that was given though none of the schemes that are asked for takes it.
+/// Throws Error if an option was given that none of the requested schemes has.
 void check_scheme_options(const CLI::App& app, const std::vector<std::string>& requested);
 
 }  // namespace dtfm::cli

@@ -15,10 +15,10 @@
 namespace dtfm::cli {
 namespace {
 
-// Control characters, which no reader of ours lets into a name.
+// Control characters, which all readers reject in names.
 constexpr char first_mark = '\x01', end_mark = '\x05';
 constexpr std::array<std::string_view, 4> codes = {"\033[1m", "\033[33m", "\033[31m",
-                                                   "\033[32m"};  // by Style
+                                                   "\033[32m"};  // index: Style
 constexpr std::string_view reset = "\033[0m";
 
 std::string_view variable(const char* name) {
@@ -70,7 +70,7 @@ std::string printable(std::string_view text, bool colors) {
       ++begin;
       continue;
     }
-    if (c == '\n') close();  // a line that was cut lost its end mark
+    if (c == '\n') close();  // A truncated line has lost its end mark.
     std::size_t end = begin + 1;
     while (end < text.size() && !is_style_mark(text[end]) && text[end] != '\n') ++end;
     result += io::escape_control_characters(text.substr(begin, end - begin), "\n\t");

@@ -1,5 +1,5 @@
-// Colour and weight of what people read. A text carries marks for these until it is printed, which leaves the
-// marks out or turns them into what a terminal understands.
+// Colours of printed text. A text contains marks for its styles, which printing removes or replaces with the
+// escape sequences of terminals.
 #pragma once
 
 #include <string>
@@ -13,21 +13,22 @@ namespace dtfm::cli {
 
 enum class Style { heading, warning, bad, good };
 
-/// `text`, of one line, between marks. Marks have no width (words.hpp), and do not nest.
+/// Returns `text`, which must be a single line, between marks. Marks do not nest, and text_formatting.hpp
+/// counts them as having no width.
 std::string styled(Style style, std::string_view text);
 bool is_style_mark(char c);
 
 enum class ColorChoice { automatic, always, never };
 
-/// --color.
+/// Adds --color.
 void add_color_option(CLI::App& app, ColorChoice& choice);
 
-/// Whether stdout gets colours: `automatic` says so for a terminal that is not dumb, unless the variable
-/// NO_COLOR holds anything (no-color.org).
+/// Whether stdout gets colours. With `automatic` it does if it is a terminal that is not dumb and the
+/// variable NO_COLOR is empty (no-color.org).
 bool has_colors(ColorChoice choice);
 
-/// `text` as it is printed: with colours or without, and with what a terminal would obey made visible, but
-/// tabs and ends of lines.
+/// Returns `text` with or without colours. Control characters other than tab and newline are escaped, so that
+/// a name in an input file cannot control the terminal.
 std::string printable(std::string_view text, bool colors);
 
 }  // namespace dtfm::cli

@@ -1,4 +1,4 @@
-// Numbers and lists as people read them.
+// Formats numbers and tables as text.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,25 @@ std::string with_thousands(long long number);
 /// "1 device", "64 devices"
 std::string format_count(long long number, std::string_view noun);
 
-/// `text` in at most `width` characters, the last one "…" when something is missing.
+/// Truncates `text` to `width` characters, of which the last is "…" if anything was removed.
 std::string truncate_text(std::string_view text, std::size_t width);
 
-/// (cost − bound) ÷ cost, 0 when there is nothing between them.
+/// Returns (cost − bound) ÷ cost, or 0 if the cost does not exceed the bound.
 double relative_gap(double cost, double bound);
 
-/// Columns as wide as their widest cell, two blanks apart.
+/// Returns lines whose columns are as wide as their widest cell, separated by two spaces.
 std::string align_columns(const std::vector<std::vector<std::string>>& rows);
 
-/// The same, its lines cut at 110 characters; the first row is the head, if there is one.
+/// Like align_columns, with lines truncated to 110 characters. If `has_head`, the first row is a heading.
 std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head = true);
 
-/// Those that are not empty, with an empty line between them.
+/// Joins the non-empty blocks with an empty line between them.
 std::string join_blocks(std::initializer_list<std::string> blocks);
 
 /// "13.8 %"
 std::string format_percent(double share);
 
-/// A line for each of `texts`: "warning: …", in the style of one.
+/// Returns one line per text, such as "warning: …", in the style of a warning.
 std::string format_remarks(std::string_view kind, const std::vector<std::string>& texts);
 
 /// "(41.9 … 45.7, 95 %)"

@@ -1,4 +1,4 @@
-// Where the result of a command goes.
+// Writes the result of a command.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace dtfm::cli {
 
-/// To a file, which Ctrl-C leaves whole or as it was.
+/// Writes a file, which an interrupt leaves either complete or unchanged.
 void write_output_file(const std::string& file, const std::string& text);
 
 /// `json` to the file `output`, if there is one, and first: it must exist even if stdout is closed.

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr const char* interrupted = "interrupted: schemes may be missing, and others not run to their end";
+constexpr const char* interrupted = "interrupted: schemes may be missing, and runs may be incomplete";
 
 double sent_bytes(const sim::SimReport& report) {
   double bytes = 0;
@@ -25,34 +25,15 @@ double sent_bytes(const sim::SimReport& report) {
   return bytes;
 }
 
-/// The fastest first; then those whose run ended early, whose rate is of a part of it; then those that do not
-/// run, in the order of the table.
-std::vector<const api::ComparedScheme*> rank_schemes(const api::Comparison& comparison,
-                                                     std::size_t scenario) {
-  std::vector<const api::ComparedScheme*> order;
-  for (const api::ComparedScheme& it : comparison.schemes) order.push_back(&it);
-  const auto rate = [&](const api::ComparedScheme* it) {
-    return it->runs.empty() ? 0 : it->runs[scenario].tokens_per_s;
-  };
-  const auto is_cut = [&](const api::ComparedScheme* it) {
-    return rate(it) > 0 && !it->runs[scenario].report.stopped.empty();
-  };
-  const auto group = [&](const api::ComparedScheme* it) { return rate(it) <= 0 ? 2 : is_cut(it) ? 1 : 0; };
-  std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) {
-    return group(a) != group(b) ? group(a) < group(b) : rate(a) > rate(b);
-  });
-  return order;
-}
-
 /// Names the scheme to whose time the others are compared; empty if there is none.
 std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
-  return fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name);
+  return fmt::format("time: relative to {}\n", comparison.schemes.front().name);
 }
 
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
   Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
-  for (const api::ComparedScheme* it : rank_schemes(comparison, scenario)) {
+  for (const api::ComparedScheme* it : comparison.fastest_first(scenario)) {
     const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
       rows.push_back({it->name, "–", "–", "–", "–", (it->runs.empty() ? "none: " : "stopped: ") + why});
@@ -73,7 +54,7 @@ std::string scenario_table(const Problem& problem, const api::Comparison& compar
   return table(rows);
 }
 
-/// Over how much the run was measured, in whole numbers or seconds.
+/// The simulated time of the run, or its number of iterations.
 std::string format_measure(const sim::SimReport& report, bool by_time) {
   return by_time ? fmt::format("{:.6g} s", report.length_s)
                  : with_thousands(static_cast<long long>(report.iterations.size()));
@@ -84,7 +65,7 @@ std::string format_measure(const sim::SimReport& report, bool by_time) {
 std::string format_measured(const api::CompareRequest& request, const api::Comparison& comparison,
                             std::size_t scenario) {
   const bool by_time = request.scenarios[scenario].horizon_s.has_value();
-  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // and the schemes of each
+  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // length, names of schemes
   for (const api::ComparedScheme& it : comparison.schemes) {
     if (it.runs.empty() || it.runs[scenario].tokens_per_s <= 0) continue;
     const std::string own = format_measure(it.runs[scenario].report, by_time);
@@ -136,12 +117,12 @@ ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen
   return json;
 }
 
-/// Numbers that are 0 where they are not known.
+/// Returns null for 0, which means unknown.
 ordered_json null_if_empty(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
-/// Texts that are empty where there is nothing to say.
+/// Returns null for an empty text.
 ordered_json null_if_empty(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
@@ -179,7 +160,7 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
                             format_measured(request, comparison, i) +
                             format_scenario_verification(comparison, i));
-  return text + "\nWhat each row is, and assumes:\n" + format_assumptions(comparison);
+  return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);
 }
 
 ordered_json comparison_document(const api::CompareRequest& request, const api::Comparison& comparison) {

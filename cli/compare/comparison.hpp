@@ -1,4 +1,4 @@
-// Formats what dtfm-compare finds, as a table and as a file.
+// Formats the result of dtfm-compare as text and as JSON.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace dtfm::cli {
 
-/// A table for each scenario, and what each row assumes.
+/// Returns one table per scenario, and the assumptions of each scheme.
 std::string format_summary(const api::CompareRequest& request, const api::Comparison& comparison);
 
-/// Schema dtfm-compare/1.
+/// Returns a document of schema dtfm-compare/1.
 nlohmann::ordered_json comparison_document(const api::CompareRequest& request,
                                            const api::Comparison& comparison);
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double proven_gap = 1e-9;
 
-/// Digits after the point that show ten significant ones of `largest`.
+/// The number of decimals that shows ten significant digits of `largest`.
 int decimals_for(double largest) {
   const int before = largest > 0 ? static_cast<int>(std::floor(std::log10(largest))) + 1 : 1;
   return std::clamp(10 - before, 0, 15);
@@ -33,8 +33,8 @@ class CommCostWriter {
   explicit CommCostWriter(const CommCostSummary& summary) : s_(summary) {}
 
   std::string title() const {
-    std::string text = fmt::format("{}, job {}\n{} × {}", format_topology_size(s_.topology), s_.job.name,
-                                   format_count(s_.placement.stages(), "stage"),
+    std::string text = fmt::format("{}, job {}\n{} × {}", format_topology_size(s_.topology),
+                                   s_.problem.job.name, format_count(s_.placement.stages(), "stage"),
                                    format_count(s_.placement.replicas(), "replica"));
     if (!s_.record.search) return text + ", scored as given\n";
     const auto& search = *s_.record.search;
@@ -43,16 +43,17 @@ class CommCostWriter {
   }
 
   std::string costs() const {
-    const cost::CommCost cost = cost::comm_cost(s_.model, s_.placement);
+    const cost::CommCost cost = cost::comm_cost(s_.problem.model, s_.placement);
     const int decimals = decimals_for(cost.total());
     const auto row = [&](std::string_view name, double value, const std::string& note) {
       const std::string number = fmt::format("{:.{}f}", value, decimals);
       return fmt::format("  {:<20}{:>18} s{}{}\n", name, number, note.empty() ? "" : "  ", note);
     };
     std::string text = styled(Style::heading, "Communication cost of an iteration") + "\n";
-    text += row("data parallel", cost.data_parallel, size_note(s_.volumes.gradient, "gradients a stage"));
+    text +=
+        row("data parallel", cost.data_parallel, size_note(s_.problem.volumes.gradient, "gradients a stage"));
     text += row("pipeline parallel", cost.pipeline_parallel,
-                size_note(s_.volumes.activation, "activations a hop"));
+                size_note(s_.problem.volumes.activation, "activations a hop"));
     text += row("total", cost.total(), "");
     if (s_.record.lower_bound) text += row("lower bound", s_.record.lower_bound->value, bound_note());
     if (s_.best_deployment)
@@ -64,7 +65,7 @@ class CommCostWriter {
     Rows rows = {{"stage", "layers", "sync s", "devices"}};
     for (int stage = 0; stage < s_.placement.stages() && rows.size() <= max_rows; ++stage)
       rows.push_back({fmt::format("{}", stage), layers(stage),
-                      short_seconds(cost::sync_cost(s_.model, s_.placement.group(stage))),
+                      short_seconds(cost::sync_cost(s_.problem.model, s_.placement.group(stage))),
                       site_composition(s_.topology, {s_.placement.group(stage).begin(),
                                                      s_.placement.group(stage).end()})});
     return truncated_table(rows, static_cast<std::size_t>(s_.placement.stages()), "stages");
@@ -75,8 +76,9 @@ class CommCostWriter {
     Rows rows = {{"hop", "cost s", "slowest link", "latency", "bandwidth"}};
     for (int stage = 0; stage + 1 < s_.placement.stages() && rows.size() <= max_rows; ++stage) {
       const int replica = slowest_replica(stage);
-      const auto [from, to] = slower_direction(s_.placement.at(stage, replica),
-                                               s_.placement.at(stage + 1, replica), s_.volumes.activation);
+      const auto [from, to] =
+          slower_direction(s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica),
+                           s_.problem.volumes.activation);
       const Link link = s_.topology.link(from, to);
       rows.push_back({fmt::format("{} → {}", stage, stage + 1), short_seconds(hop_cost(stage, replica)),
                       pair(from, to), io::format_seconds(link.latency), io::format_rate(link.bandwidth)});
@@ -84,7 +86,7 @@ class CommCostWriter {
     return truncated_table(rows, static_cast<std::size_t>(s_.placement.stages()) - 1, "hops");
   }
 
-  /// Who determines the two parts of the cost.
+  /// The slowest gradient synchronization and the slowest hop, which determine the two parts of the cost.
   std::string slowest() const { return slowest_gradient_sync() + slowest_hop(); }
 
  private:
@@ -102,12 +104,12 @@ class CommCostWriter {
   }
 
   std::string layers(int stage) const {
-    return format_layers(
-        layers_by_stage(s_.plan.pipelines.front(), stage_chunks(s_.job))[static_cast<std::size_t>(stage)]);
+    return format_layers(layers_by_stage(s_.plan.pipelines.front(),
+                                         stage_chunks(s_.problem.job))[static_cast<std::size_t>(stage)]);
   }
 
   double hop_cost(int stage, int replica) const {
-    return s_.model.hop(s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica));
+    return s_.problem.model.hop(s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica));
   }
 
   int slowest_replica(int stage) const {
@@ -117,7 +119,7 @@ class CommCostWriter {
     return slowest;
   }
 
-  /// The two devices in the order of the slower of the two links between them.
+  /// Returns the two devices in the direction of the slower of the two links between them.
   std::pair<int, int> slower_direction(int a, int b, Bytes size) const {
     const auto time = [&](int from, int to) {
       const Link link = s_.topology.link(from, to);
@@ -135,7 +137,7 @@ class CommCostWriter {
   double sync_seconds(std::span<const int> members, int device) const {
     double sum = 0;
     for (const int other : members)
-      if (other != device) sum += s_.model.sync(device, other);
+      if (other != device) sum += s_.problem.model.sync(device, other);
     return sum;
   }
 
@@ -143,17 +145,19 @@ class CommCostWriter {
     if (s_.placement.replicas() < 2) return "";
     int stage = 0;
     for (int other = 1; other < s_.placement.stages(); ++other)
-      if (cost::sync_cost(s_.model, s_.placement.group(other)) >
-          cost::sync_cost(s_.model, s_.placement.group(stage)))
+      if (cost::sync_cost(s_.problem.model, s_.placement.group(other)) >
+          cost::sync_cost(s_.problem.model, s_.placement.group(stage)))
         stage = other;
     const auto members = s_.placement.group(stage);
     const int last = *std::max_element(members.begin(), members.end(), [&](int a, int b) {
       return sync_seconds(members, a) < sync_seconds(members, b);
     });
     const int peer = *std::max_element(members.begin(), members.end(), [&](int a, int b) {
-      return (a == last ? -1 : s_.model.sync(last, a)) < (b == last ? -1 : s_.model.sync(last, b));
+      return (a == last ? -1 : s_.problem.model.sync(last, a)) <
+             (b == last ? -1 : s_.problem.model.sync(last, b));
     });
-    const auto [from, to] = slower_direction(last, peer, s_.volumes.gradient / s_.placement.replicas());
+    const auto [from, to] =
+        slower_direction(last, peer, s_.problem.volumes.gradient / s_.placement.replicas());
     return fmt::format(
         "Slowest gradient synchronization: stage {}, {} is last after {} s; its slowest link is {}\n", stage,
         id(last), short_seconds(sync_seconds(members, last)), format_link(from, to));
@@ -165,8 +169,8 @@ class CommCostWriter {
     for (int other = 1; other + 1 < s_.placement.stages(); ++other)
       if (hop_cost(other, slowest_replica(other)) > hop_cost(stage, slowest_replica(stage))) stage = other;
     const int replica = slowest_replica(stage);
-    const auto [from, to] = slower_direction(s_.placement.at(stage, replica),
-                                             s_.placement.at(stage + 1, replica), s_.volumes.activation);
+    const auto [from, to] = slower_direction(
+        s_.placement.at(stage, replica), s_.placement.at(stage + 1, replica), s_.problem.volumes.activation);
     return fmt::format("Slowest hop: stage {} → {} in pipeline {}, {} s over {}\n", stage, stage + 1, replica,
                        short_seconds(hop_cost(stage, replica)), format_link(from, to));
   }

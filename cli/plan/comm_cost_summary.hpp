@@ -4,25 +4,22 @@
 #include <optional>
 #include <string>
 
-#include "planner/core/job.hpp"
+#include "planner/api/comm_cost.hpp"
 #include "planner/core/topology.hpp"
-#include "planner/cost/comm_cost/comm_cost.hpp"
 #include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
 
 struct CommCostSummary {
   const Topology& topology;
-  const Job& job;
-  const CommVolumes& volumes;
-  const cost::CommCostModel& model;
+  const api::CommCostProblem& problem;
   const Placement& placement;
   const Plan& plan;
   const io::PlanRecord& record;
-  std::optional<cost::CommCost> best_deployment;  // of the same groups, for a plan that was scored
+  std::optional<cost::CommCost> best_deployment;  // of the same groups, if the plan was scored
 };
 
-/// Some 40 to 60 lines, however many devices there are.
+/// Returns about 40 to 60 lines for any number of devices.
 std::string format_summary(const CommCostSummary& summary);
 
 }  // namespace dtfm::cli

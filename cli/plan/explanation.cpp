@@ -10,14 +10,14 @@
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
+#include "planner/api/plan_estimate.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
-#include "planner/cost/explanation/explain_plan.hpp"
 
 namespace dtfm::cli {
 namespace {
 
-constexpr double min_gain = 0.001;  // of a link that is worth a line
+constexpr double min_gain = 0.001;  // links with a smaller gain are not listed
 constexpr std::size_t max_links = 5;
 
 std::string_view name_of(cost::Bottleneck::Kind kind) {
@@ -72,10 +72,10 @@ class ExplanationFormatter {
       case cost::Change::access_doubled:
         return fmt::format("uplinks and downlinks of {} twice as fast", site(what.first));
       case cost::Change::pipeline_removed:
-        return fmt::format("a device less: without pipeline {} ({})", what.first, ids(what.devices));
+        return fmt::format("one device less: without pipeline {} ({})", what.first, ids(what.devices));
       case cost::Change::pipeline_added:
         return what.devices.empty()
-                   ? "a device more: another pipeline"
+                   ? "one device more: another pipeline"
                    : fmt::format("another pipeline, on devices not used now ({})", ids(what.devices));
       case cost::Change::activations_halved:
         return "activations compressed × 2";
@@ -103,13 +103,14 @@ class ExplanationFormatter {
     }
     sentences.push_back(
         e_.compute_bound_compression
-            ? fmt::format("this one would be from × {:.3g} more compression of activations and gradients on",
-                          *e_.compute_bound_compression)
+            ? fmt::format(
+                  "this one would be with at least × {:.3g} more compression of activations and gradients",
+                  *e_.compute_bound_compression)
             : fmt::format(
                   "this one would not be with more compression of activations and gradients, up to × "
-                  "{:g}: latency{} stays",
+                  "{:g}, because of latency{}",
                   cost::max_compression,
-                  planned_.problem.job.compression.bandwidth_threshold ? ", and what goes whole," : ""));
+                  planned_.problem.job.compression.bandwidth_threshold ? " and uncompressed messages" : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -159,10 +160,10 @@ class ExplanationFormatter {
 
   std::string compute_bound_width_note(const Transformer& model) const {
     if (e_.compute_bound_width)
-      return fmt::format("from hidden size {} (× {}) on", model.hidden * *e_.compute_bound_width,
-                         *e_.compute_bound_width);
+      return fmt::format("it would be with a hidden size of at least {} (× {})",
+                         model.hidden * *e_.compute_bound_width, *e_.compute_bound_width);
     const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
-    return fmt::format("with no hidden size up to × {}{}", cost::max_width,
+    return fmt::format("it would not be with any hidden size up to × {}{}", cost::max_width,
                        is_sync_limited ? ": gradients grow with it as compute does" : "");
   }
 
@@ -176,7 +177,8 @@ io::PlanRecord::Explanation::Performance make_pace_record(const cost::PlanThroug
           pace.sending_s,   pace.sync_s,       pace.deficit_bytes <= 0};
 }
 
-/// Now, with twice the width, and the ratios: compute grows with its square, activations with itself.
+/// The plan now, with twice the hidden size, and the ratios: compute grows with its square, activations grow
+/// linearly.
 std::string pace_table(const io::PlanRecord::Explanation& explanation) {
   const auto row = [](const std::string& name, const io::PlanRecord::Explanation::Performance& pace) {
     return std::vector<std::string>{name,
@@ -193,7 +195,7 @@ std::string pace_table(const io::PlanRecord::Explanation& explanation) {
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
     const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
-    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, if it fitted", *wide));
+    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, exceeding memory", *wide));
     rows.push_back({"", ratio(wide->iteration_time_s, now.iteration_time_s),
                     ratio(wide->compute_s, now.compute_s), ratio(wide->sending_s, now.sending_s),
                     ratio(wide->sync_s, now.sync_s), ratio(wide->tokens_per_s, now.tokens_per_s),
@@ -210,8 +212,7 @@ bool is_link(const io::PlanRecord::Explanation::Change& change) {
 
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan, candidate.flush};
-  const cost::PlanExplanation explained =
-      cost::explain_plan(planned, candidate.job->model.shared_network, threads);
+  const cost::PlanExplanation explained = api::explain_plan(candidate, threads);
   const ExplanationFormatter text(planned, explained);
   const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;
   io::PlanRecord::Explanation record;

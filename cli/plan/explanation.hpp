@@ -8,7 +8,7 @@
 
 namespace dtfm::cli {
 
-/// Numbers and sentences about a plan by iteration time.
+/// Formats the explanation of api::explain_plan for the plan file.
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
 
 /// The blocks "Bottleneck", "What would help" and "When compute is the bottleneck".

@@ -61,7 +61,7 @@ class IterationWriter {
     if (estimate.cost_per_million_tokens)
       text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
     if (const double egress = estimate.egress_per_million_tokens; egress > 0)
-      text += fmt::format(" ({:.4g} for devices, {:.4g} for what is sent)",
+      text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
                           *estimate.cost_per_million_tokens - egress, egress);
     if (s_.record.lower_bound && s_.record.lower_bound->unit != "s")
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
@@ -118,7 +118,7 @@ class IterationWriter {
     return s_.record.explanation ? format_explanation(*s_.record.explanation) : "";
   }
 
-  /// What the planner would do instead of a plan that was scored.
+  /// The plan that the planner suggests instead of the scored one.
   std::string advice() const {
     if (!s_.record.advice) return "";
     const auto& [plan, decisions, gain] = *s_.record.advice;
@@ -152,7 +152,7 @@ class IterationWriter {
 
   std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap); }
 
-  /// Of the first pipeline, and whether others differ.
+  /// The layers of the stage in the first pipeline, and how many pipelines differ.
   std::string layers(int stage) const {
     std::set<std::vector<std::pair<int, int>>> all;
     for (const Pipeline& pipeline : s_.plan.pipelines)

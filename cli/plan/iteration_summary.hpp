@@ -19,8 +19,7 @@ struct IterationSummary {
 
 std::string format_summary(const IterationSummary& summary);
 
-/// The plan to where the options say; `stop` ends what is simulated for a report, and `front` is what the
-/// summary says of a front.
+/// Writes and prints the plan as `write_plan_output` does. `front`: the summary of a Pareto front, or empty.
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
                           const std::function<bool()>& stop, const std::string& front = "");
 

@@ -52,7 +52,7 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
   record.search = make_search_record(options, search.evaluations, search.stopped, {});
   record.warnings = search.notes;
   if (finalist_results.empty() && !record.points.empty())
-    record.warnings.emplace_back("the plans were not simulated: this front is by their estimates");
+    record.warnings.emplace_back("the plans were not simulated: this front is based on estimates");
   for (const std::string& note : stop_notes(search.stopped, "front")) record.warnings.push_back(note);
   record.version = DTFM_VERSION;
   return record;

@@ -1,4 +1,4 @@
-// The front of plans by time, price and number of devices: what --pareto writes and tells.
+// The Pareto front by time, price and number of devices: the file of --pareto and its summary.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,12 @@
 
 namespace dtfm::cli {
 
-/// Of the candidates of `search`, those that no other dominates by their simulated times; by estimates where
-/// there are no `judgements`, else one for each candidate. A candidate that completed no iteration is in no
-/// front of simulated ones.
+/// The record of api::pareto_points. `finalist_results`: one per candidate of `search`, or none; then
+/// estimates decide.
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
                                     const std::vector<api::FinalistResult>& finalist_results);
 
-/// A table of some of the points, spread over all, with the first and the last; nothing where there are none.
+/// A table of a few evenly spaced points, including the first and the last; empty if there are none.
 std::string format_pareto_front(const io::ParetoRecord& record, const std::string& file);
 
 }  // namespace dtfm::cli

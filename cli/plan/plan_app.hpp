@@ -9,7 +9,7 @@ class App;
 
 namespace dtfm::cli {
 
-/// Makes `app` that of dtfm-plan: its name, what --help says, and all options, which go to `options`.
+/// Gives `app` the name, help and options of dtfm-plan; parsed values are stored in `options`.
 void add_plan_options(CLI::App& app, PlanOptions& options);
 
 /// Throws Error for options that have no effect together with others, or that require others.

@@ -13,12 +13,11 @@
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
-#include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::cli {
 namespace {
 
-/// To its file; the words for the summary.
+/// Writes the front to its file, and returns its part of the summary.
 std::string write_pareto_front(const PlanOptions& options, const Topology& topology,
                                const io::ParetoRecord& front) {
   write_output_file(*options.pareto, io::pareto_json(topology, front));
@@ -26,9 +25,7 @@ std::string write_pareto_front(const PlanOptions& options, const Topology& topol
 }
 
 /// Notes that no plan fits the memory, and which changes of the job would make one fit.
-std::vector<std::string> out_of_memory_notes(const Problem& problem,
-                                             const search::IterationSearchOptions& options,
-                                             const api::PlanResult& search) {
+std::vector<std::string> out_of_memory_notes(const api::PlanRequest& request, const api::PlanResult& search) {
   const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
                            search.found.stopped == search::Stopped::interrupted;
   std::vector<std::string> notes = {
@@ -37,7 +34,7 @@ std::vector<std::string> out_of_memory_notes(const Problem& problem,
                               : "fits the memory of the devices",
                   format_memory_deficit(search.best()))};
   if (was_stopped) return notes;
-  const std::vector<std::string> changes = search::feasible_changes(problem, options);
+  const std::vector<std::string> changes = search::feasible_changes(request.problem, request.options);
   if (changes.empty()) notes.emplace_back("none of the changes that were tried would make one fit");
   for (const std::string& change : changes) notes.emplace_back("it would fit with " + change);
   return notes;
@@ -57,30 +54,27 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
                            InterruptWatch& watch) {
   const std::vector<api::NamedScenario> scenarios = read_scenarios(options, problem.topology);
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  const search::IterationSearchOptions requested = iteration_search_options(options, problem, printer, watch);
+  api::PlanRequest request = plan_request(options, problem, scenarios, printer, watch);
+  request.spread = spread;
   check_not_read(read, output_files(options));
   watch.keep_result();
-  const api::PlanResult search = search_from_options(options, problem, requested, scenarios);
+  const api::PlanResult search = plan_or_name_source(options, request);
   const search::PlanCandidate& best = search.best();
   io::PlanRecord record = make_plan_record(options, best);
   add_notes(search_notes(search, problem.topology), record);
-  if (!search.fits()) add_notes(out_of_memory_notes(problem, requested, search), record);
+  if (!search.fits()) add_notes(out_of_memory_notes(request, search), record);
   record.search =
       make_search_record(options, search.found.evaluations, search.stopped(), search.found.convergence);
   record.finalists = make_finalists(search);
   add_decisions(search, record.finalists);
-  if (requested.warm) {
+  if (request.options.warm) {
     for (std::size_t i = 0; i < search.plans.size(); ++i)
       record.finalists[i].migration_s = search.plans[i].migration.seconds;
-    record.warm_start = make_warm_start_record(options, search, requested);
+    record.warm_start = make_warm_start_record(options, search, request.options);
   }
   add_notes(no_progress_notes(record.finalists.front()), record);
-  if (search.fits() && !watch.interrupted()) {
-    add_bound(best, requested, !(problem.job.automatic == Automatic{}), record);
-    if (spread)
-      record.interval =
-          sim::time_interval(api::simulated_problem(best), best.plan, *spread, nominal_seconds(record));
-  }
+  if (search.fits() && !watch.interrupted()) add_bound(request, search, record);
+  record.interval = search.interval;
   std::string front;
   if (search.front)
     front = write_pareto_front(options, problem.topology,

@@ -1,4 +1,4 @@
-// dtfm-plan by iteration time: search, judge, result.
+// dtfm-plan by iteration time: requests the plan and writes it.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace dtfm::cli {
 
-/// The exit code: 3 where no plan fits the memory of its devices, or none completes an iteration.
-/// `spread`: how well the constants of `problem` are known, if that is known; `read`: what was read by then.
+/// Returns the exit code: 3 if no plan fits the memory of its devices, or none completes an iteration.
+/// `spread`: uncertainty of the constants of `problem`, if known. `read`: the input files so far.
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
                            const std::optional<CalibrationUncertainty>& spread, const io::ReadLog& read,
                            InterruptWatch& watch);

@@ -1,10 +1,8 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
 #include <array>
 #include <chrono>
-#include <string_view>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -22,6 +20,7 @@
 #include "cli/plan/search_from_options.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/report/report_html.hpp"
+#include "planner/api/comm_cost.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
@@ -36,51 +35,6 @@
 
 namespace dtfm::cli {
 namespace {
-
-struct Shape {
-  int stages = 0, replicas = 0;
-};
-
-std::string divisors_of(int number) {
-  std::vector<int> divisors;
-  for (int i = 1; i <= number; ++i)
-    if (number % i == 0) divisors.push_back(i);
-  return fmt::format("{}", fmt::join(divisors, ", "));
-}
-
-/// `count` stages (or replicas) out of `devices`; the number of the other one.
-int quotient(const std::string& where, std::string_view noun, int count, int devices) {
-  if (devices % count != 0)
-    throw Error(where, fmt::format("{} {} do not divide {} devices; divisors of {}: {}", count, noun, devices,
-                                   devices, divisors_of(devices)));
-  return devices / count;
-}
-
-/// What the command line says goes before what the job says.
-Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
-  const std::string job_label = "job " + job.name;
-  const bool data_overrides_job =
-      options.data && !options.pipeline;  // then the job's number of stages does not count
-  const auto stages = options.pipeline     ? options.pipeline
-                      : data_overrides_job ? std::nullopt
-                                           : job.parallelism.pipeline;
-  const auto replicas = options.data                            ? options.data
-                        : options.data_auto || options.pipeline ? std::nullopt
-                                                                : job.parallelism.data;
-  if (stages && replicas && 1LL * *stages * *replicas != devices)
-    throw Error(options.pipeline ? "--pipeline" : job_label,
-                fmt::format("{} stages × {} replicas are {} devices; the topology has {}", *stages, *replicas,
-                            1LL * *stages * *replicas, devices));
-  if (!stages && !replicas && job.comm_cost_stages)
-    return {*job.comm_cost_stages, quotient(job_label, "stages", *job.comm_cost_stages, devices)};
-  if (stages)
-    return {*stages, quotient(options.pipeline ? "--pipeline" : job_label, "stages", *stages, devices)};
-  if (replicas)
-    return {quotient(options.data ? "--data" : job_label, "replicas", *replicas, devices), *replicas};
-  throw Error("--pipeline",
-              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}",
-                          job_label, devices, divisors_of(devices)));
-}
 
 /// `given_plan`: the plan to score, if there is one.
 Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource>& given_plan) {
@@ -104,29 +58,15 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
   return job;
 }
 
-void check_comm_cost(const Job& job) {
-  if (job.parallelism.tensor != 1)
-    throw Error("job " + job.name,
-                fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
-  if (job.compression.bandwidth_threshold)
-    throw Error("job " + job.name,
-                "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
-}
-
-void set_shape(Job& job, const Shape& shape) {
-  job.parallelism.pipeline = shape.stages;
-  job.parallelism.data = shape.replicas;
-}
-
-std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
+std::vector<std::string> shape_warnings(const Job& job, const Placement& placement) {
   std::vector<std::string> warnings;
-  if (shape.stages > layer_count(job.model))
-    warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages,
+  if (placement.stages() > layer_count(job.model))
+    warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", placement.stages(),
                                    layer_count(job.model)));
   const int micro_batches = micro_batch_count(job.training);
-  if (shape.replicas > micro_batches)
+  if (placement.replicas() > micro_batches)
     warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
-                                   shape.replicas, micro_batches));
+                                   placement.replicas(), micro_batches));
   return warnings;
 }
 
@@ -143,9 +83,9 @@ void check_output(const PlanOptions& options) {
 }
 
 void write_output(const PlanOptions& options, const CommCostSummary& summary, const InterruptWatch& watch) {
-  write_plan_output(options,
-                    {summary.topology, summary.job, io::built_in_calibration(), io::built_in_roofline()},
-                    summary.plan, summary.record, format_summary(summary), watch.stop());
+  write_plan_output(
+      options, {summary.topology, summary.problem.job, io::built_in_calibration(), io::built_in_roofline()},
+      summary.plan, summary.record, format_summary(summary), watch.stop());
 }
 
 io::PlanRecord::CommCostEstimate make_estimate(const cost::CommCost& cost) {
@@ -165,29 +105,35 @@ io::PlanRecord make_plan_record(const search::SearchResult& result, const PlanOp
   return record;
 }
 
-search::SearchResult search_with_progress(const PlanOptions& options, const cost::CommCostModel& model,
-                                          std::chrono::steady_clock::time_point begin,
-                                          const InterruptWatch& watch) {
-  ProgressPrinter printer(options.quiet, "dtfm-plan");
-  search::SearchOptions requested = common_search_options(options, begin, printer, watch);
-  requested.prove = options.prove;
-  return search::search_comm_cost(model, options.strategy, requested);
+/// The option or the job that sets the numbers of stages and replicas; the option that could, if none does.
+std::string source_of_shape(const PlanOptions& options, const Job& job) {
+  if (options.pipeline) return "--pipeline";
+  if (options.data) return "--data";
+  const bool is_set = job.parallelism.pipeline || job.parallelism.data || job.comm_cost_stages;
+  return is_set ? "job " + job.name : "--pipeline";
 }
 
-int plan(const PlanOptions& options, const Topology& topology, Job job, InterruptWatch& watch) {
+api::CommCostPlanResult plan_with_progress(const PlanOptions& options, const Topology& topology,
+                                           const Job& job, const InterruptWatch& watch) {
   const auto begin = std::chrono::steady_clock::now();
-  const Shape shape = shape_of(options, job, topology.size());
-  set_shape(job, shape);
-  const CommVolumes volumes = comm_volumes(job, shape.stages, shape.replicas);
-  const cost::CommCostModel model = cost::comm_cost_model(topology, volumes, shape.stages, shape.replicas);
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
+  api::CommCostPlanRequest request{topology, job, {options.pipeline, options.data}, options.strategy, {}};
+  if (options.data_auto) request.job.parallelism.data.reset();
+  request.options = common_search_options(options, begin, printer, watch);
+  try {
+    return api::plan_comm_cost(request);
+  } catch (const search::NoSuchShape& error) {
+    throw Error(source_of_shape(options, request.job), error.what());
+  }
+}
 
+int plan(const PlanOptions& options, const Topology& topology, const Job& job, InterruptWatch& watch) {
   watch.keep_result();
-  const search::SearchResult result = search_with_progress(options, model, begin, watch);
-  io::PlanRecord record = make_plan_record(result, options);
-  for (const auto& more : {undecided_notes(job), shape_warnings(job, shape)}) add_notes(more, record);
-  job.automatic = {};
-  const Plan found = plan_from_placement(result.placement, job);
-  write_output(options, {topology, job, volumes, model, result.placement, found, record, {}}, watch);
+  const auto [problem, found, plan] = plan_with_progress(options, topology, job, watch);
+  io::PlanRecord record = make_plan_record(found, options);
+  for (const auto& more : {undecided_notes(job), shape_warnings(job, found.placement)})
+    add_notes(more, record);
+  write_output(options, {topology, problem, found.placement, plan, record, {}}, watch);
   // Whoever interrupts is told so, even where the search ended by itself just then.
   return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
@@ -219,25 +165,19 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, Job job, const io::PlanSource& given_plan,
-          const InterruptWatch& watch) {
+int score(const PlanOptions& options, const Topology& topology, const Job& job,
+          const io::PlanSource& given_plan, const InterruptWatch& watch) {
   const auto [given, notes] = io::read_any_plan(given_plan, topology, job, options.job.has_value());
   const Placement placement = io::balanced_placement(given, topology, *options.score);
   check_shape(options, given);
-  set_shape(job, {placement.stages(), placement.replicas()});
-  const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
-  const cost::CommCostModel model =
-      cost::comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
-
+  const api::CommCostScoreResult scored = api::score_comm_cost({topology, job, placement});
   io::PlanRecord record;
   record.objective = options.objective;
-  record.comm_cost = make_estimate(cost::comm_cost(model, placement));
+  record.comm_cost = make_estimate(scored.cost);
   record.warnings = notes;
   for (const auto& more : {undecided_notes(job), score_warnings(given, job)}) add_notes(more, record);
-  job.automatic = {};
   record.version = DTFM_VERSION;
-  const cost::CommCost best = cost::comm_cost(model, cost::best_deployment(model, placement));
-  write_output(options, {topology, job, volumes, model, placement, given, record, best}, watch);
+  write_output(options, {topology, scored.problem, placement, given, record, scored.best_deployment}, watch);
   return exit_code::done;
 }
 
@@ -262,9 +202,9 @@ Objective effective_objective(const PlanOptions& options) {
   return options.objective;
 }
 
-int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
+int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
-  check_comm_cost(job);
+  api::check_comm_cost(job);
   const char* simulation_option = !options.scenarios.empty() ? "--scenario"
                                   : options.finalists        ? "--finalists"
                                   : options.robust           ? "--robust"

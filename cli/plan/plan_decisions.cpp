@@ -32,7 +32,7 @@ void keep_only_differences(std::vector<std::vector<io::PlanRecord::Decision>>& l
 std::string format_decisions(const std::vector<io::PlanRecord::Decision>& decisions) {
   std::string text;
   for (auto [name, value] : decisions) {
-    if (value == io::PlanRecord::Decision{name, 0}.value) continue;  // there are none
+    if (value == io::PlanRecord::Decision{name, 0}.value) continue;  // 0: the plan has none
     std::replace(name.begin(), name.end(), '_', '-');
     if (!text.empty()) text += ", ";
     if (!std::holds_alternative<std::string>(value) || name == "recompute") text += name + " ";

@@ -1,4 +1,4 @@
-// What was decided for a plan, as a list.
+// The decisions of a plan as a list.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace dtfm::cli {
 /// tensor, activations, gradients: always in this order.
 std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate& candidate);
 
-/// Keeps of each list what is not the same in all of them.
+/// Removes the decisions that are the same in all lists.
 void keep_only_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists);
 
 /// "micro-batch 2, recompute none, 1f1b, ring"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <set>
 
 #include <fmt/format.h>
@@ -18,7 +17,6 @@
 #include "planner/api/plan_diff.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
-#include "planner/core/virtual_stages.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
@@ -36,9 +34,9 @@ struct Decision {
 };
 
 struct PlanDiff {
-  std::vector<Decision> decisions;  // that differ
+  std::vector<Decision> decisions;  // only those that differ
   api::DeviceDiff devices;
-  std::string no_migration_reason;  // why nothing is said of it; empty: it is
+  std::string no_migration_reason;  // why there is no `migration`; empty if there is one
   io::PlanRecord::Migration migration;
 
   bool is_same() const { return decisions.empty() && devices.is_same(); }
@@ -86,7 +84,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   return result;
 }
 
-/// The devices of both plans, and nothing of what is between them.
+/// Returns a topology of the devices of both plans, without links.
 Topology topology_without_links(const RunningPlan& first, const RunningPlan& second) {
   Topology topology;
   topology.name = "of both plans";
@@ -108,24 +106,21 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
           const int device = running.named.plan.pipelines[p].stages[s].devices[i];
           throw Error(running.file,
                       fmt::format("/pipelines/{}/stages/{}/devices/{}: topology {} has no device {}; "
-                                  "only the first plan may be for machines that are gone",
+                                  "only the first plan may use devices that are gone",
                                   p, s, i, topology.name, running.named.ids[at(device)]));
         }
 }
 
-/// Without a topology, neither from whom nor in what time.
+/// Without a topology, sources and seconds are unknown.
 io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan& second,
                                     const std::optional<Topology>& given) {
   const Topology topology = given ? *given : topology_without_links(first, second);
   const Problem problem{topology, second.job, io::built_in_calibration(), io::built_in_roofline()};
-  const Plan before = warm_start(first, problem, 0).plan, after = warm_start(second, problem, 0).plan;
-  check_devices(second, after, topology);
-  std::shared_ptr<const cost::NetworkCost> network;
-  if (given) network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
-  const cost::MigrationCost cost(problem, network, before, stage_chunks(first.job));
-  if (given) check_migration_effort(first, cost, static_cast<int>(pipeline_major(after).size()));
-  io::PlanRecord::Migration record =
-      make_migration_record(api::summarize_migration(cost.of(after, stage_chunks(second.job))), topology);
+  const search::WarmStart before = warm_start(first, problem, 0), after = warm_start(second, problem, 0);
+  check_devices(second, after.plan, topology);
+  const api::PlanMigration found = api::migration_between(problem, before, after, given.has_value());
+  check_migration_steps(first, found.steps, static_cast<int>(pipeline_major(after.plan).size()));
+  io::PlanRecord::Migration record = make_migration_record(found.summary.value(), topology);
   if (!given) record.seconds.reset();
   return record;
 }
@@ -138,8 +133,7 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
                                       {second.named.plan, second.named.ids, second.job});
   diff.no_migration_reason = format_model_difference(first.job, second.job);
   if (!diff.no_migration_reason.empty()) {
-    diff.no_migration_reason =
-        "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
+    diff.no_migration_reason = "the models differ, so no state can be migrated: " + diff.no_migration_reason;
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
@@ -220,8 +214,8 @@ std::string format_diff(const PlanOptions& options, const PlanDiff& diff) {
   Rows rows = {{"decision", first, second}};
   for (const auto& [name, before, after] : diff.decisions) rows.push_back({name, before, after});
   std::string devices;
-  if (!diff.devices.leave.empty()) devices += "Leave: " + format_device_list(diff.devices.leave) + "\n";
-  if (!diff.devices.enter.empty()) devices += "Enter: " + format_device_list(diff.devices.enter) + "\n";
+  if (!diff.devices.leave.empty()) devices += "Removed: " + format_device_list(diff.devices.leave) + "\n";
+  if (!diff.devices.enter.empty()) devices += "Added: " + format_device_list(diff.devices.enter) + "\n";
   return join_blocks(
       {rows.size() > 1 ? table(rows) : "", devices, format_changes(diff), format_migration_summary(diff)});
 }

@@ -1,4 +1,4 @@
-// What a plan file says of a plan by iteration time.
+// The record of a plan by iteration time, from which plan file and summary are made.
 #pragma once
 
 #include <string>
@@ -10,25 +10,21 @@
 
 namespace dtfm::cli {
 
-/// Of `candidate` by itself; and of it as one that is simulated.
+/// The record of the plan alone, with its estimate and notes, but without search, finalists and bound.
 io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCandidate& candidate);
+/// The plan as a finalist, without simulated times.
 io::PlanRecord::Finalist make_finalist(const search::PlanCandidate& candidate);
 std::vector<io::PlanRecord::Finalist> make_finalists(const api::PlanResult& search);
 std::vector<io::PlanRecord::Finalist::Simulated> make_simulated(
     const std::vector<api::SimulatedTimes>& times);
 
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record);
-/// Scenarios under which a plan that was simulated does nothing.
+/// Returns a note for each scenario under which the finalist completes no iteration or deadlocks.
 std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& finalist);
 /// "tokyo-3 needs 21.4 GB and has 16 GB": the device with the largest memory deficit.
 std::string format_memory_deficit(const search::PlanCandidate& candidate);
 
-/// Of an iteration on the nominal network; the estimate where it was not simulated.
-double nominal_seconds(const io::PlanRecord& record);
-
-/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
-/// where there is one. `has_undecided`: the job leaves decisions open.
-void add_bound(const search::PlanCandidate& best, const search::IterationSearchOptions& search,
-               bool has_undecided, io::PlanRecord& record);
+/// Adds the lower bound of the objective, and a warning if it is above the cost of the best plan.
+void add_bound(const api::PlanRequest& request, const api::PlanResult& result, io::PlanRecord& record);
 
 }  // namespace dtfm::cli

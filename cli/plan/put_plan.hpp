@@ -1,4 +1,4 @@
-// Where the result of dtfm-plan goes.
+// Writes the results of dtfm-plan.
 #pragma once
 
 #include <functional>

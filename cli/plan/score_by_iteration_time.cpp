@@ -9,7 +9,6 @@
 #include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/plan_record.hpp"
 #include "cli/plan/search_from_options.hpp"
-#include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -33,13 +32,13 @@ std::vector<std::string> simulation_notes(const api::ScoreResult& scored) {
   return {};
 }
 
-/// Nothing where no plan was simulated.
+/// Returns what the planner would do instead; empty if no plan was simulated.
 std::optional<io::PlanRecord::Advice> make_advice(const PlanOptions& options, const Problem& problem,
                                                   const std::vector<api::NamedScenario>& scenarios,
                                                   Objective objective, double value, InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  const api::PlanResult search = search_from_options(
-      options, problem, iteration_search_options(options, problem, printer, watch), scenarios);
+  const api::PlanResult search =
+      plan_or_name_source(options, plan_request(options, problem, scenarios, printer, watch));
   if (search.finalist_results.empty()) return std::nullopt;
   const double best = api::objective_value(objective, search.best(), search.finalist_results.front().seconds);
   if (!std::isfinite(best)) return std::nullopt;
@@ -61,7 +60,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const Objective objective = options.objective;
   const api::ScoreResult scored =
       api::score({given, plan, objective, scenarios, options.robust.value_or(api::RobustCriterion::mean),
-                  options.threads, watch.stop()});
+                  options.threads, watch.stop(), spread});
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
   for (const auto& more : {notes, choices, batch_notes(plan, candidate.job->problem.job)})
@@ -70,10 +69,8 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   add_notes(simulation_notes(scored), record);
   only.simulated = make_simulated(scored.result.simulated);
   add_notes(no_progress_notes(only), record);
-  if (spread && !only.simulated.empty())
-    record.interval =
-        sim::time_interval(api::simulated_problem(candidate), plan, *spread, nominal_seconds(record));
-  watch.keep_result();  // the score is there, whatever becomes of the advice
+  record.interval = scored.interval;
+  watch.keep_result();  // the score is complete, whether or not the advice will be
   if (options.advise && !watch.interrupted())
     record.advice = make_advice(options, without_shape_limits(options, given), scenarios, objective,
                                 api::objective_value(objective, candidate, scored.result.seconds), watch);

@@ -1,4 +1,4 @@
-// dtfm-plan --score by iteration time: what is wrong with a plan made elsewhere, and what it takes.
+// dtfm-plan --score by iteration time: checks, estimates and simulates a plan made elsewhere.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,8 @@
 
 namespace dtfm::cli {
 
-/// The exit code: 3 where the plan does not fit the memory of its devices. `spread`: how well the constants
-/// of `problem` are known, if that is known; `notes`: what is to be known of the plan; `read`:
-/// what was read by then.
+/// Returns the exit code: 3 if the plan does not fit the memory of its devices. `spread`: uncertainty of the
+/// constants of `problem`, if known. `notes`: warnings from reading the plan. `read`: the input files so far.
 int score_by_iteration_time(const PlanOptions& options, const Problem& problem,
                             const std::optional<CalibrationUncertainty>& spread, const Plan& plan,
                             const std::vector<std::string>& notes, const io::ReadLog& read,

@@ -9,7 +9,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// Who asks for the numbers of stages and replicas.
+/// The option or the job that sets the numbers of stages and replicas.
 std::string source_of_limits(const PlanOptions& options, const Job& job) {
   if (options.pipeline) return "--pipeline";
   return options.data ? "--data" : "job " + job.name;
@@ -31,7 +31,7 @@ std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const
     sim::Scenario scenario = io::read_scenario(file, topology);
     const std::string name = scenario.name.empty() ? file : scenario.name;
     for (const api::NamedScenario& other : scenarios)
-      if (other.name == name) throw Error(file, fmt::format("there are two scenarios of the name {}", name));
+      if (other.name == name) throw Error(file, fmt::format("two scenarios have the name {}", name));
     scenarios.push_back({name, std::move(scenario)});
   }
   return scenarios;
@@ -46,40 +46,42 @@ search::SearchOptions common_search_options(const PlanOptions& options,
   result.evaluations = options.evaluations;
   result.time_limit = options.time_limit;
   result.begin = begin;
+  result.prove = options.prove;
   result.stop = watch.stop();
   result.on_progress = [&printer](const search::Progress& progress) { printer.show(progress); };
   return result;
 }
 
-search::IterationSearchOptions iteration_search_options(const PlanOptions& options, const Problem& problem,
-                                                        ProgressPrinter& printer,
-                                                        const InterruptWatch& watch) {
+api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem,
+                              const std::vector<api::NamedScenario>& scenarios, ProgressPrinter& printer,
+                              const InterruptWatch& watch) {
   const Job& job = problem.job;
-  search::IterationSearchOptions result;
-  result.common = common_search_options(options, std::chrono::steady_clock::now(), printer, watch);
-  result.limits.stages = options.pipeline        ? options.pipeline
+  api::PlanRequest request{
+      problem, {}, scenarios, options.robust.value_or(api::RobustCriterion::mean), std::nullopt};
+  search::IterationSearchOptions& search = request.options;
+  search.common = common_search_options(options, std::chrono::steady_clock::now(), printer, watch);
+  search.limits.stages = options.pipeline        ? options.pipeline
                          : options.pipeline_auto ? std::nullopt
                                                  : job.parallelism.pipeline;
-  result.limits.replicas = options.data        ? options.data
+  search.limits.replicas = options.data        ? options.data
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
-  result.objective = options.objective;
+  search.objective = options.objective;
   if (job.parallelism.uniform_pipelines && options.warm_start)
     throw Error("--warm-start", "cannot be combined with uniform pipelines (--alike, or the job)");
-  result.warm = read_warm_start(options, problem);
-  if (options.finalists) result.finalists = *options.finalists;
-  result.keeps_pareto_front = options.pareto.has_value();
-  return result;
+  search.warm = read_warm_start(options, problem);
+  if (options.finalists) search.finalists = *options.finalists;
+  search.keeps_pareto_front = options.pareto.has_value();
+  return request;
 }
 
-api::PlanResult search_from_options(const PlanOptions& options, const Problem& problem,
-                                    const search::IterationSearchOptions& search,
-                                    const std::vector<api::NamedScenario>& scenarios) {
+api::PlanResult plan_or_name_source(const PlanOptions& options, const api::PlanRequest& request) {
   try {
-    return api::plan({problem, search, scenarios, options.robust.value_or(api::RobustCriterion::mean)});
+    return api::plan(request);
   } catch (const search::NoSuchShape& error) {
-    throw Error(source_of_limits(options, problem.job),
-                fmt::format("no plan{} is possible: {}", format_shape_limits(search.limits), error.what()));
+    throw Error(
+        source_of_limits(options, request.problem.job),
+        fmt::format("no plan{} is possible: {}", format_shape_limits(request.options.limits), error.what()));
   }
 }
 

@@ -1,4 +1,4 @@
-// The search by iteration time that a command line asks for.
+// The requests for searches that a command line asks for.
 #pragma once
 
 #include <chrono>
@@ -12,21 +12,22 @@
 
 namespace dtfm::cli {
 
-/// The nominal network first, then those of --scenario. Throws Error where two have one name.
+/// Returns the nominal scenario, then those of --scenario. Throws Error if two have the same name.
 std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology);
 
-/// What the options say of any search, which began at `begin`.
+/// The settings that all searches have in common. `begin`: start of the time limit.
 search::SearchOptions common_search_options(const PlanOptions& options,
                                             std::chrono::steady_clock::time_point begin,
                                             ProgressPrinter& printer, const InterruptWatch& watch);
-search::IterationSearchOptions iteration_search_options(const PlanOptions& options, const Problem& problem,
-                                                        ProgressPrinter& printer,
-                                                        const InterruptWatch& watch);
 
-/// Runs the search. If no plan has the requested shape, throws an Error that names the option or the job that
+/// The request for a plan by iteration time, with the warm start, which is read from its file. `printer` and
+/// `watch` must outlive it.
+api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem,
+                              const std::vector<api::NamedScenario>& scenarios, ProgressPrinter& printer,
+                              const InterruptWatch& watch);
+
+/// Calls api::plan. If no plan has the requested shape, throws an Error that names the option or the job that
 /// requested it.
-api::PlanResult search_from_options(const PlanOptions& options, const Problem& problem,
-                                    const search::IterationSearchOptions& search,
-                                    const std::vector<api::NamedScenario>& scenarios);
+api::PlanResult plan_or_name_source(const PlanOptions& options, const api::PlanRequest& request);
 
 }  // namespace dtfm::cli

@@ -24,7 +24,7 @@ std::vector<std::string> search_notes(const api::PlanResult& result, const Topol
   std::vector<std::string> notes = stop_notes(found.stopped, "plan");
   if (!found.unpriced.empty())
     notes.push_back(
-        fmt::format("{} without a price left out, {} first; the topology may give it one: `price: 1.2 USD/h`",
+        fmt::format("{} without a price not used, {} first; set it in the topology: `price: 1.2 USD/h`",
                     format_count(static_cast<long long>(found.unpriced.size()), "device"),
                     topology.devices[at(found.unpriced.front())].id));
   if (!found.unusable.empty())
@@ -34,9 +34,10 @@ std::vector<std::string> search_notes(const api::PlanResult& result, const Topol
                                 found.unusable.front().second));
   if (result.simulation == api::SimulationStatus::interrupted &&
       found.stopped != search::Stopped::interrupted)
-    notes.emplace_back("interrupted before the finalists were simulated: this is the best by its estimate");
+    notes.emplace_back(
+        "interrupted before the finalists were simulated: this is the plan with the best estimate");
   if (result.simulation == api::SimulationStatus::failed)
-    notes.emplace_back("the plans could not be simulated, and this is the best by its estimate: " +
+    notes.emplace_back("the plans could not be simulated, so this is the plan with the best estimate: " +
                        result.simulation_error);
   return notes;
 }

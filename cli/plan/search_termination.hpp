@@ -1,4 +1,4 @@
-// How a search ended: for the plan file, for the summary, and what its reader should know of it.
+// How a search ended: for the plan file and the summary, with notes for the user.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ io::PlanRecord::Search make_search_record(const PlanOptions& options, long long 
 /// What the user should know about the search and about the simulation of its finalists.
 std::vector<std::string> search_notes(const api::PlanResult& result, const Topology& topology);
 
-/// Where the user ended it. `noun`: what it was for, "plan".
+/// A note if a time limit or an interrupt ended the search. `noun`: its result, "plan".
 std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view noun);
 
 /// "stopped by --time-limit after 1,234 evaluations"

@@ -38,18 +38,18 @@ std::string format_obstacle(const api::WarmStartResult& result) {
   return "the job, the limits, or times or prices of its devices do not allow it";
 }
 
-/// "1.5 s an iteration; the old plan would take 4 s; paid after 3 iterations"
+/// "1.5 s per iteration; the running plan would take 4 s; pays off after 3 iterations"
 std::string format_gain(const io::PlanRecord::WarmStart& warm) {
   const auto& [value, unchanged, unit] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_time_s;
-  std::string text =
-      unit == traits(Objective::iteration_time).unit
-          ? fmt::format("{:.4f} s an iteration; the old plan would take {:.4f} s", value, old_iteration_s)
-          : fmt::format("{:.4g} {}; of the old plan {:.4g}, in iterations of {:.4f} s", value, unit,
-                        unchanged, old_iteration_s);
+  std::string text = unit == traits(Objective::iteration_time).unit
+                         ? fmt::format("{:.4f} s per iteration; the running plan would take {:.4f} s", value,
+                                       old_iteration_s)
+                         : fmt::format("{:.4g} {}; {:.4g} with the running plan, in iterations of {:.4f} s",
+                                       value, unit, unchanged, old_iteration_s);
   if (warm.break_even_iterations && *warm.break_even_iterations > 0)
-    text +=
-        fmt::format("; paid after {}", format_count(std::llround(*warm.break_even_iterations), "iteration"));
+    text += fmt::format("; pays off after {}",
+                        format_count(std::llround(*warm.break_even_iterations), "iteration"));
   return text;
 }
 
@@ -62,7 +62,7 @@ std::string format_byte_count(double bytes) {
 RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
   const io::PlanSource source = io::read_plan_source(file, std::nullopt);
   if (source.format != io::PlanFormat::json)
-    throw Error(file, "is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it");
+    throw Error(file, "is not a plan of dtfm-plan; expected JSON as dtfm-plan -o writes it");
   Job job = io::plan_job(source).value_or(fallback);
   io::StandalonePlan named = io::parse_standalone_plan(source.file.text, file, job);
   try {
@@ -96,27 +96,25 @@ search::WarmStart warm_start(const RunningPlan& running, const Problem& problem,
   return api::warm_start({running.named.plan, running.named.ids, running.job}, problem.topology, horizon_s);
 }
 
-void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices) {
-  constexpr double step_limit = 1e9;  // some ten seconds
-  if (const double steps = cost.max_steps(devices); steps > step_limit)
+void check_migration_steps(const RunningPlan& running, double steps, int devices) {
+  if (steps > api::max_migration_steps)
     throw Error(running.file,
-                fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
-                            "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
+                fmt::format("has stages of too many devices, {} at most: finding the sources of the state "
+                            "of {} would take {:.2g} steps, more than {:.0e}",
                             tensor_degrees(running.named.plan).back(), format_count(devices, "device"), steps,
-                            step_limit));
+                            api::max_migration_steps));
 }
 
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem) {
   if (!options.warm_start) return std::nullopt;
   const RunningPlan running = read_running_plan(*options.warm_start, problem.job);
   if (!options.job && running.job.name != problem.job.name)
-    throw Error(running.file, fmt::format("is for job {}, and no job is given, which means the built-in {}; "
-                                          "--job FILE says what is trained",
+    throw Error(running.file, fmt::format("is for job {}, but without --job the built-in {} is planned; "
+                                          "give the job with --job FILE",
                                           io::quote(running.job.name), problem.job.name));
   search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
-  const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
-  check_migration_effort(running, cost::MigrationCost(problem, network, warm.plan, stage_chunks(warm.job)),
-                         problem.topology.size());
+  const int devices = problem.topology.size();
+  check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
   return warm;
 }
 
@@ -169,7 +167,7 @@ std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
     text += row("from a checkpoint", format_byte_count(migration.checkpoint_bytes) +
                                          ", which no device holds any more; its time is not counted");
   if (!warm.cannot_keep_reason.empty())
-    text += row("the old plan", "cannot continue: " + warm.cannot_keep_reason);
+    text += row("running plan", "cannot continue: " + warm.cannot_keep_reason);
   if (warm.gain)
     text += row("gain", warm.gain->value > 0 ? styled(Style::good, format_gain(warm)) : format_gain(warm));
   return text + format_migration(migration);

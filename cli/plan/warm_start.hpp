@@ -16,23 +16,23 @@ namespace dtfm::cli {
 struct RunningPlan {
   std::string file;
   io::StandalonePlan named;
-  Job job;  // that it is for
+  Job job;
 };
 
-/// A plan that dtfm-plan wrote. `fallback`: the job, where the file has none. Throws Error.
+/// Reads a plan that dtfm-plan wrote. `fallback`: the job if the file has none. Throws Error.
 RunningPlan read_running_plan(const std::string& file, const Job& fallback);
 
 /// The first difference between the models of two jobs, "24 layers, not 32"; empty if they are equal.
 std::string format_model_difference(const Job& from, const Job& to);
 
-/// On the devices of the problem's topology, by their ids. Throws Error where the model is another one,
-/// or the plan's schedule cannot run it.
+/// The warm start on the problem's topology; devices are matched by id. Throws Error if the plan trains
+/// another model.
 search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
-/// Throws Error if finding the sources from which each of `devices` devices fetches its missing state would
-/// take too long, as it does with stages of thousands of devices.
-void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices);
-/// The plan of the options, if there is one, for `problem`. Throws Error also where no job is given and the
-/// plan is not for the built-in one.
+/// Throws Error if there are too many steps to find from which device each of `devices` devices fetches its
+/// state (api::migration_steps).
+void check_migration_steps(const RunningPlan& running, double steps, int devices);
+/// Reads the plan of --warm-start; empty without the option. Throws Error as `warm_start` does, and if no job
+/// is given and the plan is not for the built-in one.
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem);
 
 io::PlanRecord::Migration make_migration_record(const api::MigrationSummary& migration,

@@ -7,7 +7,7 @@ set(report_folder ${CMAKE_CURRENT_LIST_DIR}/page)
 set(report_scripts format colors dom tooltip labels device_rows summary sites layers timeline_data timeline_canvas timeline
     device_time memory search finalists runs path explanation comparison main)
 
-# The folder with d3, or nothing. It is installed in the build folder, and again when the lock file changes.
+# Sets the folder with d3, or nothing. d3 is installed in the build folder, and again when the lock file changes.
 function(report_packages result)
   set(${result} "" PARENT_SCOPE)
   find_program(NPM npm)
@@ -54,7 +54,7 @@ function(report_digest result text)
   set(${result} "sha256-${digest}${last}=" PARENT_SCOPE)
 endfunction()
 
-# All scripts of page/ as one, in a scope of its own.
+# All scripts of page/ as one script, in its own scope.
 function(report_script result)
   set(text "\n(() => {\n\"use strict\";\n")
   foreach(name IN LISTS report_scripts)

@@ -7,7 +7,7 @@
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
-#include "simulator/simulate.hpp"
+#include "planner/api/simulate.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -23,12 +23,12 @@ void write_page(const std::string& file, const std::string& job, ReportContent c
 std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
                            const std::function<bool()>& stop) {
   TimelineRecorder recorder(problem.topology.size());
-  sim::SimOptions options;
-  options.iterations = 1;
-  options.stop = stop;
-  options.observers = {&recorder};
+  api::SimulateRequest request{problem, plan};
+  request.iterations = 1;
+  request.stop = stop;
+  request.observers = {&recorder};
   try {
-    sim::SimReport report = sim::simulate(problem, plan, {}, options);
+    sim::SimReport report = api::simulate(request).report;
     if (report.iterations.empty()) return "the plan was not simulated for this page: " + report.stopped;
     io::SimRecord record;
     record.job = problem.job.name;

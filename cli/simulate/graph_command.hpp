@@ -1,4 +1,4 @@
-// What dtfm-sim --graph does.
+// Runs dtfm-sim --graph.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct GraphOptions {
   bool stats = false, quiet = false;
 };
 
-/// The exit code. Throws Error.
+/// Returns the exit code. Throws Error.
 int run_graph_command(const GraphOptions& options);
 
 }  // namespace dtfm::cli

@@ -16,7 +16,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Devices that are told of together.
+/// Devices that share a row of the table.
 struct DeviceGroup {
   std::string name;
   std::vector<const sim::DeviceReport*> devices;
@@ -38,7 +38,7 @@ std::vector<DeviceGroup> device_groups(const Topology& topology, const sim::SimR
   return groups;
 }
 
-/// Means of the group, as shares of the run; of memory the most.
+/// Mean times of the group, as shares of the run's length, and its maximum memory.
 std::vector<std::string> device_row(const DeviceGroup& group, double length_s, bool is_swarm) {
   std::vector<std::string> row = {group.name};
   const auto add_mean = [&](double sim::DeviceReport::*field) {

@@ -43,7 +43,7 @@ class Writer {
     if (!report_.useful) return;
     const sim::UsefulWork& it = *report_.useful;
     rows.push_back({"useful", fmt::format("{} samples/s", format_three_digits(it.samples_per_s)),
-                    fmt::format("{} of the undisturbed plan's, for each device that was there",
+                    fmt::format("{} of the ideal: the undisturbed plan, scaled to the available devices",
                                 format_percent(it.share_of_optimal))});
     if (report_.rolled_back > 0)
       rows.push_back({"rolled back", format_count(report_.rolled_back, "iteration"),
@@ -54,14 +54,14 @@ class Writer {
            it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for what is sent", it.usd_egress) : ""});
   }
 
-  /// What no iteration that counts has a part in.
+  /// Adds the time that is not part of any completed iteration that counts.
   void add_between(Rows& rows) const {
     double seconds = report_.length_s;
     for (const sim::IterationReport& it : report_.iterations) seconds -= it.duration_s();
     if (report_.useful && seconds > 1e-6 * report_.length_s)
       rows.push_back({"between", format_duration(seconds),
                       "of " + format_duration(report_.length_s) +
-                          ": what was lost or cut off, waiting, detection, fetching, checkpoints"});
+                          ": lost or aborted iterations, waiting, detection, fetching, checkpoints"});
   }
 
   std::string results() const {
@@ -71,12 +71,12 @@ class Writer {
         {"iteration", format_duration(time.mean) + interval(), spread(time)},
         {"throughput", format_three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
-        {"bubble", format_percent(report_.bubble), "of the devices' time is not computing"}};
+        {"bubble", format_percent(report_.bubble), "of the devices' time is not compute"}};
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
       rows.push_back(
-          {"lost work", format_duration(report_.lost_work_s), "of computing, summed over devices"});
+          {"lost work", format_duration(report_.lost_work_s), "of compute time, summed over devices"});
     add_useful(rows);
     add_between(rows);
     if (s_.record.samples && s_.record.samples->runs > 0) {
@@ -118,7 +118,7 @@ class Writer {
     for (const sim::DeviceReport& it : report_.devices)
       if (std::count(report_.out_of_memory.begin(), report_.out_of_memory.end(), it.device) > 0 &&
           shown++ < max_rows)
-        text += styled(Style::bad, fmt::format("does not fit: {} needs {} and has {}", id(it.device),
+        text += styled(Style::bad, fmt::format("exceeds memory: {} needs {} and has {}", id(it.device),
                                                io::format_bytes(Bytes(it.peak_memory_bytes)),
                                                io::format_bytes(Bytes(it.memory_bytes)))) +
                 "\n";
@@ -138,14 +138,14 @@ class Writer {
         it->equal_s, it->rtt_s);
   }
 
-  /// " (41.9 … 45.7, 95 %)" where it is known.
+  /// " (41.9 … 45.7, 95 %)" if the calibration gives an interval.
   std::string interval() const {
     return s_.record.interval ? fmt::format(" {}", format_interval(*s_.record.interval)) : "";
   }
 
   std::string spread(const sim::Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
-    if (s_.record.interval) return format_quantiles(time);  // for the rest there is no room
+    if (s_.record.interval) return format_quantiles(time);  // There is no room for the first iteration.
     return fmt::format("{}; the first {:.6g}", format_quantiles(time),
                        report_.iterations.front().duration_s());
   }

@@ -17,7 +17,7 @@ struct SimSummary {
   const io::SimRecord& record;
 };
 
-/// Some 40 to 70 lines, however many devices there are.
+/// Returns about 40 to 70 lines, independent of the number of devices.
 std::string format_summary(const SimSummary& summary);
 
 }  // namespace dtfm::cli

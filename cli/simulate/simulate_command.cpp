@@ -52,8 +52,6 @@ struct Input {
   std::optional<search::Routing> routing = {};        // of a scheme whose micro-batches have paths
   std::optional<sim::SwarmSetup> swarm = {};          // in place of the plan
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, where it is known
-
-  const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
 
 /// Plans in formats of others say no job: that is no mistake of theirs.
@@ -201,12 +199,14 @@ api::SimulateRequest make_request(const SimulateOptions& options, const Input& i
   request.routing = input.routing;
   request.swarm = input.swarm;
   request.spread = input.spread;
+  request.compares_fairness = true;
   return request;
 }
 
 Outcome make_outcome(const api::SimulateRequest& request, api::SimulateResult result) {
   Outcome outcome{std::move(result.report), {}, {}, {result.tasks, result.flows, result.events}};
   outcome.interval = result.interval;
+  outcome.fairness = result.fairness;
   if (result.samples) {
     const auto& [requested, finished, summary] = *result.samples;
     outcome.samples = summary;
@@ -300,9 +300,6 @@ int simulate_or_replay(const SimulateOptions& options) {
   const double read = cpu_seconds();
   watch.keep_result();
   Outcome outcome = run_simulation(options, input, watch);
-  // Who interrupts does not wait for what was not asked for.
-  if (!watch.interrupted() && !input.swarm)
-    outcome.fairness = sim::compare_fairness(input.problem, input.plan, watch.stop(), input.paths());
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
   write_output(options, input, outcome);

@@ -29,7 +29,7 @@ std::string title(const Topology& topology, const sim::SimReport& report, const 
   return text + format_remarks("note", record.notes);
 }
 
-/// Of whole steps.
+/// Adds rates, which count completed steps only.
 void add_rates(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record,
                Rows& rows) {
   if (report.iterations.empty()) return;  // a note says so
@@ -40,7 +40,7 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                       : fmt::format("{}; the first {:.6g}", format_quantiles(report.iteration_time_s),
                                     report.iterations.front().duration_s())});
   rows.push_back({"throughput", format_three_digits(rate) + " tokens/s",
-                  fmt::format("{} samples/s, of whole steps",
+                  fmt::format("{} samples/s, of completed steps",
                               format_three_digits(rate / sequence_length(problem.job.model)))});
   rows.push_back({"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report.model_flops_per_s)),
                   report.peak_flops_per_s > 0
@@ -53,21 +53,22 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
 }
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {
-  rows.push_back({"bubble", format_percent(report.bubble), "of the devices' time is not computing"});
+  rows.push_back({"bubble", format_percent(report.bubble), "of the devices' time is not compute"});
   rows.push_back(
       {"useful", format_count(swarm.useful_samples, "sample"),
        fmt::format("{} samples/s, {} of {}what the peers could compute",
                    format_three_digits(swarm.useful_samples_per_s), format_percent(swarm.share_of_optimum),
                    swarm.optimum_is_exact ? "" : "a bound of ")});
   rows.push_back({"requests", format_count(swarm.timeouts, "timeout"),
-                  fmt::format("{}, micro-batches begun anew: {}", format_count(swarm.bans, "ban"),
+                  fmt::format("{}, micro-batches restarted: {}", format_count(swarm.bans, "ban"),
                               with_thousands(swarm.restarts))});
   if (swarm.failures + swarm.joins + swarm.moves > 0)
     rows.push_back({"peers", format_count(swarm.failures, "failure"),
                     fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"),
                                 format_count(swarm.moves, "move"))});
   if (report.lost_work_s > 0)
-    rows.push_back({"lost work", format_duration(report.lost_work_s), "of computing, summed over devices"});
+    rows.push_back(
+        {"lost work", format_duration(report.lost_work_s), "of compute time, summed over devices"});
 }
 
 std::string stages(const sim::SwarmReport& swarm) {

@@ -8,7 +8,7 @@
 
 namespace dtfm::cli {
 
-/// Some 40 lines, however many peers there are. Of a record that has a swarm.
+/// Returns about 40 lines, independent of the number of peers. `record.swarm` must be set.
 std::string format_swarm_summary(const Problem& problem, const sim::SimReport& report,
                                  const io::SimRecord& record);
 

@@ -3,16 +3,20 @@
 // struct of numbers and plans. Nothing here prints, reads or writes files: planner/io/readers reads
 // topologies and jobs, simulator/io reads scenarios. Bad input throws dtfm::Error.
 //
-//   plan      searches for the best plan and simulates the finalists   (dtfm-plan)
-//   score     estimates and simulates a given plan                     (dtfm-plan --score)
-//   simulate  simulates a plan or a swarm under a scenario             (dtfm-sim)
-//   compare   plans and simulates every scheme                         (dtfm-compare)
-//   make_replanner  plans anew when devices fail or join               (on_failure: replan)
+//   plan             searches for the best plan and simulates the finalists   (dtfm-plan)
+//   score            estimates and simulates a given plan                     (dtfm-plan --score)
+//   plan_comm_cost   searches for the placement that communicates least       (dtfm-plan --objective
+//   comm-cost) score_comm_cost  evaluates a given placement                              (the same with
+//   --score) simulate         simulates a plan or a swarm under a scenario             (dtfm-sim) compare
+//   plans and simulates every scheme                         (dtfm-compare) make_replanner   plans anew when
+//   devices fail or join                     (on_failure: replan)
 #pragma once
 
+#include "planner/api/comm_cost.hpp"
 #include "planner/api/compare.hpp"
 #include "planner/api/pareto.hpp"
 #include "planner/api/plan_diff.hpp"
+#include "planner/api/plan_estimate.hpp"
 #include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/api/simulate.hpp"

@@ -186,6 +186,22 @@ bool Comparison::is_any_feasible() const {
                      [](const ComparedScheme& it) { return it.chosen.is_any(); });
 }
 
+std::vector<const ComparedScheme*> Comparison::fastest_first(std::size_t scenario) const {
+  std::vector<const ComparedScheme*> order;
+  for (const ComparedScheme& it : schemes) order.push_back(&it);
+  const auto rate = [&](const ComparedScheme* it) {
+    return it->runs.empty() ? 0 : it->runs[scenario].tokens_per_s;
+  };
+  const auto group = [&](const ComparedScheme* it) {
+    if (rate(it) <= 0) return 2;
+    return it->runs[scenario].report.stopped.empty() ? 0 : 1;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) {
+    return group(a) != group(b) ? group(a) < group(b) : rate(a) > rate(b);
+  });
+  return order;
+}
+
 std::vector<std::string> compared_schemes() {
   std::vector<std::string> names = {std::string(planned_scheme)};
   for (const Scheme& it : schemes()) names.emplace_back(it.name);

@@ -16,7 +16,7 @@
 
 namespace dtfm::api {
 
-/// The scheme that the planner's own plan is called, beside those of `schemes()`.
+/// The name of the planner's own plan among the schemes.
 inline constexpr std::string_view planned_scheme = "planned";
 
 /// The names of all schemes that can be compared, `planned` first.
@@ -61,6 +61,9 @@ struct Comparison {
 
   /// Whether any scheme has a layout that fits the memory of the devices.
   bool is_any_feasible() const;
+  /// The schemes under a scenario: those with complete runs by throughput, then those whose run ended early
+  /// by theirs, then those without a result in the order of `schemes`.
+  std::vector<const ComparedScheme*> fastest_first(std::size_t scenario) const;
 };
 
 /// Chooses the fastest layout of every scheme and simulates it under every scenario, scheme by scheme. The

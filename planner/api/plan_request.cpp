@@ -6,7 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/api/plan_estimate.hpp"
 #include "planner/core/shards.hpp"
+#include "simulator/calibration/prediction.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -48,9 +50,8 @@ SimulationStatus score_status(const FinalistResult& result, const std::function<
   return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
 }
 
-}  // namespace
-
-PlanResult plan(const PlanRequest& request) {
+/// The result without its prediction interval.
+PlanResult search_and_simulate(const PlanRequest& request) {
   const search::IterationSearchOptions& options = request.options;
   PlanResult result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
@@ -79,6 +80,21 @@ PlanResult plan(const PlanRequest& request) {
   return result;
 }
 
+PredictionInterval interval_of(const search::PlanCandidate& candidate, const CalibrationUncertainty& spread,
+                               const std::vector<SimulatedTimes>& simulated) {
+  return sim::time_interval(simulated_problem(candidate), candidate.plan, spread,
+                            first_scenario_seconds(candidate, simulated));
+}
+
+}  // namespace
+
+PlanResult plan(const PlanRequest& request) {
+  PlanResult result = search_and_simulate(request);
+  if (request.spread && result.fits() && !is_stopped(request.options.common))
+    result.interval = interval_of(result.best(), *request.spread, result.simulated());
+  return result;
+}
+
 ScoreResult score(const ScoreRequest& request) {
   Problem problem = request.problem;
   problem.job.automatic = {};
@@ -89,7 +105,7 @@ ScoreResult score(const ScoreRequest& request) {
   for (const int device : pipeline_major(request.plan))
     if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   const search::PlanScore score(request.objective, problem.topology);
-  ScoreResult scored{search::evaluate_plan(job, request.plan, 0, score), SimulationStatus::done, {}};
+  ScoreResult scored{search::evaluate_plan(job, request.plan, 0, score), SimulationStatus::done, {}, {}};
   FinalistResult result;
   if (scored.fits()) {
     result = simulate_finalists({scored.candidate}, request.scenarios, request.robust, request.threads,
@@ -101,6 +117,8 @@ ScoreResult score(const ScoreRequest& request) {
   }
   if (scored.simulation == SimulationStatus::done) {
     scored.result = std::move(result);
+    if (request.spread)
+      scored.interval = interval_of(scored.candidate, *request.spread, scored.result.simulated);
     return scored;
   }
   if (scored.simulation == SimulationStatus::failed) scored.result.error = result.error;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/api/finalist_simulation.hpp"
+#include "planner/core/calibration.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
@@ -29,6 +30,7 @@ struct PlanRequest {
   search::IterationSearchOptions options = {};
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
+  std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
 };
 
 struct PlanResult {
@@ -39,8 +41,15 @@ struct PlanResult {
   std::vector<FinalistResult> finalist_results;  // one per plan; empty if `simulation` is not `done`
   std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
   std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
+  /// Of the iteration time under the first scenario. Empty without `spread`, if no plan fits the memory, or
+  /// if `stop` returned true.
+  std::optional<PredictionInterval> interval;
 
   const search::PlanCandidate& best() const { return plans.front(); }
+  /// Times of the best plan by scenario; empty if `simulation` is not `done`.
+  std::vector<SimulatedTimes> simulated() const {
+    return finalist_results.empty() ? std::vector<SimulatedTimes>() : finalist_results.front().simulated;
+  }
   bool fits() const { return best().deficit_bytes <= 0; }
   /// Whether the best plan completes an iteration under every scenario; true if that is not known.
   bool completes_iteration() const {
@@ -64,12 +73,14 @@ struct ScoreRequest {
   RobustCriterion robust = RobustCriterion::mean;
   int threads = 1;
   std::function<bool()> stop = {};  // asked by any thread; once true, the estimate alone is returned
+  std::optional<CalibrationUncertainty> spread = {};  // as in PlanRequest
 };
 
 struct ScoreResult {
   search::PlanCandidate candidate;  // the plan with its estimate
   SimulationStatus simulation = SimulationStatus::done;
   FinalistResult result;  // without times, and with infinite `seconds`, if `simulation` is not `done`
+  std::optional<PredictionInterval> interval;  // as in PlanResult; empty if `simulation` is not `done`
 
   bool fits() const { return candidate.deficit_bytes <= 0; }
 };

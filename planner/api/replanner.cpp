@@ -12,15 +12,16 @@
 namespace dtfm::api {
 namespace {
 
-// Set by hand: on 32 devices a second's worth, and machines of published spot traces stay for some half hour.
+// Both set by hand: 1000 evaluations take about a second on 32 devices, and instances in published spot
+// traces live for about half an hour.
 constexpr long long evaluations = 1'000;
 constexpr double horizon_s = 1800;
 
-/// Of some devices of a topology, with their numbers in it.
+/// Some devices of a topology, with their indices in it.
 struct SubTopology {
   Topology topology;
-  std::vector<int> whole;    // of each device of the part
-  std::vector<int> in_part;  // of each device of the whole; no_device
+  std::vector<int> whole;    // index in the whole topology, by device of the part
+  std::vector<int> in_part;  // index in the part or no_device, by device of the whole
 };
 
 MeasuredLinks links_of(const MeasuredLinks& links, const std::vector<int>& devices) {
@@ -61,7 +62,7 @@ Plan renumber_devices(Plan plan, const std::vector<int>& numbers) {
   return plan;
 }
 
-/// Under which the plan runs, with nothing left open.
+/// The job under which the plan runs, with nothing left to the planner except the shape.
 Job job_of(const Problem& problem, const Plan& plan) {
   Job job = problem.job;
   job.automatic = {};

@@ -95,6 +95,11 @@ sim::SimOptions plan_options(const SimulateRequest& request) {
   return options;
 }
 
+std::optional<sim::FairnessComparison> compare_fairness(const SimulateRequest& request) {
+  if (request.swarm || (request.stop && request.stop())) return std::nullopt;
+  return sim::compare_fairness(request.problem, request.plan, request.stop, request.paths());
+}
+
 }  // namespace
 
 SimulateResult simulate(const SimulateRequest& request) {
@@ -104,6 +109,7 @@ SimulateResult simulate(const SimulateRequest& request) {
   if (request.spread && !request.swarm && !result.report.iterations.empty())
     result.interval = sim::time_interval(request.problem, request.plan, *request.spread,
                                          result.report.iteration_time_s.mean, request.paths());
+  if (request.compares_fairness) result.fairness = compare_fairness(request);
   return result;
 }
 

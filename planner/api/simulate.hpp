@@ -14,6 +14,7 @@
 #include "simulator/report/samples.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/scenario/scenario.hpp"
+#include "simulator/simulate.hpp"
 #include "simulator/swarm/swarm.hpp"
 
 namespace dtfm::api {
@@ -39,6 +40,7 @@ struct SimulateRequest {
   std::optional<search::Routing> routing = {};  // paths of micro-batches; empty: pipelines
   std::optional<sim::SwarmSetup> swarm = {};    // simulated in place of the plan
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
+  bool compares_fairness = false;  // also simulate an undisturbed iteration under either way of sharing links
   std::vector<sim::RunObserver*> observers = {};
   std::function<void(const SimulationProgress&)> on_progress = {};
   std::function<bool()> stop = {};  // asked by any thread; once true, the report so far is returned
@@ -55,6 +57,8 @@ struct SimulateResult {
   std::optional<Samples> samples;
   std::optional<PredictionInterval> interval;  // of the iteration time, if `spread` is given
   std::optional<sim::SwarmReport> swarm;
+  /// If `compares_fairness`; empty for a swarm, or if `stop` returned true.
+  std::optional<sim::FairnessComparison> fairness;
   long long tasks = 0, flows = 0, events = 0;  // of all runs
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "planner/core/index.hpp"
 #include "planner/core/model.hpp"
@@ -25,6 +27,13 @@ double iteration_seconds(const PlanResult& result, const search::PlanCandidate& 
   for (std::size_t i = 0; i < result.finalist_results.size(); ++i)
     if (is_same(result.plans[i], candidate)) return result.finalist_results[i].seconds;
   return candidate.iteration_s;
+}
+
+cost::MigrationCost migration_cost(const Problem& problem, const search::WarmStart& before,
+                                   bool knows_network) {
+  std::shared_ptr<const cost::NetworkCost> network;
+  if (knows_network) network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
+  return {problem, std::move(network), before.plan, stage_chunks(before.job)};
 }
 
 void set_obstacle(const search::WarmStart& warm, const search::IterationSearchResult& found,
@@ -109,6 +118,22 @@ MigrationSummary summarize_migration(const cost::Migration& migration) {
       device.sources.push_back(part.from);
   }
   return summary;
+}
+
+double migration_steps(const Problem& problem, const search::WarmStart& running, int devices) {
+  return migration_cost(problem, running, true).max_steps(devices);
+}
+
+PlanMigration migration_between(const Problem& problem, const search::WarmStart& before,
+                                const search::WarmStart& after, bool knows_network) {
+  const cost::MigrationCost cost = migration_cost(problem, before, knows_network);
+  PlanMigration migration;
+  if (knows_network) {
+    migration.steps = cost.max_steps(static_cast<int>(pipeline_major(after.plan).size()));
+    if (migration.steps > max_migration_steps) return migration;
+  }
+  migration.summary = summarize_migration(cost.of(after.plan, stage_chunks(after.job)));
+  return migration;
 }
 
 WarmStartResult compare_with_running(const search::IterationSearchOptions& options,

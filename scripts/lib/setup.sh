@@ -1,22 +1,21 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside this folder: what must be installed, and how a preset is built.
+# Sourced by scripts/*.sh: installs packages, builds a preset and runs its tests.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL}"
 
-# ccache is used where it is there; a clone finds what another one compiled, in whatever folder.
+# With ccache, clones in different folders share their compilation results.
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR:-1}"
 
-# Names of Debian 12 and Ubuntu 24.04 alike.
+# These packages have the same names in Debian 12 and Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
-# shellcheck disable=SC2034 # for those who source this
+# shellcheck disable=SC2034 # used by scripts that source this file
 test_packages=("${build_packages[@]}" python3 mold)
 
-# Tests that need more than the above are skipped, and say so, where these are not there; .ci/run tries to install
-# them: programs that plans are handed to, browsers, emulated networks.
-# shellcheck disable=SC2034 # for those who source this
+# Without these packages, the tests that need them are reported as skipped. .ci/run tries to install them.
+# shellcheck disable=SC2034 # used by scripts that source this file
 extra_test_packages=(
   munge openmpi-bin slurm-client slurmctld slurmd # launchers
   iproute2 iperf3 iputils-ping libopenmpi-dev     # networks: emulated, measured, used by MPI
@@ -37,7 +36,7 @@ missing_packages() { # PACKAGE...
 }
 
 cannot_install() { # WHY PACKAGE...
-  printf 'Cannot install what is missing: %s. Please install these packages, then run this again:\n  %s\n' "$1" "${*:2}" >&2
+  printf 'Cannot install missing packages: %s. Install these packages and run this again:\n  %s\n' "$1" "${*:2}" >&2
   exit 2
 }
 
@@ -45,36 +44,36 @@ install_missing() { # PACKAGE...
   local missing as_root=()
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
-  command -v apt-get >/dev/null || cannot_install "there is no apt-get here" "${missing[@]}"
+  command -v apt-get >/dev/null || cannot_install "there is no apt-get on this machine" "${missing[@]}"
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || cannot_install "you are not root, and there is no sudo" "${missing[@]}"
     as_root=(sudo)
-    [ -t 0 ] || as_root+=(-n) # no terminal, no password
+    [ -t 0 ] || as_root+=(-n) # without a terminal nobody can type a password
   fi
   echo "Installing from the distribution's packages: ${missing[*]}" >&2
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
-  "${apt[@]}" update </dev/null >&2 || echo "apt-get update failed; going on with the package lists that are here." >&2
+  "${apt[@]}" update </dev/null >&2 || echo "apt-get update failed; using the existing package lists." >&2
   "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >&2 ||
     cannot_install "apt-get install failed" "${missing[@]}"
 }
 
-# The same, but goes on without what cannot be installed: where they cannot be all together, one by one.
+# Like install_missing, but continues without packages that cannot be installed. If they cannot be installed together, it
+# tries them one by one.
 install_if_possible() { # PACKAGE...
   local package
   (install_missing "$@" 2>/dev/null) && return
   for package in "$@"; do
-    (install_missing "$package" >/dev/null 2>&1) || echo "Going on without $package, which cannot be installed." >&2
+    (install_missing "$package" >/dev/null 2>&1) || echo "Continuing without $package, which cannot be installed." >&2
   done
 }
 
-# The page of --report is made with npm: that of the distribution, unless there is one already.
+# npm builds the page of --report. The distribution's npm is installed unless there is another one.
 install_npm() {
   command -v npm >/dev/null || install_if_possible npm
 }
 
-# Warnings stop a build only where that is asked for: a compiler newer than ours must keep nobody from building.
-# Whoever calls this builds most things from scratch, so libraries are compiled as unity builds (DTFM_UNITY=OFF
-# compiles file by file), and mold links if it is installed.
+# Warnings are errors only on request (DTFM_WERROR=ON), because newer compilers may warn about more. Scripts mostly build
+# from scratch, so libraries are unity builds (DTFM_UNITY=OFF compiles file by file). mold links if it is installed.
 build() { # PRESET TARGET...
   local linker=()
   command -v mold >/dev/null && linker=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)

@@ -65,6 +65,32 @@ TEST_CASE("a search that starts from a running plan reports whether and why the 
   CHECK_FALSE(changed.gain);
 }
 
+// Device 0 has the first two of four layers of 1e7 parameters, and fetches the other two from device 1.
+TEST_CASE(
+    "a migration between two plans lists what each device must fetch, and from where if links are known") {
+  const Problem problem = small_problem(2);
+  const auto warm = [&](int stages) {
+    return api::warm_start(running_plan(problem, stages, 1), problem.topology, 0);
+  };
+  const api::PlanMigration known = api::migration_between(problem, warm(2), warm(1), true);
+  CHECK(known.steps > 0);
+  CHECK(api::migration_steps(problem, warm(2), 1) == known.steps);
+  REQUIRE(known.summary);
+  REQUIRE(known.summary->devices.size() == 1);
+  CHECK(known.summary->devices.front().device == 0);
+  CHECK(known.summary->devices.front().layers == std::vector<std::pair<int, int>>{{2, 4}});
+  CHECK(known.summary->devices.front().sources == std::vector<int>{1});
+  CHECK(known.summary->seconds > 0);
+
+  const api::PlanMigration unknown = api::migration_between(problem, warm(2), warm(1), false);
+  CHECK(unknown.steps == 0);
+  REQUIRE(unknown.summary);
+  CHECK(unknown.summary->bytes == known.summary->bytes);
+  CHECK(unknown.summary->devices.front().sources.empty());
+  CHECK(unknown.summary->seconds == 0);
+  CHECK(api::migration_between(problem, warm(2), warm(2), true).summary->devices.empty());
+}
+
 // Stage 0 of pipeline 0 is on device 0, stage 1 on device 1; then all layers are on device 0.
 TEST_CASE("devices that leave a plan and devices with other layers are listed by id") {
   const Problem problem = small_problem(2);

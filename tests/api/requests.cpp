@@ -148,6 +148,21 @@ TEST_CASE("simulate summarizes samples of a random scenario, and one run of any 
   CHECK(api::simulate(request).samples->requested == 1);
 }
 
+TEST_CASE("simulate compares how links are shared if asked to, unless it is cancelled") {
+  const Problem problem = small_problem();
+  api::SimulateRequest request{problem, plan_of(problem.job, 2, 2, 4)};
+  CHECK_FALSE(api::simulate(request).fairness);
+  request.compares_fairness = true;
+  const auto fairness = api::simulate(request).fairness;
+  const auto expected = sim::compare_fairness(problem, request.plan);
+  REQUIRE(fairness);
+  REQUIRE(expected);
+  CHECK(fairness->equal_s == expected->equal_s);
+  CHECK(fairness->rtt_s == expected->rtt_s);
+  request.stop = [] { return true; };
+  CHECK_FALSE(api::simulate(request).fairness);
+}
+
 TEST_CASE("compare runs the requested schemes under every scenario") {
   api::CompareRequest request{small_problem()};
   request.schemes = {"planned", "megatron"};
@@ -173,6 +188,25 @@ TEST_CASE("compare runs the requested schemes under every scenario") {
     }
   }
   CHECK(comparison.schemes.front().runs.front().time_ratio == 1);
+}
+
+TEST_CASE("schemes are ranked by throughput, those that end early and those without a result last") {
+  const auto scheme = [](const char* name, double tokens_per_s, const char* stopped) {
+    api::ComparedScheme result;
+    result.name = name;
+    if (tokens_per_s >= 0) {
+      result.runs.resize(1);
+      result.runs.front().tokens_per_s = tokens_per_s;
+      result.runs.front().report.stopped = stopped;
+    }
+    return result;
+  };
+  api::Comparison comparison;
+  comparison.schemes = {scheme("no layout", -1, ""), scheme("short", 9, "deadlocked"), scheme("slow", 1, ""),
+                        scheme("failed", 0, ""), scheme("fast", 2, "")};
+  std::vector<std::string> names;
+  for (const api::ComparedScheme* it : comparison.fastest_first(0)) names.push_back(it->name);
+  CHECK(names == std::vector<std::string>{"fast", "slow", "short", "no layout", "failed"});
 }
 
 TEST_CASE("a cancelled comparison keeps the schemes so far") {

@@ -135,7 +135,7 @@ TEST_CASE("a layout reports what it skips") {
   CHECK(format_shape(problem, chosen).find(", micro-batch 1, skips 1 of 4") != std::string::npos);
   ChosenLayout greedy = chosen;
   greedy.layout->routing->greedy = 7;
-  CHECK(format_shape(problem, greedy).ends_with("skips 1 of 4, 7 of 16 ways greedy"));
+  CHECK(format_shape(problem, greedy).ends_with("skips 1 of 4, 7 of 16 paths greedy"));
 }
 
 // A stage of one of 4 layers has 0.16 GB of state, and each micro-batch in flight 1e7 bytes of output and 100
@@ -159,6 +159,6 @@ TEST_CASE("stages with different outputs are not skipped") {
   Problem problem = small_problem(4, 4);
   std::get<LayerChain>(problem.job.model).layers[1].output = Bytes(2e7);
   CHECK(choose_layout(problem, scheme(), {}, 1).no_layout_reason ==
-        "of 4 stages none can be left out: their outputs differ in size");
+        "none of 4 stages can be skipped: their outputs differ in size");
   CHECK(choose_layout(problem, scheme(), skipping(0), 1).layout);
 }

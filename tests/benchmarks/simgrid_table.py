@@ -50,7 +50,7 @@ def seconds(command):
 
 def main(ours, theirs, runs="3"):
     ratios = []
-    print("| hosts | exchange | placement | start | dtfm-sim s | SimGrid s | times as fast |\n|---|---|---|---|---|---|---|")
+    print("| hosts | gradient synchronization | placement | start | dtfm-sim s | SimGrid s | times as fast |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         graph = Path(folder, "graph.txt")
         for kind, hosts, placement, start, traces in CASES:

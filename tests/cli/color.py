@@ -105,7 +105,7 @@ class Color(unittest.TestCase):
         self.assertIn(BOLD + "Time of an iteration\033[0m\n", piped(*self.plan, "--color", "always"))
         self.assertIn(BOLD + "stage  layers", piped(*self.plan, "--color", "always"))
         self.assertRegex(piped(*self.odd, "--color", "always"), re.escape(YELLOW) + "warning: the pipelines compute")
-        self.assertIn(RED + "does not fit: oregon/0", piped(*self.large, "--color", "always"))
+        self.assertIn(RED + "exceeds memory: oregon/0", piped(*self.large, "--color", "always"))
 
     def test_precedence_of_color_settings(self):
         has = lambda **variables: "\033[" in on_terminal(*self.sim, **variables)

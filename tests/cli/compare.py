@@ -154,7 +154,7 @@ def test_verification():
     table = [rows(compared("--scheme", "swarm", "--verify", share, "--iterations", 10))["swarm"] for share in (0, 0.5)]
     plain, verified = (row["runs"][0] for row in table)
     check("verification" not in plain and "second peer" not in table[0]["assumes"], table[0])
-    check("a second peer computes 50 % of the calls too" in table[1]["assumes"], table[1])
+    check("a second peer also computes 50 % of the calls" in table[1]["assumes"], table[1])
     found = verified["verification"]
     check(found["verified_calls"] > 0 and found["compute_s"] > 0 and found["sent_bytes"] > 0 and found["caught"] == [], found)
     check(1 < verified["seconds_per_batch"] / plain["seconds_per_batch"] < 1.6, plain, verified)

@@ -122,7 +122,7 @@ def test_memory():
     """A device with too little memory is named, whatever the format."""
     Path("tiny.yaml").write_text(TOPOLOGY.replace("16 GB", "100 MB"), encoding="utf-8")
     done = run("tiny.yaml", "table.csv", "--job", "seven.yaml", status=3)
-    check("does not fit: gc:1 needs " in done.stdout and " and has 100 MB" in done.stdout, done.stdout)
+    check("exceeds memory: gc:1 needs " in done.stdout and " and has 100 MB" in done.stdout, done.stdout)
 
 
 def test_rejected_input():

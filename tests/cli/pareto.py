@@ -25,7 +25,7 @@ def test_egress():
     parts = plan["estimate"]["cost_parts"]
     check(sent > 0 and close(parts["egress"], sent * 0.09e-9 / tokens * 1e6), parts, sent)
     check(close(parts["egress"] + parts["devices"], plan["estimate"]["cost_per_million_tokens"]), "parts", plan["estimate"])
-    check(f"({parts['devices']:.4g} for devices, {parts['egress']:.4g} for what is sent)" in text, "the parts", text)
+    check(f"({parts['devices']:.4g} for devices, {parts['egress']:.4g} for egress)" in text, "the parts", text)
     # At ten thousand dollars per gigabyte nothing is sent between sites.
     write("dear.yaml", Path("egress.yaml").read_text(encoding="utf-8").replace("0.09", "10000"))
     dear, _ = planned("--objective", "cost-per-token", "--pipeline", 2, topology="dear.yaml")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The JSON Schemas of configs/schemas agree with the readers: on shipped files, on what the programs
-write, and on thousands of documents with one error each.
+write, and on thousands of documents with one error each. The reference in docs/files agrees with the
+schemas.
 
 usage: schemas.py SOURCE_FOLDER DTFM_PLAN DTFM_SIM DTFM_PROFILE DTFM_COMPARE
 
@@ -68,7 +69,7 @@ def loaded(path):
 
 
 def kind_of(document):
-    """Returns the kind of an example in a README that is a whole file."""
+    """Returns the kind of an example in the documentation that is a complete file, else None."""
     if not isinstance(document, dict) or document.get("version") != 1:
         return None
     return next((kind for key, kind in {"devices": "topology", "model": "job", "gpus": "gpus", "compute_scale": "calibration",
@@ -76,10 +77,15 @@ def kind_of(document):
                                         "compute_jitter": "scenario", "recovery": "scenario"}.items() if key in document), None)
 
 
+def pages():
+    """Yields the pages of the documentation: docs/**/*.md and every README."""
+    for path in sorted({*ROOT.glob("**/README.md"), *ROOT.glob("docs/**/*.md")}):
+        if "build" not in path.relative_to(ROOT).parts:
+            yield path
+
+
 def examples():
-    for path in sorted(ROOT.glob("**/README.md")):
-        if "build" in path.relative_to(ROOT).parts:
-            continue
+    for path in pages():
         for text in re.findall(r"^```ya?ml\n(.*?)^```", path.read_text(), re.M | re.S):
             try:
                 document = yaml.load(text, Loader)
@@ -87,6 +93,37 @@ def examples():
                 continue
             if kind_of(document):
                 yield path, document
+
+
+# The sections of docs/files whose keys are those of another schema than the one that the page is named for.
+SECTIONS = {"The GPU catalogue": "gpus", "Plan": "plan", "Simulation result": "simulation", "Comparison": "comparison"}
+
+
+def property_names(schema):
+    """Yields the keys that a schema names at any depth."""
+    parts = schema
+    if isinstance(schema, dict):
+        parts = schema.values()
+        yield from schema.get("properties", {})
+    for part in parts if isinstance(schema, (dict, list)) else ():
+        yield from property_names(part)
+
+
+def documented_keys():
+    """Yields (schema, words of a key) for every key in the first column of a table of keys in docs/files."""
+    for path in sorted(ROOT.glob("docs/files/*.md")):
+        for section in re.split(r"^##+ ", path.read_text(), flags=re.M):
+            name = SECTIONS.get(section.partition("\n")[0], path.stem)
+            for table in re.findall(r"^\| (?:key|field)\b.*\n\|[-|: ]+\n((?:\|.*\n)+)", section, re.M):
+                for key in re.findall("`([^`]+)`", "".join(re.findall(r"^\| ([^|]*) \|", table, re.M))):
+                    if name in SCHEMAS:
+                        yield name, re.sub(r"\[\w*\]", "", key).split(".")
+
+
+def words_in_code(page):
+    """Returns the words of a page that are in code blocks or between back quotes."""
+    blocks = re.findall(r"^```.*?^```", page, re.M | re.S)
+    return set(re.findall(r"\w+", " ".join(re.findall("`([^`]+)`", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)) + blocks)))
 
 
 def at(document, path):
@@ -190,6 +227,19 @@ class Schemas(unittest.TestCase):
         self.assertGreaterEqual(len(found), 4)
         for path, document in found:
             self.check(kind_of(document), document, path)
+
+    def test_keys_in_documentation(self):
+        names = {name: set(property_names(json.loads(path.read_text()))) for name, path in SCHEMAS.items()}
+        found = list(documented_keys())
+        self.assertGreaterEqual(len(found), 100)
+        for name, words in found:
+            self.assertEqual([word for word in words if word not in names[name]], [], f"{name}: {words}")
+        pages_of = {"gpus": "job", "plan": "results", "simulation": "results", "comparison": "results"}
+        for name, path in SCHEMAS.items():
+            if name == "quantities":
+                continue
+            words = words_in_code((ROOT / f"docs/files/{pages_of.get(name, name)}.md").read_text())
+            self.assertEqual([key for key in json.loads(path.read_text())["properties"] if key not in words], [], name)
 
     def test_plans(self):
         for options in ([], ["--objective", "comm-cost", "--pipeline", "2"], ["--explain"], ["--score", self.plan, "--advise"],

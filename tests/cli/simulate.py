@@ -218,7 +218,7 @@ def test_memory():
     Path("tight.yaml").write_text(TOPOLOGY.replace("16 GB", "0.1 GB"), encoding="utf-8")
     run("tight.yaml", "--job", "job.yaml", "-o", "tight.json", *BY_COST, program=PLAN)
     done = run("tight.yaml", "tight.json", "-o", "over.json", status=3)
-    check(re.search(r"does not fit: oregon/0 needs .* and has 100 MB", done.stdout), "the summary names no device", done.stdout)
+    check(re.search(r"exceeds memory: oregon/0 needs .* and has 100 MB", done.stdout), "the summary names no device", done.stdout)
     result = json.loads(Path("over.json").read_text(encoding="utf-8"))
     check("oregon/0" in result["overfull"], result["overfull"])
 

@@ -104,7 +104,7 @@ void check_errors(Checks& checks) {
 
 void check_state_text(Checks& checks) {
   DeviceState warm, hot;
-  checks.that("nothing known, nothing said", text_of(std::vector{warm, hot}).empty());
+  checks.that("without known states there is no text", text_of(std::vector{warm, hot}).empty());
   warm.sm_clock_mhz = 1755;
   warm.temperature_celsius = hot.temperature_celsius = 61;
   checks.that("what is known", text_of(std::vector{warm, hot}) == "1755 MHz, 61 °C",

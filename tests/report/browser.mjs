@@ -19,15 +19,15 @@ const devicesOf = (plan) => stagesOf(plan).flatMap(({ devices }) => devices);
 
 const browser = await chromium.launch({ executablePath, args: flags });
 
-/** The page of a file, and what went wrong while it was open. */
+/** Opens the page of a file, and records errors while it is open. */
 async function opened(name, { width = 1240, colorScheme = "light" } = {}) {
   const context = await browser.newContext({ offline: true, colorScheme, viewport: { width, height: 900 } });
   const page = await context.newPage();
   const url = pathToFileURL(join(folder, name)).href;
   const faults = [];
-  // this test reads the canvas, the page does not
-  const isOurs = (text) => text.startsWith("Canvas2D: Multiple readback");
-  page.on("console", (message) => { if (!isOurs(message.text())) faults.push(`console: ${message.text()}`); });
+  // This test reads the canvas, which the page itself does not do.
+  const isFromTest = (text) => text.startsWith("Canvas2D: Multiple readback");
+  page.on("console", (message) => { if (!isFromTest(message.text())) faults.push(`console: ${message.text()}`); });
   page.on("pageerror", (error) => faults.push(`error: ${error.stack}`));
   page.on("request", (request) => { if (request.url() !== url) faults.push(`request: ${request.url()}`); });
   await page.goto(url);
@@ -36,7 +36,7 @@ async function opened(name, { width = 1240, colorScheme = "light" } = {}) {
   return { page, faults, close: async () => { assert.deepEqual(faults, [], name); await context.close(); } };
 }
 
-/** A page as `name`, of the document of another after `change` (document) has changed it. */
+/** Opens a page `name` with the document of page `other`, modified by `change(document)`. */
 function altered(name, other, change) {
   const page = readFileSync(join(folder, other), "utf8");
   const [, before, data, after] = page.match(/^(.*<script type="application\/json" id="data">)(.*?)(<\/script>.*)$/s);
@@ -46,10 +46,10 @@ function altered(name, other, change) {
   return opened(name);
 }
 
-/** Charts are drawn when their boxes have a size: two frames later all are. */
+/** Waits two frames, after which all charts have a size and are drawn. */
 const settled = (page) => page.evaluate(() => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); }));
 
-/** Where an element is on the screen, once it is there. */
+/** Scrolls an element into view and returns its bounding box. */
 async function inView(page, selector) {
   await page.locator(selector).evaluate((node) => node.scrollIntoView({ block: "center", behavior: "instant" }));
   await settled(page);
@@ -65,7 +65,7 @@ const moreOf = (page, name) => page.$$eval(".tile", (tiles, wanted) =>
   tiles.find((it) => it.querySelector("dt").textContent === wanted)?.querySelector(".more").textContent, name);
 const viewOf = (page) => page.$eval(".timeline", ({ dataset }) => Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)])));
 
-/** "17.225 s" is within half of its last digit of `value` seconds; five digits are shown. */
+/** Checks that a text such as "17.225 s" is `value` seconds rounded to five digits. */
 function assertSeconds(text, value) {
   const [number, unit] = text.replaceAll(",", "").split(" ");
   const shown = Number(number) * { s: 1, ms: 1e-3, "µs": 1e-6 }[unit];
@@ -75,7 +75,7 @@ function assertSeconds(text, value) {
 const tests = {
   ...comparisonTests({ opened, altered, json, sections, countOf, textOf, tile }),
 
-  async "a plan has every section, with as many marks as there are things"() {
+  async "the page of a plan has every section and one mark per item"() {
     const { page, close } = await opened("plan.html");
     const plan = json("plan.json");
     assert.deepEqual(await sections(page), ["summary", "sites", "layers", "timeline", "time", "path", "explanation", "memory", "search",
@@ -100,7 +100,7 @@ const tests = {
     await close();
   },
 
-  async "the numbers shown are those of the plan file"() {
+  async "the page shows the numbers of the plan file"() {
     const { page, close } = await opened("plan.html");
     const plan = json("plan.json");
     assertSeconds(await tile(page, "Iteration, estimated"), plan.estimate.iteration_time_s);
@@ -119,7 +119,7 @@ const tests = {
     await close();
   },
 
-  async "bars of a device's time fill the run, and their tables say the same"() {
+  async "the bars of a device's time cover the run and equal their table"() {
     const { page, close } = await opened("plan.html");
     const { simulation } = JSON.parse(await textOf(page, "#data"));
     const widths = await page.$$eval("#time .device-row", (rows) => rows.map((row) =>
@@ -134,7 +134,7 @@ const tests = {
     await close();
   },
 
-  async "the timeline is drawn, zooms by buttons, keys and wheel, and comes back"() {
+  async "the timeline zooms by buttons, keys and wheel and can be reset"() {
     const { page, close } = await opened("plan.html");
     const colors = await page.$eval(".timeline canvas", (canvas) => {
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -180,7 +180,7 @@ const tests = {
     await close();
   },
 
-  async "pointing at a span, a cell and a bar tells what they are"() {
+  async "spans, cells and bars have tooltips"() {
     const { page, close } = await opened("plan.html");
     const plan = json("plan.json");
     const box = await inView(page, ".timeline canvas");
@@ -198,7 +198,7 @@ const tests = {
     await close();
   },
 
-  async "it is dark where the system is, and the button goes through the themes"() {
+  async "the page follows the theme of the system and the button switches between themes"() {
     const { page, close } = await opened("plan.html", { colorScheme: "dark" });
     const luminance = () => page.$eval("body", (body) => Number(getComputedStyle(body).backgroundColor.match(/\d+/)[0]));
     const corner = () => page.$eval(".timeline canvas", (canvas) => canvas.getContext("2d").getImageData(1, 1, 1, 1).data[0]);
@@ -214,7 +214,7 @@ const tests = {
     await close();
   },
 
-  async "no page is wider than a narrow screen"() {
+  async "pages fit a narrow screen"() {
     for (const name of ["plan.html", "run.html", "uneven.html", "hostile.html", "table.html"]) {
       const { page, close } = await opened(name, { width: 360 });
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 360, name);
@@ -234,7 +234,7 @@ const tests = {
     await close();
   },
 
-  async "a run has its iterations and events, and nothing of a search"() {
+  async "the page of a run has iterations and events but no search"() {
     const { page, close } = await opened("run.html");
     const result = json("run.json");
     assert.deepEqual(await sections(page), ["summary", "sites", "layers", "timeline", "time", "path", "memory", "iterations"]);
@@ -248,14 +248,14 @@ const tests = {
     await lost.close();
   },
 
-  async "many runs have a distribution, and no timeline"() {
+  async "the page of several runs has a distribution but no timeline"() {
     const { page, close } = await opened("samples.html");
     assert.equal(await countOf(page, "#samples .run"), 5);
     assert.ok(!(await sections(page)).includes("timeline"));
     await close();
   },
 
-  async "tiles of many runs are of all of them, or say of which"() {
+  async "tiles of several runs summarize all of them or name the run"() {
     const { page, close } = await opened("samples.html");
     const { samples, tokens_per_s, iteration_time_interval_s } = json("samples.json");
     assert.ok(iteration_time_interval_s, "of the first run, which the page must not show below the mean of all");
@@ -268,7 +268,7 @@ const tests = {
     await close();
   },
 
-  async "a plan that does not fit has no simulated time, and one that is never done says so"() {
+  async "a plan that exceeds memory has no simulated time and a plan that completes no iteration says so"() {
     const tiny = await opened("tiny.html");
     assert.equal(await tile(tiny.page, "Iteration, simulated"), undefined);
     assert.notEqual(await tile(tiny.page, "Iteration, estimated"), undefined);
@@ -287,7 +287,7 @@ const tests = {
     await own.close();
   },
 
-  async "the critical path is that of the whole iteration, however few of its steps the page holds"() {
+  async "the critical path is that of the whole iteration even if the list of steps is truncated"() {
     const steps = json("run.json").critical_path;
     const { page, close } = await altered("cut.html", "run.html", ({ simulation }) => { simulation.critical_path.length = 2; });
     const rows = await page.$$eval("#path tbody tr", (nodes) => nodes.map((row) => [...row.cells].slice(0, 4).map((cell) => cell.textContent)));
@@ -302,7 +302,7 @@ const tests = {
     await close();
   },
 
-  async "near is said to be quick only where the latencies are known"() {
+  async "the legend explains distances only if latencies are known"() {
     const known = await opened("plan.html");
     assert.match(await textOf(known.page, "#sites .note"), /^The nearer two sites, the shorter the latency/);
     await known.close();
@@ -320,7 +320,7 @@ const tests = {
     await close();
   },
 
-  async "names from files are text"() {
+  async "names from files are shown as text"() {
     const { page, close } = await opened("hostile.html");
     const name = "</script><script>window.hacked=1</script>";
     const site = "<img src=x onerror=window.hacked=1>";
@@ -336,7 +336,7 @@ const tests = {
     await close();
   },
 
-  async "the page's policy runs no script but its own"() {
+  async "the page runs only its own script"() {
     const { page, faults } = await opened("plan.html");
     await page.evaluate(() => {
       const script = document.createElement("script");
@@ -350,7 +350,7 @@ const tests = {
     await page.context().close();
   },
 
-  async "many devices: the bars are still there, and the page says what was put together"() {
+  async "with many devices the page still has bars and says which spans were merged"() {
     const { page, close } = await opened("many.html");
     const { timeline } = JSON.parse(await textOf(page, "#data"));
     assert.ok(timeline.merged_below_s > 0);

@@ -11,8 +11,8 @@ chromium=$(command -v chromium) || skip 'there is no chromium'
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
-said=$("$sim" a b --report r.html 2>&1) || true # these files do not exist
-[[ $said != *'built without the page'* ]] || skip 'built without the page, which takes npm'
+message=$("$sim" a b --report r.html 2>&1) || true # these files do not exist
+[[ $message != *'built without the page'* ]] || skip 'built without the page, which needs npm'
 need_packages "$packages"
 
 network() { # NAME SITE

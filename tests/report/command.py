@@ -92,14 +92,14 @@ class Reports(unittest.TestCase):
                 self.assertIn("timeline", shown)
                 self.assertEqual("search" in shown["plan"], name != "score")
 
-    def test_a_plan_that_does_not_fit_is_shown_too(self):
+    def test_a_plan_that_exceeds_memory_is_shown(self):
         write("tiny.yaml", TOPOLOGY.replace("16 GB", "100 MB"))
         run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "tiny.html", status=3)
         shown = document("tiny.html")
         self.assertTrue(shown["simulation"]["overfull"])
         self.assertTrue(any("fits the memory" in warning for warning in shown["plan"]["warnings"]))
 
-    def test_a_plan_without_machines_says_why_it_is_not_simulated(self):
+    def test_a_plan_without_gpus_gives_the_reason_why_it_is_not_simulated(self):
         write("bare.yaml", re.sub(r", gpu: card, price: 1 USD/h", "", TOPOLOGY))
         run(PLAN, "bare.yaml", "--job", "job.yaml", "--quiet", "--objective", "comm-cost", "--pipeline", "3",
             "--report", "bare.html")
@@ -107,7 +107,7 @@ class Reports(unittest.TestCase):
         self.assertNotIn("simulation", shown)
         self.assertTrue(any("could not be simulated" in warning for warning in shown["plan"]["warnings"]))
 
-    def test_a_run_beside_its_other_files(self):
+    def test_a_report_can_be_combined_with_other_outputs(self):
         run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--iterations", "4", "--report", "run.html",
             "-o", "run.json", "--trace", "trace.json", "--tasks", "tasks.csv")
         result = read("run.json")
@@ -126,7 +126,7 @@ class Reports(unittest.TestCase):
         run(PLAN, "net.yaml", "--job", "chain.yaml", "--quiet", *SHORT, "--report", "chain.html")
         self.assertEqual(document("chain.html")["plan"]["job"]["model"], {"kind": "layers", "sequence": 1})
 
-    def test_interrupted_it_shows_the_best_so_far(self):
+    def test_an_interrupted_search_shows_the_best_plan_so_far(self):
         """All links differ, so that no proof ends the search before the signal."""
         generator = ROOT / "scripts/generate-topology.py"
         subprocess.run([sys.executable, generator, "--devices", "64", "--sites", "8", "--noise", "0.3", "-o", "big.yaml"],
@@ -197,7 +197,7 @@ class Reports(unittest.TestCase):
         self.refused("is for plans, and --graph replays none", SIM, "--graph", "g.txt", "--report", "r.html")
         self.refused("cannot write", SIM, "net.yaml", "plan.json", "--report", "no-such-folder/r.html")
 
-    def test_an_older_report_is_replaced_and_kept_when_the_input_is_bad(self):
+    def test_a_report_replaces_an_older_one_unless_the_input_is_bad(self):
         run(SIM, "net.yaml", "plan.json", "--report", "older.html")
         page = Path("older.html").read_bytes()
         write("bad.yaml", "version: 1\nname: [")
@@ -206,7 +206,7 @@ class Reports(unittest.TestCase):
         run(SIM, "net.yaml", "plan.json", "--iterations", "1", "--report", "older.html")
         self.assertNotEqual(Path("older.html").read_bytes(), page)
 
-    def test_names_are_data(self):
+    def test_names_are_escaped(self):
         name, site = "</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
         text = TOPOLOGY.replace("site: oregon", f"site: '{site}'").replace("name: three-sites", f"name: '{name}'")
         write("odd.yaml", text)

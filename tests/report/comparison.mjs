@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 
 /** By name; with what browser.mjs opens and reads pages with. */
 export const comparisonTests = ({ opened, altered, json, sections, countOf, textOf, tile }) => ({
-  async "a comparison has a panel for each scenario, with a row for each scheme, and the numbers of its file"() {
+  async "a comparison has a panel per scenario with a row per scheme and the numbers of its file"() {
     const { page, close } = await opened("table.html");
     const { schemes } = json("table.json");
     assert.deepEqual(await sections(page), ["summary", "speed", "cost", "schemes", "assumptions", "sites"]);
@@ -26,7 +26,7 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     await close();
   },
 
-  async "bars of all scenarios have one scale and one order, and the line is the first scheme"() {
+  async "bars of all scenarios have one scale and one order and the line marks the first scheme"() {
     const { page, close } = await opened("table.html");
     const { schemes } = json("table.json");
     const most = Math.max(...schemes.flatMap(({ runs }) => runs.map(({ tokens_per_s }) => tokens_per_s ?? 0)));
@@ -45,15 +45,15 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     await close();
   },
 
-  async "schemes without a result are there, with the reason"() {
+  async "schemes without a result are listed with the reason"() {
     const { page, close } = await opened("table.html");
     const { schemes } = json("table.json");
     const reasons = await page.$$eval("#speed tbody tr", (rows) => rows.filter((row) => !row.querySelector(".share")).map((row) => row.textContent));
     const [replica, zero] = ["data-parallel", "zero3"].map((name) => schemes.find(({ scheme }) => scheme === name));
     assert.equal(reasons.filter((text) => text === `data-parallelno layout: ${replica.why_none}`).length, 3, `${reasons}`);
     assert.ok(reasons.includes(`zero3no result: ${zero.runs[2].stopped}`), `${reasons}`);
-    const told = await page.$$eval("#schemes td[colspan]", (nodes) => nodes.map((node) => node.textContent));
-    assert.equal(told.length, reasons.length, "the table tells other reasons than the bars");
+    const shown = await page.$$eval("#schemes td[colspan]", (nodes) => nodes.map((node) => node.textContent));
+    assert.equal(shown.length, reasons.length, "table and bars have different reasons");
     assert.equal(await tile(page, "Schemes with a result"), "3 of 4");
     await close();
     const first = await altered("first.html", "table.html", ({ comparison }) => {
@@ -78,7 +78,7 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     await cut.close();
   },
 
-  async "names of a comparison are text, and nothing of them is cut"() {
+  async "names in a comparison are shown as text and not truncated"() {
     const { page, close } = await opened("odd-table.html", { width: 360 });
     assert.equal(await page.evaluate(() => window.hacked), undefined);
     assert.equal(await countOf(page, "main b, main script, svg[onload]"), 0);

@@ -80,7 +80,7 @@ class Quickstart(unittest.TestCase):
         (self.base / "apt-fails").touch()
         result = self.run_it()
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("Going on without npm, which cannot be installed.", result.stderr)
+        self.assertIn("Continuing without npm, which cannot be installed.", result.stderr)
         os.remove(self.base / "log")
         (self.bin / "npm").symlink_to("/bin/true")
         self.run_it()
@@ -108,7 +108,7 @@ class Quickstart(unittest.TestCase):
     def test_no_apt(self):
         (self.bin / "apt-get").unlink()
         (self.bin / "dpkg-query").unlink()
-        self.assert_asks_for_packages(self.run_it(), "there is no apt-get here")
+        self.assert_asks_for_packages(self.run_it(), "there is no apt-get on this machine")
 
     def test_apt_fails(self):
         (self.base / "apt-fails").touch()

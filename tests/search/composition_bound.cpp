@@ -127,7 +127,7 @@ TEST_CASE("a bound that is stopped at any point is still a lower bound") {
   double last = 0;
   for (int calls = 0; calls < 2'000; ++calls) {
     int left = calls;
-    // Stops only once: a search that was told to stop must not resume.
+    // The callback requests a stop only once: a search that was asked to stop must not resume.
     const auto stop = [&] { return left-- == 0; };
     const double value = composition_bound(model, exact, infinity, unlimited_evaluations, stop).value;
     REQUIRE(value <= optimum * (1 + 1e-12));

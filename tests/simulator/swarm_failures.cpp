@@ -240,12 +240,13 @@ TEST_CASE("a joining peer fetches the state of its stage before it serves") {
   CHECK(report.stages[0].peers == 3);
   scenario.events.push_back({150, 0});
   CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s == Approx(170.5));
-  // No peer has it any more: it comes from the checkpoint, 12,000 bytes at 50 B/s, or starts anew at once.
+  // No peer has it any more: it comes from the checkpoint, 12,000 bytes at 50 B/s, or the stage starts again
+  // from the seed immediately.
   scenario.events.back() = {150, 0};
   scenario.events.push_back({160, 1});
-  const SwarmReport anew = simulate_swarm(problem, {}, scenario, options);
-  CHECK(anew.devices[2].fetching_s == Approx(60));
-  CHECK(anew.events.back().text == "no peer has the weights of stage 0: it starts again from the seed");
+  const SwarmReport restarted = simulate_swarm(problem, {}, scenario, options);
+  CHECK(restarted.devices[2].fetching_s == Approx(60));
+  CHECK(restarted.events.back().text == "no peer has the weights of stage 0: it starts again from the seed");
   scenario.checkpoint = Checkpoint{8 * 50, {}};
   CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s ==
         Approx(60 + 240).epsilon(1e-9));

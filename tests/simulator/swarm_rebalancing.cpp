@@ -179,7 +179,7 @@ TEST_CASE("rebalancing as fast as states can be fetched costs more than it gains
   CHECK(share(a100, *scenario, 8, often, 1e-6) > share(a100, *scenario, 8, rarely, 1e-6));
 }
 
-TEST_CASE("the table of simulator/swarm/README.md", "[.][table]") {
+TEST_CASE("prints the table of rebalancing on recorded traces in docs/validation.md", "[.][table]") {
   const std::vector<Rule> columns = {{}, {300, as_published}, {60, as_published}, {300}, {60}};
   std::vector<double> sums(columns.size());
   int rows = 0;

@@ -88,7 +88,7 @@ parallelism: {{schedule: 1f1b}}
   const auto [shape, seconds] = best_plan(problem, threads);
   const PlanCandidate equal = best_equal(problem, threads);
   const double equal_s = simulated_s(equal);
-  // For compute alone, the equal split runs at the pace of the slow devices, and ours at the sum of all
+  // For compute alone, the equal split runs at the pace of the slow devices, and the plan at the sum of all
   // speeds.
   const int fast = std::max(1, devices / 32) * 8;
   const double theory = 1 - 0.5 * devices / (fast + 0.5 * (devices - fast));
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   fmt::print(
-      "| devices | ours, s | best equal split, s | less | computing alone, at most "
+      "| devices | plan, s | best equal split, s | less | compute alone, at most "
       "|\n|--:|--:|--:|--:|--:|\n");
   for (const int devices : {32, 64, 128, 256, 512}) dtfm::print_row(devices, std::stoi(argv[1]));
 }

@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   fmt::print(
-      "| case | layers | batch | ours, s | comm-cost | file order | across regions | best of 1,000 random | "
+      "| case | layers | batch | plan, s | comm-cost | file order | across regions | best of 1,000 random | "
       "to the best |\n"
       "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
   bool all = true;

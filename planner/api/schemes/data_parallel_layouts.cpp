@@ -24,7 +24,7 @@ void check_batch(const Problem& problem) {
     throw NoLayout(fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
 }
 
-/// What a device holds while it computes one micro-batch.
+/// Whether every device can hold its model and one micro-batch.
 bool fits(const Problem& problem, const Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
@@ -52,7 +52,7 @@ std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
 
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
   check_batch(problem);
-  int micro_batch = problem.job.training.micro_batch;  // or less, so that every device has one
+  int micro_batch = problem.job.training.micro_batch;  // or less, so that every device computes at least one
   while (problem.job.training.global_batch % micro_batch != 0 ||
          problem.job.training.global_batch / micro_batch < problem.topology.size())
     --micro_batch;

@@ -18,7 +18,7 @@ struct Degrees {
   int tensor = 1, pipeline = 1, data = 1;
 };
 
-/// Whether each run of so many devices in file order is of one host.
+/// Whether each group of `tensor` consecutive devices in file order is on one host.
 bool fits_in_hosts(const Topology& topology, int tensor) {
   if (topology.size() % tensor != 0) return false;
   for (int first = 0; first < topology.size(); first += tensor)
@@ -49,8 +49,8 @@ std::vector<int> replica_counts(const Problem& problem, int devices_per_replica)
   return counts;
 }
 
-/// Stage p of replica d has the devices of ranks T (d + D p) … + T − 1: data-parallel neighbours are next to
-/// each other.
+/// Stage p of replica d has the devices of ranks T (d + D p) … T (d + D p) + T − 1, so that data-parallel
+/// neighbours have consecutive ranks.
 Plan make_plan(const Problem& problem, const std::vector<int>& order, const Degrees& degrees) {
   const auto& [tensor, stages, replicas] = degrees;
   Plan plan;
@@ -73,7 +73,7 @@ std::vector<int> file_order(const Topology& topology) {
   return order;
 }
 
-/// Runs of so many devices in file order, shuffled.
+/// Shuffles groups of `group_size` consecutive devices in file order.
 std::vector<int> random_order(const Topology& topology, int group_size, std::uint64_t seed) {
   std::vector<int> runs(at(topology.size() / group_size));
   std::iota(runs.begin(), runs.end(), 0);
@@ -112,7 +112,7 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
   for (int stages = 1; stages <= layers; ++stages) {
     if (layers % stages != 0) continue;
     for (const int replicas : replica_counts(problem, stages)) {
-      std::vector<int> order(at(stages * replicas));  // as `placed` takes it
+      std::vector<int> order(at(stages * replicas));  // as `make_plan` expects it
       for (int d = 0; d < replicas; ++d)
         for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas}), sync_every};

@@ -26,12 +26,12 @@ constexpr Scheme table[] = {
      gpipe_random_layouts},
     {"data-parallel", "a replica on every device", "ring all-reduce after the last backward",
      data_parallel_layouts},
-    {"zero2", "ZeRO, gradients and optimizer states in parts",
-     "rings; gradients scattered after every micro-batch, as large as fits; parameters gathered once",
+    {"zero2", "ZeRO stage 2: sharded gradients and optimizer states",
+     "rings; gradients scattered after every micro-batch, the largest that fits; parameters gathered once",
      zero2_layouts},
-    {"zero3", "ZeRO, parameters in parts too",
-     "rings; parameters of a layer gathered before its forward and backward, one layer ahead; micro-batches "
-     "as large as fit",
+    {"zero3", "ZeRO stage 3: sharded parameters, too",
+     "rings; parameters of a layer gathered before its forward and backward, one layer ahead; the "
+     "largest micro-batches that fit",
      zero3_layouts},
     {"local-sgd", "replicas that synchronize parameters every 16 iterations, or --sync-every",
      "a replica is consecutive devices in file order, 1F1B; synchronization is a ring all-reduce; replicas "
@@ -46,10 +46,11 @@ constexpr Scheme table[] = {
      "what is computed; equal stages, the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
-    {"swarm",
-     "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
-     "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
-     "with its forward again, a peer moves every 300 s at most, where that helps; all-reduces beside the "
+    {"swarm", "SWARM: stages served by peers, micro-batches routed during the run, the best number of stages",
+     "micro-batches of the next batches are in flight before a step; activations go from peer to peer; "
+     "backward "
+     "recomputes its forward; a peer changes stages at most every 300 s, if that helps; all-reduces overlap "
+     "with "
      "messages; compression, if any, on all links; memory of queues is not counted",
      nullptr, SchemeOption::verification},
 };
@@ -57,7 +58,7 @@ constexpr Scheme table[] = {
 struct Trial {
   double seconds = 0;
   bool fits = false, is_known = false, is_input_error = false;
-  std::string failure_reason;  // but for memory
+  std::string failure_reason;  // other than memory
   std::optional<MemoryDeficit> deficit = {};
   std::optional<search::Routing> routing = {};
 };
@@ -100,14 +101,15 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   return trial;
 }
 
-/// Whatever the layout is; that the time on a device is known only those need that use it.
+/// Throws Error if layer times cannot be computed for any layout. Whether the times on a device are known
+/// matters only to layouts that use it.
 void check_computable(const Problem& problem) {
   Plan plan;
   plan.tensor = 1;
   sim::LoadModel(problem, plan);
 }
 
-/// "16"; "11–21" where some pipelines do not have all stages.
+/// "16"; "11–21" if some pipelines do not have all stages.
 std::string format_replicas(const Plan& plan) {
   const auto min_replicas = std::count_if(
       plan.pipelines.begin(), plan.pipelines.end(),
@@ -123,8 +125,8 @@ std::string format_skipped(const Layout& layout) {
   const std::string text =
       fmt::format(", skips {} of {}", *layout.skipped, layout.plan.pipelines.front().stages.size());
   if (!layout.routing || layout.routing->greedy == 0) return text;
-  return text +
-         fmt::format(", {} of {} ways greedy", layout.routing->greedy, layout.routing->schedule.paths.size());
+  return text + fmt::format(", {} of {} paths greedy", layout.routing->greedy,
+                            layout.routing->schedule.paths.size());
 }
 
 }  // namespace
@@ -142,11 +144,12 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
   if (scheme.option == SchemeOption::sync_every && options.sync_every)
     text += fmt::format("; here every {} iterations", *options.sync_every);
   if (scheme.option == SchemeOption::skip)
-    text += fmt::format("; here {:g} of the stages are left out", options.skip);
+    text += fmt::format("; here {:g} of the stages are skipped", options.skip);
   if (scheme.option != SchemeOption::verification) return text;
   if (options.verify > 0)
-    text += fmt::format("; a second peer computes {:g} % of the calls too, whose sketches are compared",
-                        100 * options.verify);
+    text += fmt::format(
+        "; a second peer also computes {:g} % of the calls, and sketches of the results are compared",
+        100 * options.verify);
   if (options.faulty_share > 0)
     text += fmt::format("; {:g} % of the peers are faulty", 100 * options.faulty_share);
   return text;

@@ -108,9 +108,10 @@ std::vector<Layout> megatron_random_layouts(const Problem& problem, const Scheme
 /// GPipe with the job's gradient synchronization, devices in random order, every depth and number of
 /// replicas, and as many pipeline flushes as the memory requires.
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options);
-/// A replica on every device.
+/// One replica on every device.
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions& options);
-/// The largest micro-batch that fits the devices.
+/// ZeRO (Rajbhandari et al., arXiv 1910.02054), stages 2 and 3, with the largest micro-batch that fits the
+/// devices.
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& options);
 /// Replicas of every depth, each of consecutive devices in file order, which synchronize their parameters

@@ -18,18 +18,18 @@ namespace {
 
 using StageDevices = std::vector<std::vector<int>>;
 
-/// The whole stages in a share of them.
+/// The number of stages to skip: `share` of them, rounded down.
 int skipped_stages(int stages, double share) {
-  constexpr double rounding = 1e-9;  // 0.3 of 10 stages are 3, whatever floating point makes of it
+  constexpr double rounding = 1e-9;  // so that 0.3 of 10 stages are 3 in floating point
   return static_cast<int>(std::floor(share * stages + rounding));
 }
 
-/// Something is left out, if anything is to be, and not all that is between the first and the last.
+/// Whether at least one stage is skipped if `share` is above 0, but not all between the first and the last.
 bool is_valid_skip(int stages, int skipped, double share) {
   return (skipped > 0 || share == 0) && (skipped == 0 || stages - skipped > 2);
 }
 
-/// Devices of a stage next to each other in file order.
+/// Assigns consecutive devices in file order to each stage.
 StageDevices assign_contiguous(const std::vector<int>& widths) {
   StageDevices stages;
   int next = 0;
@@ -41,13 +41,13 @@ StageDevices assign_contiguous(const std::vector<int>& widths) {
   return stages;
 }
 
-/// Devices in file order go to the stage that is furthest behind its share, so that those next to each other
-/// have stages of all kinds.
+/// Assigns each device in file order to the stage that is furthest below its share, so that neighbouring
+/// devices have different stages.
 StageDevices assign_interleaved(const std::vector<int>& widths) {
   StageDevices stages(widths.size());
   const int devices = std::accumulate(widths.begin(), widths.end(), 0);
   for (int device = 0; device < devices; ++device) {
-    const auto lead = [&](std::size_t stage) {  // once it has one more
+    const auto lead = [&](std::size_t stage) {  // filled share of the stage with one more device
       return static_cast<double>(stages[stage].size() + 1) / widths[stage];
     };
     std::size_t next = 0;
@@ -58,7 +58,7 @@ StageDevices assign_interleaved(const std::vector<int>& widths) {
   return stages;
 }
 
-/// Pipeline d has the d-th device of each stage that has so many.
+/// Pipeline d has the d-th device of each stage that has more than d devices.
 Plan plan_of(const Problem& problem, const StageDevices& stages) {
   Plan plan;
   const int count = static_cast<int>(stages.size()), layers = layer_count(problem.job.model);
@@ -76,8 +76,8 @@ Plan plan_of(const Problem& problem, const StageDevices& stages) {
   return plan;
 }
 
-/// How long messages of so many bytes uncompressed take that are alone, by the links that the simulator sends
-/// them over.
+/// Durations of messages without contention, over the links that the simulator uses; the sizes are given
+/// uncompressed.
 class RouteCache {
  public:
   RouteCache(const Problem& problem, std::vector<int> devices)
@@ -98,7 +98,7 @@ class RouteCache {
  private:
   struct RouteInfo {
     double overhead_s, latency_s, rate, ratio;
-    std::vector<int> links;  // that a message fills
+    std::vector<int> links;  // the narrowest ones, which a message saturates
   };
 
   RouteInfo make_route_info(int from, int to) {
@@ -122,19 +122,19 @@ class RouteCache {
 
   const Problem& problem_;
   std::vector<int> devices_;  // [resource]
-  sim::TaskGraph graph_;      // its links alone
+  sim::TaskGraph graph_;      // links only
   sim::LoweredNetwork network_;
   std::vector<std::vector<std::optional<RouteInfo>>> route_infos_;  // by sender and receiver
 };
 
-/// One at least: whether a layout fits is not said here.
+/// At least 1, because the simulator decides whether a layout fits the memory.
 int routed_in_flight_limit(const Topology& topology, int device, const sim::StageLoad& load) {
   const auto held = max_in_flight(topology, device, load);
   return held ? static_cast<int>(std::clamp(*held, 1.0, 1e6)) : std::numeric_limits<int>::max();
 }
 
-/// What compressing and expanding takes a device of each of a micro-batch's directions, where all messages
-/// are compressed; else it is left to the simulator.
+/// Time that a device compresses and decompresses in the forward or the backward of a micro-batch, if all
+/// messages are compressed; otherwise 0, because it depends on the path.
 double compression_s(const Problem& problem, const sim::LoadModel& model, const Stage& stage,
                      const sim::StageLoad& load) {
   if (problem.job.compression.bandwidth_threshold) return 0;
@@ -143,7 +143,7 @@ double compression_s(const Problem& problem, const sim::LoadModel& model, const 
   return model.activation_compression_s(in + (end < model.layers() ? load.output_bytes : 0));
 }
 
-/// By stage, the last of which has the last layers.
+/// The devices that compute each stage, in the order of the layers.
 std::vector<std::vector<search::StageResource>> stage_resources(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
   std::vector<std::vector<search::StageResource>> stages;
@@ -167,7 +167,7 @@ std::vector<std::vector<search::StageResource>> stage_resources(const Problem& p
   return stages;
 }
 
-/// Whether a stage can take in the output of any before it.
+/// Whether all outputs have the same size, so that a stage can process the output of any before it.
 bool outputs_are_uniform(const std::vector<std::vector<search::StageResource>>& stages) {
   return std::all_of(stages.begin(), stages.end() - 1, [&](const std::vector<search::StageResource>& stage) {
     return stage.front().output_bytes == stages.front().front().output_bytes;
@@ -211,7 +211,7 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
   if (layouts.empty())
     throw NoLayout(
         fmt::format("no number of stages divides {} layers, fits {} devices, and lets a "
-                    "micro-batch leave out a share of {} of them and visit three",
+                    "micro-batch skip a share of {} of them and visit three",
                     layers, problem.topology.size(), options.skip));
   return layouts;
 }
@@ -225,8 +225,8 @@ search::Routing routing_of(const Problem& problem, const Layout& layout) {
   routing.skipped = layout.skipped.value();
   routing.allow_swaps = outputs_are_uniform(routing.stages);
   if (routing.skipped > 0 && !routing.allow_swaps)
-    throw NoLayout(fmt::format("of {} stages none can be left out: their outputs differ in size",
-                               routing.stages.size()));
+    throw NoLayout(
+        fmt::format("none of {} stages can be skipped: their outputs differ in size", routing.stages.size()));
   std::vector<int> devices;
   for (const auto& stage : routing.stages)
     for (const search::StageResource& it : stage)

@@ -1,4 +1,4 @@
-// SWARM beside the schemes that are plans.
+// The scheme `swarm` (SWARM parallelism, Ryabinin et al., arXiv 2301.11913), which has no plan.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,17 +13,17 @@
 namespace dtfm::api {
 namespace {
 
-/// Runs that a number of steps ends are given up after so many times what computing alone takes: where
-/// messages take longer than requests may, they are asked for again and again. Where none is, a forward and a
-/// backward of a stage take 30 + 75 s at most, their timeouts: 200 times as long as they compute where that
-/// is half a second. A run of less computing that is as slow would have an end, but be no rival of any other.
+/// A run with a fixed number of steps is aborted after this many times its compute time, because messages
+/// that take longer than the timeout of their request are repeated forever. Without repetitions, forward and
+/// backward of a stage take at most their timeouts, 30 + 75 s: about 200 times a compute time of half a
+/// second. Runs with less compute that are as slow would end, but could not be the fastest.
 constexpr double max_slowdown = 200;
 
 sim::SwarmSetup make_setup(int stages, const SchemeOptions& options) {
   sim::SwarmSetup setup;
   setup.stages = stages;
   setup.transport = sim::SwarmTransport::peer_to_peer;
-  setup.rebalance_s = 300;  // that of the paper's measurements
+  setup.rebalance_s = 300;  // as in the measurements of the paper
   setup.verify = options.verify;
   setup.faulty_share = options.faulty_share;
   return setup;
@@ -47,7 +47,7 @@ std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
   return worst;
 }
 
-/// Of so many steps, by all devices as if each were the slowest, and overheads.
+/// Compute time of `steps` steps with overheads, as if every device were as slow as the slowest.
 double estimate_compute_s(const Problem& problem, int steps) {
   const Layout layout = replicate(problem, {0}, problem.job.training.micro_batch, GradientSync::ring);
   const sim::LoadModel model(problem, layout.plan);
@@ -85,14 +85,15 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
   }
   report.iteration_time_s = sim::distribution(std::move(durations));
   const double batch = problem.job.training.global_batch;
-  // Until its first step a swarm fills: where steps end the run, they are measured from then on.
+  // The first step includes filling the swarm, so throughput is measured from its end, unless a horizon ends
+  // the run.
   const bool iterations_differ = sim::has_disruptions(scenario) && scenario.horizon_s;
   report.tokens_per_s =
       sim::completed_per_s(report, batch * sequence_length(problem.job.model), iterations_differ);
   double flops = 0;
   for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
   report.model_flops_per_s = sim::completed_per_s(report, batch * flops, iterations_differ);
-  // As of plans: what is not in a whole step is not counted.
+  // As for plans, work in incomplete steps is not counted.
   if (sim::has_disruptions(scenario)) {
     report.useful = sim::useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
     report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
@@ -113,17 +114,17 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
   return report;
 }
 
-/// Where a run did not come to its steps by itself.
+/// Sets `stopped` if the run was aborted before it completed its steps.
 void mark_incomplete(sim::SimReport& report, int steps) {
   const auto done = static_cast<int>(report.iterations.size());
   if (done >= steps || !report.stopped.empty()) return;
   report.deadlocked = done == 0;
-  report.stopped = fmt::format("{} of {} steps in {:.6g} s, more than {:g} times what computing takes", done,
+  report.stopped = fmt::format("{} of {} steps in {:.6g} s, more than {:g} times the compute time", done,
                                steps, report.length_s, max_slowdown);
 }
 
-/// Those that divide the layers and that all devices have room for; fills in how many were looked at, and why
-/// one fell out.
+/// The numbers of stages that divide the layers and fit every device. Sets the counts of `chosen`, and why a
+/// number does not fit.
 std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   std::vector<int> fitting;
   const int layers = layer_count(problem.job.model);
@@ -148,10 +149,10 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   return fitting;
 }
 
-/// What is known of a number of stages from a run of two steps.
+/// The result of two steps with a number of stages.
 struct SwarmTrial {
-  double rate = 0;    // 0: it came to no step
-  int min_peers = 0;  // of a stage, at the end
+  double rate = 0;    // tokens/s; 0 if no step was completed
+  int min_peers = 0;  // of any stage, at the end of the run
   std::string error;
 };
 
@@ -202,7 +203,7 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
       std::all_of(trials.begin(), trials.end(), [](const SwarmTrial& it) { return !it.error.empty(); });
   chosen.no_layout_reason = !best->error.empty() ? best->error
                             : stop && stop()     ? sim::stopped_by_user
-                                                 : "requests time out: no step comes to an end";
+                                                 : "requests time out: no step is completed";
   return chosen;
 }
 

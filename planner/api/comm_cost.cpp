@@ -1,0 +1,87 @@
+#include "planner/api/comm_cost.hpp"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm::api {
+namespace {
+
+std::string divisors_of(int number) {
+  std::vector<int> divisors;
+  for (int i = 1; i <= number; ++i)
+    if (number % i == 0) divisors.push_back(i);
+  return fmt::format("{}", fmt::join(divisors, ", "));
+}
+
+/// The number of replicas for `count` stages on `devices` devices, or of stages for `count` replicas.
+int quotient(std::string_view noun, int count, int devices) {
+  if (count < 1 || devices % count != 0)
+    throw search::NoSuchShape(fmt::format("{} {} do not divide {} devices; divisors of {}: {}", count, noun,
+                                          devices, devices, divisors_of(devices)));
+  return devices / count;
+}
+
+search::Shape shape_of(const CommCostPlanRequest& request) {
+  const Job& job = request.job;
+  auto [stages, replicas] = request.limits;
+  if (!stages && !replicas) {
+    stages = job.parallelism.pipeline;
+    replicas = job.parallelism.data;
+  }
+  if (!stages && !replicas) stages = job.comm_cost_stages;
+  const int devices = request.topology.size();
+  if (stages && replicas && 1LL * *stages * *replicas != devices)
+    throw search::NoSuchShape(fmt::format("{} stages × {} replicas are {} devices; the topology has {}",
+                                          *stages, *replicas, 1LL * *stages * *replicas, devices));
+  if (stages) return {*stages, quotient("stages", *stages, devices)};
+  if (replicas) return {quotient("replicas", *replicas, devices), *replicas};
+  throw search::NoSuchShape(
+      fmt::format("comm-cost needs a number of stages, and job {} has none; divisors of {}: {}", job.name,
+                  devices, divisors_of(devices)));
+}
+
+CommCostProblem make_problem(const Topology& topology, Job job, int stages, int replicas) {
+  job.parallelism.pipeline = stages;
+  job.parallelism.data = replicas;
+  job.automatic = {};
+  const CommVolumes volumes = comm_volumes(job, stages, replicas);
+  return {std::move(job), volumes, cost::comm_cost_model(topology, volumes, stages, replicas)};
+}
+
+}  // namespace
+
+void check_comm_cost(const Job& job) {
+  if (job.parallelism.tensor != 1)
+    throw Error("job " + job.name,
+                fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
+  if (job.compression.bandwidth_threshold)
+    throw Error("job " + job.name,
+                "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
+}
+
+CommCostPlanResult plan_comm_cost(const CommCostPlanRequest& request) {
+  check_comm_cost(request.job);
+  const auto [stages, replicas] = shape_of(request);
+  CommCostPlanResult result{make_problem(request.topology, request.job, stages, replicas), {}, {}};
+  result.found = search::search_comm_cost(result.problem.model, request.strategy, request.options);
+  result.plan = plan_from_placement(result.found.placement, result.problem.job);
+  return result;
+}
+
+CommCostScoreResult score_comm_cost(const CommCostScoreRequest& request) {
+  check_comm_cost(request.job);
+  const Placement& placement = request.placement;
+  CommCostProblem problem =
+      make_problem(request.topology, request.job, placement.stages(), placement.replicas());
+  const cost::CommCost cost = cost::comm_cost(problem.model, placement);
+  const cost::CommCost best = cost::comm_cost(problem.model, cost::best_deployment(problem.model, placement));
+  return {std::move(problem), cost, best};
+}
+
+}  // namespace dtfm::api

@@ -1,0 +1,84 @@
+#include "planner/api/plan_estimate.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/cost/bounds/iteration_bound.hpp"
+#include "planner/cost/bounds/weighted_time_bound.hpp"
+
+namespace dtfm::api {
+namespace {
+
+/// A lower bound of the objectives that weight time by the devices in use. `min_devices`: in any plan within
+/// the limits.
+PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best, int min_devices,
+                         double iteration_s) {
+  const Topology& topology = best.job->problem.topology;
+  const search::PlanScore score(objective, topology);
+  std::vector<double> weight;
+  for (int device = 0; device < topology.size(); ++device) weight.push_back(score.weight(device));
+  const PlanEstimate estimate = estimate_plan(best);
+  const double tokens = estimate.iteration_s * estimate.tokens_per_s;
+  const double unit = objective == Objective::cost_per_token ? 1e6 / tokens : 1;
+  return {cost::min_weighted_time(best.job->model, weight, min_devices) * unit,
+          score.of(iteration_s, score.total_weight(best.plan), best.egress_usd) * unit,
+          "every layer computed where that costs least, no communication, no waiting"};
+}
+
+}  // namespace
+
+PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
+  const Problem& problem = candidate.job->problem;
+  cost::IterationTimer timer(candidate.job->model, candidate.plan);
+  timer.set_flush(candidate.flush);
+  const cost::IterationEstimate estimate = timer.estimate();
+  const double sequences =
+      static_cast<double>(total_micro_batches(candidate.plan)) * problem.job.training.micro_batch;
+  const double tokens = sequences * sequence_length(problem.job.model);
+  PlanEstimate result;
+  result.iteration_s = estimate.iteration_s;
+  result.tokens_per_s = tokens / estimate.iteration_s;
+  result.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
+  if (const auto price = search::price_of(problem.topology, candidate.plan); price && tokens > 0) {
+    result.egress_usd_per_million_tokens = candidate.egress_usd / tokens * 1e6;
+    result.usd_per_million_tokens =
+        price->value() / seconds_per_hour / result.tokens_per_s * 1e6 + result.egress_usd_per_million_tokens;
+  }
+  result.pipelines_s = estimate.pipelines_s;
+  result.exposed_sync_s = std::max(0.0, estimate.gradient_sync_end_s - estimate.pipelines_s);
+  result.update_s = estimate.update_s;
+  result.overhead_s = estimate.overhead_s;
+  result.memory = timer.memory();
+  return result;
+}
+
+cost::PlanExplanation explain_plan(const search::PlanCandidate& candidate, int threads) {
+  return cost::explain_plan({candidate.job->problem, candidate.plan, candidate.flush},
+                            candidate.job->model.shared_network, threads);
+}
+
+double first_scenario_seconds(const search::PlanCandidate& candidate,
+                              const std::vector<SimulatedTimes>& simulated) {
+  if (!simulated.empty() && std::isfinite(simulated.front().mean_s)) return simulated.front().mean_s;
+  return estimate_plan(candidate).iteration_s;
+}
+
+std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& options,
+                                     const search::PlanCandidate& best,
+                                     const std::vector<SimulatedTimes>& simulated) {
+  constexpr int max_layers = 2000;
+  const cost::IterationModel& model = best.job->model;
+  if (model.stages.layers() > max_layers) return std::nullopt;
+  const auto& [stages, replicas] = options.limits;
+  const cost::IterationBounds bounds(model);
+  const cost::IterationBound time_bound =
+      stages && replicas ? bounds.for_shape(*stages, *replicas) : bounds.for_all_shapes();
+  if (!time_bound.fits) return std::nullopt;
+  const double iteration_s = first_scenario_seconds(best, simulated);
+  if (options.objective == Objective::iteration_time)
+    return PlanBound{time_bound.value, iteration_s, time_bound.method};
+  const int groups = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
+  return weighted_bound(options.objective, best, groups * model.by_degree.front().tensor(), iteration_s);
+}
+
+}  // namespace dtfm::api

@@ -1,0 +1,52 @@
+// What the closed formulas tell about a plan by iteration time: its estimate, what limits it, and a lower
+// bound.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/api/finalist_simulation.hpp"
+#include "planner/cost/explanation/explain_plan.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+
+namespace dtfm::api {
+
+struct PlanEstimate {
+  double iteration_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
+  double pipelines_s = 0;                        // until the last pipeline has finished its micro-batches
+  double exposed_sync_s = 0;                     // gradient synchronization after that
+  double update_s = 0, overhead_s = 0;           // of the optimizer, and of the iteration as a whole
+  std::optional<double> usd_per_million_tokens;  // devices and egress; empty if a price is unknown
+  double egress_usd_per_million_tokens = 0;      // 0 if a price is unknown
+  std::vector<cost::DeviceMemory> memory;        // of the devices in use
+};
+PlanEstimate estimate_plan(const search::PlanCandidate& candidate);
+
+/// What limits the plan, what single changes would help, and when it would become compute-bound. The result
+/// does not depend on the number of threads.
+cost::PlanExplanation explain_plan(const search::PlanCandidate& candidate, int threads);
+
+/// Seconds of an iteration under the first scenario: the simulated mean, or the estimate if `simulated` is
+/// empty or no iteration was completed.
+double first_scenario_seconds(const search::PlanCandidate& candidate,
+                              const std::vector<SimulatedTimes>& simulated);
+
+/// A lower bound of the objective, in its unit: s, USD per million tokens, or device-seconds.
+struct PlanBound {
+  double value = 0;
+  double cost = 0;     // of the plan; below `value` only if bound or cost is wrong
+  std::string method;  // the components of the bound, as text
+
+  double gap() const { return (cost - value) / cost; }
+};
+
+/// The bound for all plans with the decisions of `best` within the limits of the search; the cost of `best`
+/// is that of `first_scenario_seconds`. Empty for models of more than 2000 layers, for which it would take
+/// longer than the search, and if no plan fits the memory.
+std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& options,
+                                     const search::PlanCandidate& best,
+                                     const std::vector<SimulatedTimes>& simulated);
+
+}  // namespace dtfm::api
