@@ -16,11 +16,6 @@ const char* name_of(LayerKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-const char* name_of(DType type) {
-  constexpr const char* names[] = {"fp32", "fp16", "bf16"};
-  return names[static_cast<int>(type)];
-}
-
 std::string quoted(std::string_view text) {
   constexpr const char* digits = "0123456789abcdef";
   std::string json = "\"";

@@ -50,7 +50,7 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
                    const SimOptions& options) {
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan,
                   options.sync_every, options.paths);
-  CurrentStageMemory memory(problem, plan, failure_policy(scenario.on_failure).keeps_copies);
+  CurrentStageMemory memory(problem, plan, traits(scenario.on_failure).keeps_copies);
   RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_intervals(scenario, problem.topology.size()));
   EgressMeter egress(problem.topology);
@@ -84,7 +84,7 @@ double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_ev
   const double synchronized_s = replay(iteration_graph(problem, plan, paths).graph).makespan;
   if (sync_every == 1) return synchronized_s;
   Plan unsynchronized = plan;
-  unsynchronized.gradient_sync = no_sync;
+  unsynchronized.gradient_sync = GradientSync::none;
   return (synchronized_s +
           (sync_every - 1) * replay(iteration_graph(problem, unsynchronized, paths).graph).makespan) /
          sync_every;

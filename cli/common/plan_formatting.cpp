@@ -41,17 +41,6 @@ std::string format_shape(int stages, int replicas, int tensor) {
   return tensor > 1 ? fmt::format("{} × {} tensor", shape, tensor) : shape;
 }
 
-std::string_view objective_unit(search::Objective objective) {
-  switch (objective) {
-    case search::Objective::cost_per_token:
-      return "USD a million tokens";
-    case search::Objective::device_efficiency:
-      return "device-seconds";
-    default:
-      return "s";
-  }
-}
-
 std::string short_seconds(double seconds) {
   return fmt::format("{:#.6g}", seconds);
 }
@@ -69,18 +58,18 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
 }
 
 std::string format_job_decisions(const Job& job, const Plan& plan) {
-  std::string text =
-      fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
-                  job.parallelism.gradient_sync, job.training.micro_batch, job.training.recompute);
+  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", name_of(job.parallelism.schedule),
+                                 name_of(job.parallelism.gradient_sync), job.training.micro_batch,
+                                 name_of(job.training.recomputation));
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
   if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
   if (const auto flush = job.parallelism.flush)
     text += *flush == 1 ? ", pipeline flush after every micro-batch"
                         : fmt::format(", pipeline flush every {} micro-batches", *flush);
-  const auto add = [&](std::string_view what, double ratio, const std::string& preset) {
+  const auto add = [&](std::string_view what, double ratio, const std::optional<CompressionPreset>& preset) {
     if (ratio != 1)
-      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset.empty() ? "" : " (" + preset + ")");
+      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset ? " (" + name_of(*preset) + ")" : "");
   };
   add("activations", job.compression.activations, job.compression.activation_preset);
   add("gradients", job.compression.gradients, job.compression.gradient_preset);

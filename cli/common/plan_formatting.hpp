@@ -10,7 +10,6 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/io/writers/plan_json.hpp"
-#include "planner/search/iteration_time/objective.hpp"
 
 namespace dtfm::cli {
 
@@ -32,8 +31,6 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts);
 /// Returns the decisions of the planner other than the assignment of devices: "1f1b, sharded-ps, micro-batch
 /// 2, recompute none".
 std::string format_job_decisions(const Job& job, const Plan& plan);
-/// Returns the unit of an objective: "s", "USD a million tokens", "device-seconds".
-std::string_view objective_unit(search::Objective objective);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string site_composition(const Topology& topology, const std::vector<int>& devices);
 

@@ -33,9 +33,9 @@ std::vector<std::string> undecided_notes(const Job& job) {
     if (has_undecided) choices.push_back(fmt::format("{} {}", key, value));
   };
   add(open.micro_batch, "micro_batch", job.training.micro_batch);
-  add(open.recompute, "recompute", job.training.recompute);
-  add(open.schedule, "schedule", job.parallelism.schedule);
-  add(open.gradient_sync, "gradient_sync", job.parallelism.gradient_sync);
+  add(open.recomputation, "recompute", name_of(job.training.recomputation));
+  add(open.schedule, "schedule", name_of(job.parallelism.schedule));
+  add(open.gradient_sync, "gradient_sync", name_of(job.parallelism.gradient_sync));
   add(open.activations, "activations", job.compression.activations);
   add(open.gradients, "gradients", job.compression.gradients);
   if (choices.empty()) return {};

@@ -109,9 +109,9 @@ ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen
   json["pipeline"] = depth(plan);
   json["data"] = plan.pipelines.size();
   json["micro_batch"] = chosen.layout->job.training.micro_batch;
-  json["schedule"] = plan.schedule;
+  json["schedule"] = name_of(plan.schedule);
   json["sync_every"] = chosen.layout->sync_every;
-  json["gradient_sync"] = plan.gradient_sync;
+  json["gradient_sync"] = name_of(plan.gradient_sync);
   if (chosen.layout->skipped) json["skipped"] = *chosen.layout->skipped;
   if (chosen.layout->routing) json["greedy_paths"] = chosen.layout->routing->greedy;
   return json;

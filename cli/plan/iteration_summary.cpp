@@ -147,10 +147,8 @@ class IterationWriter {
 
   std::string gain_note(std::optional<double> gain) const {
     if (!gain) return "";
-    const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
-                                  : s_.record.objective == "device-efficiency" ? "less devices × time"
-                                                                               : "less time";
-    return *gain > 0 ? styled(Style::good, format_percent(*gain) + " " + std::string(what))
+    return *gain > 0 ? styled(Style::good,
+                              format_percent(*gain) + " " + std::string(traits(s_.record.objective).gain))
                      : "no better than the plan as given";
   }
 

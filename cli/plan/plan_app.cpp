@@ -1,7 +1,5 @@
 #include "cli/plan/plan_app.hpp"
 
-#include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
 #include "cli/plan/plan_options.hpp"
+#include "planner/core/kind_table.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/units.hpp"
 
@@ -67,14 +66,18 @@ double parse_horizon(const std::string& text) {
   throw Error("--horizon", fmt::format("expected a time above zero; found {}", io::quote(text)));
 }
 
-constexpr std::array<std::string_view, 4> objectives = {"iteration-time", "cost-per-token",
-                                                        "device-efficiency", "comm-cost"};
+std::vector<std::string_view> objective_names() {
+  std::vector<std::string_view> names;
+  for (const ObjectiveTraits& objective : objective_table()) names.push_back(objective.name);
+  return names;
+}
 
 void set_objective(const std::string& name, PlanOptions& options) {
-  if (std::find(objectives.begin(), objectives.end(), name) == objectives.end())
-    throw Error("--objective", fmt::format("unknown {}; {}", io::quote(name),
-                                           io::suggestion(name, {objectives.begin(), objectives.end()})));
-  options.objective = name;
+  const std::optional<Objective> objective = kind_named(objective_table(), name);
+  if (!objective)
+    throw Error("--objective",
+                fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, objective_names())));
+  options.objective = *objective;
   options.objective_given = true;
 }
 
@@ -136,7 +139,8 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   const auto objective = add_option(app, "--objective", "NAME",
                                     "cost-per-token, device-efficiency, comm-cost or [iteration-time]",
                                     [&](const std::string& text) { set_objective(text, options); });
-  set_completion_values(*objective, {objectives.begin(), objectives.end()});
+  const auto names = objective_names();
+  set_completion_values(*objective, {names.begin(), names.end()});
   const auto strategy = add_option(app, "--strategy", "NAME",
                                    "search strategy for comm-cost; see --list-strategies [evolutionary]",
                                    [&](const std::string& text) { options.strategy = text; });

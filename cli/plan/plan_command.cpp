@@ -193,11 +193,11 @@ int list_strategies() {
 }
 
 /// Strategies but the default one search by the paper's cost.
-std::string effective_objective(const PlanOptions& options) {
+Objective effective_objective(const PlanOptions& options) {
   const bool by_cost =
       search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
-  if (by_cost && !options.objective_given) return "comm-cost";
-  if (by_cost && options.objective != "comm-cost")
+  if (by_cost && !options.objective_given) return Objective::comm_cost;
+  if (by_cost && options.objective != Objective::comm_cost)
     throw Error(options.prove ? "--prove" : "--strategy", "requires --objective comm-cost");
   return options.objective;
 }
@@ -233,7 +233,7 @@ int run_plan_command(const PlanOptions& given) {
   const Job job = effective_job(options, given_plan);
   check_output(options);
   check_not_read(read, output_files(options));
-  if (options.objective == "comm-cost")
+  if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)
                                                        : FittedCalibration{io::built_in_calibration()};

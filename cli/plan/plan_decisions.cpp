@@ -11,11 +11,11 @@ std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate
   const Parallelism& how = job.parallelism;
   const int flush = candidate.flush > 0 ? candidate.flush : how.flush.value_or(0);
   return {{"micro_batch", job.training.micro_batch},
-          {"recompute", job.training.recompute},
-          {"schedule", how.schedule},
+          {"recompute", std::string(name_of(job.training.recomputation))},
+          {"schedule", std::string(name_of(how.schedule))},
           {"chunks", how.chunks.value_or(0)},
           {"flush", flush},
-          {"gradient_sync", how.gradient_sync},
+          {"gradient_sync", std::string(name_of(how.gradient_sync))},
           {"tensor", candidate.plan.tensor},
           {"activations", job.compression.activations},
           {"gradients", job.compression.gradients}};

@@ -52,20 +52,20 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
   add("tensor",
       [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
-  add("schedule", [](const auto& it) { return it.job.parallelism.schedule; });
+  add("schedule", [](const auto& it) { return name_of(it.job.parallelism.schedule); });
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
-  add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
+  add("gradient_sync", [](const auto& it) { return name_of(it.job.parallelism.gradient_sync); });
   add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
   add("micro_batch", [](const auto& it) { return it.job.training.micro_batch; });
-  add("recompute", [](const auto& it) { return it.job.training.recompute; });
-  add("precision", [](const auto& it) { return it.job.training.precision; });
-  add("optimizer", [](const auto& it) { return it.job.training.optimizer; });
-  const auto by_name = [](double ratio, const std::string& preset) {
-    return preset.empty() ? fmt::format("{}", ratio) : preset;
+  add("recompute", [](const auto& it) { return name_of(it.job.training.recomputation); });
+  add("precision", [](const auto& it) { return name_of(it.job.training.precision); });
+  add("optimizer", [](const auto& it) { return name_of(it.job.training.optimizer); });
+  const auto by_name = [](double ratio, const std::optional<CompressionPreset>& preset) {
+    return preset ? name_of(*preset) : fmt::format("{}", ratio);
   };
   add("activation_compression", [&](const auto& it) {
     return by_name(it.job.compression.activations, it.job.compression.activation_preset);

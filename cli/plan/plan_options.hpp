@@ -10,6 +10,7 @@
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
 #include "planner/api/finalist_simulation.hpp"
+#include "planner/core/objective.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -18,7 +19,7 @@ struct PlanOptions {
   std::string topology;            // file
   std::optional<std::string> job;  // file; nothing: the built-in one
   std::optional<int> batch;        // sequences; nothing: as the job says
-  std::string objective = "iteration-time";
+  Objective objective = Objective::iteration_time;
   bool objective_given = false;
   std::optional<int> pipeline, data;              // nothing: not given, or auto
   bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says

@@ -101,7 +101,7 @@ void add_bound(const api::PlanRequest& request, const api::PlanResult& result, i
   const std::optional<api::PlanBound> found =
       api::lower_bound(request.options, result.best(), result.simulated());
   if (!found) return;
-  io::PlanRecord::Bound bound{found->value, std::string(objective_unit(request.options.objective)),
+  io::PlanRecord::Bound bound{found->value, std::string(traits(request.options.objective).unit),
                               found->gap(), found->method};
   if (!(request.problem.job.automatic == Automatic{}))
     bound.method = "of plans with these decisions: " + bound.method;

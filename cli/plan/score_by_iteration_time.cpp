@@ -35,8 +35,7 @@ std::vector<std::string> simulation_notes(const api::ScoreResult& scored) {
 /// Returns what the planner would do instead; empty if no plan was simulated.
 std::optional<io::PlanRecord::Advice> make_advice(const PlanOptions& options, const Problem& problem,
                                                   const std::vector<api::NamedScenario>& scenarios,
-                                                  search::Objective objective, double value,
-                                                  InterruptWatch& watch) {
+                                                  Objective objective, double value, InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   const api::PlanResult search =
       plan_or_name_source(options, plan_request(options, problem, scenarios, printer, watch));
@@ -58,7 +57,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const std::vector<api::NamedScenario> scenarios = read_scenarios(options, given.topology);
   check_not_read(read, output_files(options));
   const std::vector<std::string> choices = undecided_notes(given.job);
-  const search::Objective objective = *search::objective_named(options.objective);
+  const Objective objective = options.objective;
   const api::ScoreResult scored =
       api::score({given, plan, objective, scenarios, options.robust.value_or(api::RobustCriterion::mean),
                   options.threads, watch.stop(), spread});

@@ -66,7 +66,7 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
   search.limits.replicas = options.data        ? options.data
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
-  search.objective = *search::objective_named(options.objective);
+  search.objective = options.objective;
   if (job.parallelism.uniform_pipelines && options.warm_start)
     throw Error("--warm-start",
                 "cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job)");

@@ -42,7 +42,7 @@ std::string format_obstacle(const api::WarmStartResult& result) {
 std::string format_gain(const io::PlanRecord::WarmStart& warm) {
   const auto& [value, unchanged, unit] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_time_s;
-  std::string text = unit == objective_unit(search::Objective::iteration_time)
+  std::string text = unit == traits(Objective::iteration_time).unit
                          ? fmt::format("{:.4f} s per iteration; the running plan would take {:.4f} s", value,
                                        old_iteration_s)
                          : fmt::format("{:.4g} {}; {:.4g} with the running plan, in iterations of {:.4f} s",
@@ -142,8 +142,7 @@ io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, con
   record.unchanged_iteration_time_s = result.unchanged_iteration_s;
   record.break_even_iterations = result.break_even_iterations;
   if (result.gain)
-    record.gain = {result.gain->value, result.gain->unchanged,
-                   std::string(objective_unit(requested.objective))};
+    record.gain = {result.gain->value, result.gain->unchanged, std::string(traits(requested.objective).unit)};
   return record;
 }
 

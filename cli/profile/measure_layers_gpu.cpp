@@ -1,4 +1,9 @@
+#include <optional>
+#include <string_view>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/profile/measure_layers.hpp"
 #include "kernels/platform/device.hpp"
@@ -9,12 +14,28 @@
 namespace dtfm::cli {
 namespace {
 
-kernels::DType number_type(const std::string& precision) {
-  if (precision == "fp16") return kernels::DType::f16;
-  if (precision == "bf16") return kernels::DType::bf16;
-  if (precision == "fp32") return kernels::DType::f32;
-  throw Error("--precision",
-              fmt::format("layers can be measured in fp16, bf16 or fp32, not in {}", precision));
+/// The kernels' number format of a precision; nullopt if there are no kernels for it.
+std::optional<kernels::DType> number_type(Precision precision) {
+  switch (precision) {
+    case Precision::fp16:
+      return kernels::DType::f16;
+    case Precision::bf16:
+      return kernels::DType::bf16;
+    case Precision::fp32:
+      return kernels::DType::f32;
+    case Precision::tf32:
+      break;
+  }
+  return std::nullopt;
+}
+
+kernels::DType require_number_type(Precision precision) {
+  if (const auto type = number_type(precision)) return *type;
+  std::vector<std::string_view> measurable;
+  for (const PrecisionTraits& it : precision_table())
+    if (number_type(it.kind)) measurable.push_back(it.name);
+  throw Error("--precision", fmt::format("layers cannot be measured in {}, only in {}", name_of(precision),
+                                         fmt::join(measurable, ", ")));
 }
 
 /// Layer shape for a micro-batch of one sequence on one device. Throws Error for a model without kernels.
@@ -37,7 +58,7 @@ kernels::TransformerShape shape_of(const Job& job) {
   shape.gated = model->gated;
   shape.rms = model->rms_norm;
   shape.rotary = !model->learned_positions;
-  shape.dtype = number_type(job.training.precision);
+  shape.dtype = require_number_type(job.training.precision);
   return shape;
 }
 

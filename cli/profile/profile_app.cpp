@@ -1,17 +1,18 @@
 #include "cli/profile/profile_app.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/profile/profile_options.hpp"
+#include "planner/core/kind_table.hpp"
 #include "planner/io/importers/import_profile.hpp"
 #include "planner/io/readers/gpu_catalogue.hpp"
 #include "planner/io/readers/model_presets.hpp"
@@ -48,8 +49,6 @@ Examples:
   dtfm-profile a100.json                                              (checks and prints a profile)
   dtfm-profile --list-gpus)";
 
-constexpr std::array precisions = {"fp16", "bf16", "tf32", "fp32"};
-
 template <class Items>
 std::vector<std::string> names_of(const Items& items) {
   std::vector<std::string> names;
@@ -81,9 +80,8 @@ std::string parse_gpu_name(const std::string& option, const std::string& text) {
   return io::validate_text(text, option);
 }
 
-std::string parse_precision(const std::string& text) {
-  if (std::find(precisions.begin(), precisions.end(), text) != precisions.end()) return text;
-  throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", io::quote(text)));
+Precision parse_precision(const std::string& text) {
+  return io::find_row(precision_table(), text, "--precision", "unknown precision").kind;
 }
 
 void add_mode_options(CLI::App& app, ProfileOptions& options) {
@@ -114,10 +112,12 @@ void add_input_options(CLI::App& app, ProfileOptions& options) {
       add_option(app, "--gpu", "NAME", "GPU that was or is measured, by its name in the catalogue [detected]",
                  [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
   set_completion_values(*gpu, names_of(io::built_in_gpus()));
+  const std::string precisions =
+      fmt::format("{} [that of the job]", fmt::join(names_in(precision_table()), ", "));
   const auto precision =
-      add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32 [that of the job]",
+      add_option(app, "--precision", "NAME", precisions.c_str(),
                  [&](const std::string& text) { options.precision = parse_precision(text); });
-  set_completion_values(*precision, {precisions.begin(), precisions.end()});
+  set_completion_values(*precision, names_of(precision_table()));
   add_option(
       app, "--micro-batch", "LIST", "micro-batch sizes; with --import kineto, the measured size [1,2,4,8]",
       [&](const std::string& text) { options.micro_batches = parse_number_list("--micro-batch", text); });

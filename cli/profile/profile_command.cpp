@@ -35,12 +35,12 @@ namespace {
 using Mode = ProfileOptions::Mode;
 
 /// A job with nothing but the model preset `name`.
-Job preset_job(const std::string& name, const std::string& precision) {
+Job preset_job(const std::string& name, Precision precision) {
   const std::string quoted =
       nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string text = fmt::format(
       "version: 1\nname: {}\nmodel: {{preset: {}}}\ntraining: {{global_batch: 1, precision: {}}}\n", quoted,
-      quoted, precision);
+      quoted, name_of(precision));
   try {
     return io::parse_job(text, "--model");
   } catch (const Error& error) {
@@ -51,7 +51,7 @@ Job preset_job(const std::string& name, const std::string& precision) {
 
 /// The job with the model and the precision of the profile.
 Job job_of(const ProfileOptions& options) {
-  if (options.model) return preset_job(*options.model, options.precision.value_or("fp16"));
+  if (options.model) return preset_job(*options.model, options.precision.value_or(Training().precision));
   // Profiles are not read, because the job may refer to the one that is to be written.
   Job job = options.job ? io::read_job_without_profiles(*options.job) : io::default_job();
   if (!options.precision || *options.precision == job.training.precision) return job;

@@ -20,7 +20,7 @@ struct ProfileOptions {
   std::optional<std::string> model;         // name of a preset
   std::optional<std::string> job;           // file; without model and job: GPT-3 XL
   std::optional<std::string> gpu;           // name in the catalogue; set in modes estimate and import
-  std::optional<std::string> precision;     // if not given: that of the job
+  std::optional<Precision> precision;       // if not given: that of the job
   std::vector<int> micro_batches, tensors;  // empty: defaults of the mode
   std::optional<std::string> output;        // file
   OutputFormat format = OutputFormat::text;

@@ -39,14 +39,12 @@ class Writer {
  public:
   explicit Writer(const ProfileSummary& summary)
       : profile_(summary.profile), catalogue_(summary.catalogue), gpu_(find_gpu(catalogue_, profile_.gpu)) {
-    Training training;
-    training.precision = profile_.precision;
-    if (summary.model) kinds_ = layer_kinds(*summary.model, bytes_per_element(training));
+    if (summary.model) kinds_ = layer_kinds(*summary.model, traits(profile_.precision).bytes_per_element);
   }
 
   std::string title() const {
     std::string text = fmt::format("{}: layers of {} in {}, {}\n", profile_.gpu, profile_.model,
-                                   profile_.precision, name_of(profile_.source));
+                                   name_of(profile_.precision), name_of(profile_.source));
     if (!profile_.derivation.empty()) text += profile_.derivation + "\n";
     if (!gpu_) {
       std::vector<std::string_view> names;

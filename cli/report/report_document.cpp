@@ -223,7 +223,7 @@ void shorten_job(ordered_json& job) {
 /// only gives their number.
 void add_virtual_stages(ordered_json& plan) {
   const ordered_json& parallelism = plan.at("job").at("parallelism");
-  const int chunks = parallelism.at("schedule") == "interleaved" ? parallelism.value("chunks", 1) : 1;
+  const int chunks = parallelism.value("chunks", 1);
   if (chunks == 1) return;
   for (ordered_json& pipeline : plan.at("pipelines")) {
     Pipeline its;

@@ -135,7 +135,7 @@ class StreamedOutputs {
   StreamedOutputs(const SimulateOptions& options, const Input& input) {
     if (options.trace) {
       trace_file_.emplace(*options.trace);
-      memory_.emplace(input.problem, input.plan, sim::failure_policy(input.scenario.on_failure).keeps_copies);
+      memory_.emplace(input.problem, input.plan, sim::traits(input.scenario.on_failure).keeps_copies);
       trace_.emplace(input.problem.topology, memory_->memory_of(),
                      [this](std::string_view text) { trace_file_->write(text); });
     }

@@ -105,8 +105,7 @@ int run(const Options& options) {
     const std::string name(model.name);
     const TransformerShape& shape = model.shape;
     std::printf("\n== %s: %d × %d tokens, hidden %d, %d/%d heads, %s\n", name.c_str(), shape.batch,
-                shape.sequence, shape.hidden, shape.heads, shape.kv_heads,
-                shape.dtype == DType::bf16 ? "bf16" : "fp16");
+                shape.sequence, shape.hidden, shape.heads, shape.kv_heads, name_of(shape.dtype));
     all &= finished(name, [&] {
       if (shape.dtype == DType::bf16)
         benchmark<Bfloat16>(report, shape, options.runs, copy);

@@ -23,6 +23,12 @@ struct Bfloat16 {
   std::uint16_t bits;
 };
 
+/// The name in profiles.
+constexpr const char* name_of(DType type) {
+  constexpr const char* names[] = {"fp32", "fp16", "bf16"};
+  return names[static_cast<int>(type)];
+}
+
 constexpr int bytes_of(DType type) {
   return type == DType::f32 ? 4 : 2;
 }

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::api {
 namespace {

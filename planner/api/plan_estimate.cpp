@@ -11,7 +11,7 @@ namespace {
 
 /// A lower bound of the objectives that weight time by the devices in use. `min_devices`: in any plan within
 /// the limits.
-PlanBound weighted_bound(search::Objective objective, const search::PlanCandidate& best, int min_devices,
+PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best, int min_devices,
                          double iteration_s) {
   const Topology& topology = best.job->problem.topology;
   const search::PlanScore score(objective, topology);
@@ -19,7 +19,7 @@ PlanBound weighted_bound(search::Objective objective, const search::PlanCandidat
   for (int device = 0; device < topology.size(); ++device) weight.push_back(score.weight(device));
   const PlanEstimate estimate = estimate_plan(best);
   const double tokens = estimate.iteration_s * estimate.tokens_per_s;
-  const double unit = objective == search::Objective::cost_per_token ? 1e6 / tokens : 1;
+  const double unit = objective == Objective::cost_per_token ? 1e6 / tokens : 1;
   return {cost::min_weighted_time(best.job->model, weight, min_devices) * unit,
           score.of(iteration_s, score.total_weight(best.plan), best.egress_usd) * unit,
           "every layer computed where that costs least, no communication, no waiting"};
@@ -75,7 +75,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
       stages && replicas ? bounds.for_shape(*stages, *replicas) : bounds.for_all_shapes();
   if (!time_bound.fits) return std::nullopt;
   const double iteration_s = first_scenario_seconds(best, simulated);
-  if (options.objective == search::Objective::iteration_time)
+  if (options.objective == Objective::iteration_time)
     return PlanBound{time_bound.value, iteration_s, time_bound.method};
   const int groups = stages.value_or(bounds.min_stages()) * replicas.value_or(1);
   return weighted_bound(options.objective, best, groups * model.by_degree.front().tensor(), iteration_s);

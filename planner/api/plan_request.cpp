@@ -126,7 +126,7 @@ ScoreResult score(const ScoreRequest& request) {
   return scored;
 }
 
-double objective_value(search::Objective objective, const search::PlanCandidate& candidate, double seconds) {
+double objective_value(Objective objective, const search::PlanCandidate& candidate, double seconds) {
   const search::PlanScore score(objective, candidate.job->problem.topology);
   return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd);
 }

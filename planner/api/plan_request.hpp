@@ -10,8 +10,8 @@
 #include "planner/core/calibration.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::api {
 
@@ -68,7 +68,7 @@ PlanResult plan(const PlanRequest& request);
 struct ScoreRequest {
   Problem problem;
   Plan plan;
-  search::Objective objective = search::Objective::iteration_time;
+  Objective objective = Objective::iteration_time;
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
   int threads = 1;
@@ -90,6 +90,6 @@ struct ScoreResult {
 ScoreResult score(const ScoreRequest& request);
 
 /// The objective of a plan whose iterations take `seconds`, without migration: s, USD, or device-seconds.
-double objective_value(search::Objective objective, const search::PlanCandidate& candidate, double seconds);
+double objective_value(Objective objective, const search::PlanCandidate& candidate, double seconds);
 
 }  // namespace dtfm::api

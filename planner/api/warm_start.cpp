@@ -65,7 +65,7 @@ void set_gain(const search::IterationSearchOptions& options, const PlanResult& p
     result.break_even_iterations =
         std::ceil(weighted_cost(best.migration.seconds, best, best.migration.usd) / gain);
   const double unit =
-      options.objective == search::Objective::cost_per_token ? 1e6 / tokens_per_iteration(problem.job) : 1;
+      options.objective == Objective::cost_per_token ? 1e6 / tokens_per_iteration(problem.job) : 1;
   result.gain = {gain * unit, before * unit};
 }
 

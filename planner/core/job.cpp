@@ -19,7 +19,7 @@ double max_sequences_per_pipeline(const Training& training, int replicas) {
 }  // namespace
 
 double bytes_per_element(const Training& training) {
-  return training.precision == "fp32" || training.precision == "tf32" ? 4 : 2;
+  return traits(training.precision).bytes_per_element;
 }
 
 std::vector<Layer> layer_chain(const Job& job) {

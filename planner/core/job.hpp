@@ -5,15 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/compression_preset.hpp"
+#include "planner/core/gradient_sync.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
+#include "planner/core/optimizer.hpp"
+#include "planner/core/precision.hpp"
+#include "planner/core/recomputation.hpp"
+#include "planner/core/schedule.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
 
 struct Training {
   int global_batch = 0, micro_batch = 1;  // sequences
-  std::string precision = "fp16", optimizer = "adam-16", recompute = "none";
+  Precision precision = Precision::fp16;
+  Optimizer optimizer = Optimizer::adam_16;
+  Recomputation recomputation = Recomputation::none;
 };
 
 /// Number of micro-batches per iteration, of all pipelines together.
@@ -24,7 +32,8 @@ inline int micro_batch_count(const Training& training) {
 struct Parallelism {
   std::optional<int> pipeline, data;  // empty: auto
   int tensor = 1;
-  std::string schedule = "gpipe", gradient_sync = "sharded-ps";
+  Schedule schedule = Schedule::gpipe;
+  GradientSync gradient_sync = GradientSync::sharded_ps;
   std::optional<int> chunks;  // virtual stages per device, for schedule interleaved
   std::optional<int> flush;   // micro-batches after which the pipeline is flushed; empty: once per iteration
   bool uniform_pipelines = false;  // all pipelines have the same layers and equally many micro-batches
@@ -36,9 +45,9 @@ struct Compression {
   double activations = 1, gradients = 1;
   /// Rate at which a device compresses or decompresses, in uncompressed data; empty: that of the preset.
   std::optional<BitsPerSecond> throughput = {};
-  /// Names of the presets (planner/core/compression.hpp) that define the ratios; empty if only a ratio is
-  /// given. Without preset and throughput, compression takes no time.
-  std::string activation_preset = {}, gradient_preset = {};
+  /// The presets that define the ratios; empty if only a ratio is given. Without preset and throughput,
+  /// compression takes no time.
+  std::optional<CompressionPreset> activation_preset = {}, gradient_preset = {};
   /// Only messages over links slower than this are compressed (planner/core/compression.hpp); empty: all.
   std::optional<BitsPerSecond> bandwidth_threshold = {};
 };
@@ -52,7 +61,7 @@ struct CommVolumes {
 /// Settings, besides the numbers of stages and replicas, that the job leaves to the planner by `auto`. Until
 /// the planner decides, the job has the first candidate as its value.
 struct Automatic {
-  bool tensor = false, micro_batch = false, recompute = false, schedule = false, gradient_sync = false;
+  bool tensor = false, micro_batch = false, recomputation = false, schedule = false, gradient_sync = false;
   bool activations = false, gradients = false;  // of the compression
 
   friend bool operator==(const Automatic&, const Automatic&) = default;
@@ -72,7 +81,7 @@ struct Job {
   std::optional<int> comm_cost_stages;   // number of stages that `comm_cost` is valid for
 };
 
-/// Bytes of one number: 2 for fp16 and bf16, 4 for tf32 and fp32.
+/// Bytes of one weight, activation or gradient.
 double bytes_per_element(const Training& training);
 
 /// The layers of the job's model in the job's precision.

@@ -37,7 +37,7 @@ std::vector<const ProfileRow*> nearest_rows(const LayerProfile& profile, std::st
   return rows;
 }
 
-/// Linear interpolation or extrapolation through two points.
+/// Interpolates or extrapolates the line through two points, but never below 0.
 double interpolate_linearly(double x0, double y0, double x1, double y1, double x) {
   return std::max(0.0, y0 + (y1 - y0) * (x - x0) / (x1 - x0));
 }

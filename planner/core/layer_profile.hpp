@@ -1,4 +1,4 @@
-// Times of layers on one GPU: measured, imported or estimated, all in the same form.
+// Times of layers on one GPU, whether measured, imported or estimated.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/core/model.hpp"
+#include "planner/core/precision.hpp"
 
 namespace dtfm {
 
@@ -30,7 +31,7 @@ struct ProfileRow {
   int micro_batch = 1, tensor = 1;
   Timing forward, backward;
   std::optional<Timing> update;
-  std::optional<double> activation_bytes, peak_bytes;  // kept for the backward; peak allocation
+  std::optional<double> activation_bytes, peak_bytes;  // kept for the backward; largest allocation
 
   friend bool operator==(const ProfileRow&, const ProfileRow&) = default;
 };
@@ -38,10 +39,10 @@ struct ProfileRow {
 struct LayerProfile {
   enum class Source { measured, imported, estimated };
 
-  std::string gpu;  // as in the catalogue of GPUs
+  std::string gpu;  // its name in the GPU catalogue
   Source source = Source::measured;
-  std::string derivation;            // free text: what was run or read, and how the times follow from it
-  std::string precision;             // as in a job
+  std::string derivation;  // free text: what was run or read, and how the times follow from it
+  Precision precision = Precision::fp16;
   std::string model;                 // name of the model
   std::optional<Transformer> shape;  // of a transformer; its number of layers is meaningless
   std::vector<std::pair<std::string, std::string>> software;  // name, version
@@ -52,11 +53,11 @@ struct LayerProfile {
 
 std::string_view name_of(LayerProfile::Source source);
 
-/// Times of one kind of layer at any micro-batch size. `extrapolated`: outside of the measured sizes.
+/// Times of one kind of layer at any micro-batch size.
 struct ProfiledTime {
   double forward_s = 0, backward_s = 0;
   std::optional<double> update_s;
-  bool extrapolated = false;
+  bool extrapolated = false;  // beyond the measured sizes, or at a tensor degree that was not measured
 };
 
 /// Interpolates linearly between two measured sizes. Above them, extrapolates the line through the last two,

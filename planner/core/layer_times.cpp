@@ -13,7 +13,7 @@
 namespace dtfm {
 namespace {
 
-/// The shape without parts that affect only parameters or memory, and with defaults filled in.
+/// Returns the shape with defaults filled in and without what affects only parameters or memory.
 Transformer timing_shape(Transformer model) {
   model.layers = model.positions = 0;
   model.tied = true;
@@ -30,12 +30,11 @@ bool same_layers(const LayerProfile& profile, const Transformer& model) {
   return a == b;
 }
 
-/// Whether the profile gives sizes that can be compared with the job's model.
 bool has_comparable_shape(const LayerProfile& profile, const Job& job) {
   return profile.shape && std::holds_alternative<Transformer>(job.model);
 }
 
-/// Profiles identify layers by name only.
+/// Profiles identify layers by name, so that two kinds of layers must not share one.
 void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
   std::set<std::string> names;
   for (const Layer& kind : kinds.kinds)
@@ -52,40 +51,35 @@ void check_profile_matches(const LayerProfile& profile, const Job& job) {
                                  profile.model, what));
   };
   if (profile.precision != job.training.precision)
-    throw mismatch(
-        fmt::format("it is of precision {}, the job of {}", profile.precision, job.training.precision));
+    throw mismatch(fmt::format("it is of precision {}, the job of {}", name_of(profile.precision),
+                               name_of(job.training.precision)));
   if (has_comparable_shape(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
     throw mismatch("its transformer has other sizes");
 }
 
-/// FLOPs of a layer's forward that `training.recompute` repeats.
-double recomputed_share(const Layer& kind, const std::string& recompute) {
-  if (kind.forward.value() == 0) return 0;
-  if (recompute == "full") return 1 - kind.head / kind.forward;
-  return recompute == "selective" ? kind.attention / kind.forward : 0;
+/// A layer without FLOPs, such as a table look-up, repeats nothing.
+double recomputed_share(const Layer& kind, Recomputation recomputation) {
+  return kind.forward.value() == 0 ? 0 : traits(recomputation).repeated_share(kind);
 }
 
-/// Share of a layer's parameters that are copies of the first layer's.
 double tied_share(const Layer& kind) {
   return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
 }
 
-/// Whether the profile's update times are not those of the job's optimizer. They are taken to be Adam's, all
-/// variants of which count as one.
 bool has_other_optimizer(const LayerProfile& profile, const Training& training) {
-  return !training.optimizer.starts_with("adam") &&
+  return !traits(training.optimizer).has_profiled_step_time &&
          std::any_of(profile.rows.begin(), profile.rows.end(),
                      [](const ProfileRow& row) { return row.update && row.update->median_s > 0; });
 }
 
 /// `dtfm-profile` measures Adam; imported profiles do not name their optimizer.
-std::string optimizer_note(const LayerProfile& profile, const std::string& optimizer) {
+std::string optimizer_note(const LayerProfile& profile, Optimizer optimizer) {
   return fmt::format(
       "optimizer steps on GPU {} take the time that its profile has, {}; that of {} is not known",
       profile.gpu,
       profile.source == LayerProfile::Source::measured ? "which is Adam's"
                                                        : "which does not say of which optimizer",
-      optimizer);
+      name_of(optimizer));
 }
 
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
@@ -94,7 +88,7 @@ const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   return found == job.profiles.end() ? nullptr : &*found;
 }
 
-/// Formats up to four names of kinds for a note; empty if it concerns all kinds.
+/// Formats up to four names of kinds for a note; returns nothing if the note concerns all kinds.
 std::string format_layer_names(const std::vector<std::string>& names, std::size_t layer_kind_count) {
   constexpr std::size_t max_shown = 4;
   if (names.size() == layer_kind_count) return "";
@@ -106,8 +100,8 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
 
 }  // namespace
 
-/// Least FLOPs that any kernel must execute: half of the attention core's, where a causal mask hides the
-/// rest. Backward takes twice the forward's.
+/// Counts the FLOPs that every kernel must execute: of the attention core only half, because a causal mask
+/// hides the rest; its backward takes twice as many as its forward.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds) {
   const double flops = (kind.forward + kind.backward - 1.5 * kind.attention).value() * micro_batch / tensor;
   double highest = 0;
@@ -208,7 +202,7 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofli
         const ProfileRow row = row_of(kind);
         time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
-      const double recompute_s = time.forward_s * recomputed_share(kind, job_.training.recompute);
+      const double recompute_s = time.forward_s * recomputed_share(kind, job_.training.recomputation);
       const double update = time.update_s.value_or(0);
       times.by_kind.push_back(
           {time.forward_s, time.backward_s + recompute_s, update, update * tied_share(kind)});

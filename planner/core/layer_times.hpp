@@ -1,5 +1,4 @@
-// Seconds that a layer of the job takes on a device: the only place where profiles and estimates become
-// times.
+// Seconds that a layer of the job takes on a device. Only LayerTimes turns profiles and estimates into times.
 #pragma once
 
 #include <span>
@@ -22,7 +21,7 @@ struct LayerTime {
 };
 
 /// Returns whether the GPU would exceed its highest peak if forward and backward of a micro-batch on one of
-/// `tensor` devices took `seconds`. Then the measurement is incomplete, or of another layer.
+/// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
 /// Layer times for every GPU of the topology: from the job's profile of it, else an estimate (by the job's
@@ -35,9 +34,9 @@ class LayerTimes {
              std::vector<int> tensor_degrees);
 
   /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
-  /// devices that share it. Recomputation `full` adds to the backward the forward of everything except the
-  /// head, `selective` the attention core's share of it. Throws Error if the time cannot be determined: no
-  /// GPU given, neither a profile of it nor a peak, or a profile without the layer.
+  /// devices that share it. The backward includes what recomputation repeats of the forward. Throws Error if
+  /// the time cannot be determined: no GPU given, neither a profile of it nor a peak, or a profile without
+  /// the layer.
   LayerTime of(int layer, int device, int tensor) const;
 
   /// Returns notes on the reliability of times on these devices: GPUs with neither profile nor efficiency,

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
+
+#include "planner/core/gradient_sync.hpp"
+#include "planner/core/schedule.hpp"
 
 namespace dtfm {
 
@@ -26,7 +28,8 @@ struct Pipeline {
 
 struct Plan {
   int tensor = 1;  // maximum tensor degree over all stages; see planner/core/shards.hpp if they differ
-  std::string schedule, gradient_sync;
+  Schedule schedule = Schedule::gpipe;
+  GradientSync gradient_sync = GradientSync::sharded_ps;
   std::vector<Pipeline> pipelines;
 
   friend bool operator==(const Plan&, const Plan&) = default;

@@ -8,7 +8,7 @@
 namespace dtfm {
 namespace {
 
-/// FLOPs and bytes of one kind of layer on one of `tensor` devices, per micro-batch.
+/// What one of `tensor` devices computes and moves for one kind of layer, per micro-batch.
 struct Work {
   double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
 };
@@ -22,27 +22,18 @@ Work work_of(const Layer& kind, const Training& training, int micro_batch, int t
           parameters * parameter_bytes(training).resident};
 }
 
-/// Keys of which the catalogue gives none if `peak_of` returns nothing, for error messages.
-std::string_view required_peak_keys(std::string_view precision) {
-  if (precision == "fp16") return "`peak`";
-  if (precision == "bf16") return "`peak_fp32`, nor `peak` with the `peak_tf32` that goes with bf16";
-  return precision == "tf32" ? "`peak_tf32` or `peak_fp32`" : "`peak_fp32`";
-}
-
 double require_peak(const Gpu& gpu, const Training& training) {
   const auto peak = peak_of(gpu, training.precision);
   if (!peak)
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no {}",
-                                gpu.name, required_peak_keys(training.precision)));
+                                gpu.name, traits(training.precision).peak_keys));
   return peak->value();
 }
 
 }  // namespace
 
-std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, std::string_view precision) {
-  if (precision == "fp16" || (precision == "bf16" && gpu.peak_tf32)) return gpu.peak;
-  if (precision == "tf32" && gpu.peak_tf32) return gpu.peak_tf32;
-  return gpu.peak_fp32;
+std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision) {
+  return traits(precision).peak(gpu);
 }
 
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,

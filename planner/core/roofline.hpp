@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "planner/core/job.hpp"
 #include "planner/core/topology.hpp"
@@ -24,10 +23,8 @@ struct Roofline {
   double compute = 1, memory_forward = 1, memory_backward = 2, launch_s = 0, update = 1;
 };
 
-/// Returns the peak FLOP/s of a GPU in a job's precision. fp16: the peak of the tensor cores; bf16: the same
-/// on GPUs that support it (those with TF32), else fp32's; tf32: TF32's if there is one, else fp32's. Empty
-/// if the catalogue does not give it.
-std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, std::string_view precision);
+/// Returns the peak FLOP/s of a GPU in a job's precision; nullopt if the GPU catalogue does not give it.
+std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision);
 
 /// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices. Throws Error
 /// if the catalogue gives no peak of the GPU in the job's precision, or no memory bandwidth.

@@ -7,7 +7,7 @@
 namespace dtfm {
 
 int stage_chunks(const Job& job) {
-  return job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
+  return traits(job.parallelism.schedule).has_chunks ? job.parallelism.chunks.value_or(1) : 1;
 }
 
 std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks) {

@@ -48,7 +48,7 @@ std::string config(const ExportBundle& bundle) {
       R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
       "\n",
       training.global_batch, training.micro_batch, micro_batches_per_pipeline(bundle),
-      bundle.job.parallelism.gradient_sync == "sharded-ps" ? 1 : 0);
+      bundle.job.parallelism.gradient_sync == GradientSync::sharded_ps ? 1 : 0);
 }
 
 ExportFiles files(const ExportBundle& bundle) {
@@ -126,13 +126,26 @@ ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
   return read;
 }
 
+/// The section of ds_config.json that enables the precision; empty for 32-bit training.
+std::string_view precision_section(Precision precision) {
+  switch (precision) {
+    case Precision::fp16:
+      return "fp16";
+    case Precision::bf16:
+      return "bf16";
+    case Precision::tf32:
+    case Precision::fp32:
+      break;
+  }
+  return "";
+}
+
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
-  if (const std::string& precision = bundle.job.training.precision;
-      precision == "fp16" || precision == "bf16")
+  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
+  if (const std::string_view section = precision_section(bundle.job.training.precision); !section.empty())
     notes.push_back(fmt::format(
         "ds_config.json does not set the precision; the plan assumes \"{}\": {{\"enabled\": true}}",
-        precision));
+        section));
   notes.emplace_back(
       "DeepSpeed's own launcher would assign other ranks: use one that sets RANK and WORLD_SIZE (torchrun, "
       "slurm, openmpi)");

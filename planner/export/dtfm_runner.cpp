@@ -29,10 +29,15 @@ void check(const ExportBundle& bundle) {
   require_equal_flushes(bundle, target_name);
 }
 
-std::string dp_mode(const std::string& gradient_sync) {
-  if (gradient_sync == "sharded-ps") return "sharded_ps";
-  if (gradient_sync == "central-ps") return "central_ps";
-  return "allreduce";
+std::string dp_mode(GradientSync gradient_sync) {
+  switch (gradient_sync) {
+    case GradientSync::sharded_ps:
+      return "sharded_ps";
+    case GradientSync::central_ps:
+      return "central_ps";
+    default:
+      return "allreduce";
+  }
 }
 
 /// Bash arrays in the format of DT-FM's scripts: the number of GPUs of each machine, and the rank of each GPU
@@ -78,7 +83,7 @@ ExportFiles files(const ExportBundle& bundle) {
                       {"rounds", fmt::format("{}", micro_batches_per_pipeline(bundle) /
                                                        micro_batches_per_flush(bundle))},
                       {"dp_mode", dp_mode(bundle.job.parallelism.gradient_sync)},
-                      {"precision", training.precision == "fp16" ? " --fp16" : ""}}),
+                      {"precision", training.precision == Precision::fp16 ? " --fp16" : ""}}),
        true}};
   if (std::string map = rank_map(bundle); !map.empty()) files.push_back({map_file, std::move(map)});
   return files;
@@ -116,13 +121,13 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "import "
       "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
-  if (const std::string& planned = bundle.job.parallelism.schedule; planned != "gpipe")
-    notes.push_back(
-        fmt::format("it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe", planned));
+  if (const Schedule planned = bundle.job.parallelism.schedule; planned != Schedule::gpipe)
+    notes.push_back(fmt::format("it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe",
+                                name_of(planned)));
   if (dp_mode(bundle.job.parallelism.gradient_sync) == "allreduce")
     notes.push_back(
         fmt::format("--dp-mode allreduce lets NCCL choose the all-reduce algorithm; the plan assumes {}",
-                    bundle.job.parallelism.gradient_sync));
+                    name_of(bundle.job.parallelism.gradient_sync)));
   return notes;
 }
 

@@ -34,7 +34,7 @@ void reject(std::string_view target, const std::string& what) {
   throw Error("", fmt::format("{}: {}", target, what));
 }
 
-std::vector<std::string> schedule_notes(const ExportBundle& bundle, std::string_view trainer_schedule) {
+std::vector<std::string> schedule_notes(const ExportBundle& bundle, Schedule trainer_schedule) {
   const auto& pipelines = bundle.plan.pipelines;
   const Parallelism& planned = bundle.job.parallelism;
   const bool has_hops = std::any_of(pipelines.begin(), pipelines.end(),
@@ -42,7 +42,7 @@ std::vector<std::string> schedule_notes(const ExportBundle& bundle, std::string_
   std::vector<std::string> notes;
   if (has_hops && planned.schedule != trainer_schedule)
     notes.push_back(fmt::format("it runs schedule {0}, but the plan assumes {1}: plan with schedule {0}",
-                                trainer_schedule, planned.schedule));
+                                name_of(trainer_schedule), name_of(planned.schedule)));
   if (planned.flush && *planned.flush < pipelines.front().micro_batches)
     notes.push_back(fmt::format(
         "it does not flush pipelines every {} micro-batches, which the plan needs for activations "

@@ -48,7 +48,7 @@ void require_divisible_heads(const ExportBundle& bundle, std::string_view target
 void require_uniform_pipelines(const ExportBundle& bundle, std::string_view target);
 
 /// Notes for a plan that assumes another schedule than `trainer_schedule`, or flushes within an iteration.
-std::vector<std::string> schedule_notes(const ExportBundle& bundle, std::string_view trainer_schedule);
+std::vector<std::string> schedule_notes(const ExportBundle& bundle, Schedule trainer_schedule);
 
 /// Whether the model has the modules of Llama: RMS norm, a gated feed-forward network, no learned positions.
 bool is_llama_like(const Transformer& model);

@@ -109,7 +109,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
+  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
   notes.emplace_back(
       "its own start script numbers GPUs differently: use a launcher that makes one GPU visible to each rank "
       "(--to torchrun, slurm or openmpi)");

@@ -68,10 +68,10 @@ std::string model_flags(const Transformer& model) {
 
 std::string training_flags(const Training& training) {
   std::string flags;
-  if (training.precision == "fp16" || training.precision == "bf16")
-    flags += fmt::format("  --{}\n", training.precision);
-  if (training.recompute == "selective") flags += "  --recompute-granularity selective\n";
-  if (training.recompute == "full")
+  if (training.precision == Precision::fp16) flags += "  --fp16\n";
+  if (training.precision == Precision::bf16) flags += "  --bf16\n";
+  if (training.recomputation == Recomputation::selective) flags += "  --recompute-granularity selective\n";
+  if (training.recomputation == Recomputation::full)
     flags += "  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n";
   return flags;
 }
@@ -135,7 +135,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes =
-      schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? "interleaved" : "1f1b");
+      schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? Schedule::interleaved : Schedule::one_f_one_b);
   if (const auto& model = std::get<Transformer>(bundle.job.model); model.tied && stage_count(bundle) > 1)
     notes.emplace_back(
         "the first and last stages all-reduce the gradient of the tied embedding in every iteration, which "

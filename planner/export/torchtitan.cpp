@@ -24,8 +24,14 @@ void check_for_target(const ExportBundle& bundle, std::string_view target_name) 
 }
 
 std::string schedule_name(const ExportBundle& bundle) {
-  const std::string& schedule = bundle.job.parallelism.schedule;
-  return schedule == "gpipe" ? "GPipe" : schedule == "1f1b" ? "1F1B" : "Interleaved1F1B";
+  switch (bundle.job.parallelism.schedule) {
+    case Schedule::gpipe:
+      return "GPipe";
+    case Schedule::one_f_one_b:
+      return "1F1B";
+    default:
+      return "Interleaved1F1B";
+  }
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops

@@ -85,7 +85,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
+  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
   notes.emplace_back(
       "do not use Varuna's launcher, which makes its own map: use one that sets RANK and WORLD_SIZE");
   return notes;

@@ -1,6 +1,5 @@
 #include "simulator/io/scenario_reader.hpp"
 
-#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
@@ -160,7 +159,7 @@ class ScenarioReader {
 
   void read_recovery(const YamlValue& value) {
     const YamlMap map = value.map({"policy", "detection", "spare", "exclude_slower_than", "checkpoint"});
-    if (const auto policy = map.optional("policy")) scenario_.on_failure = policy_name(*policy);
+    if (const auto policy = map.optional("policy")) scenario_.on_failure = read_policy(*policy);
     if (const auto detection = map.optional("detection"))
       scenario_.detection_s = detection->seconds().value();
     if (const auto spare = map.optional("spare")) scenario_.spares = names_.devices_of_list(*spare);
@@ -180,13 +179,11 @@ class ScenarioReader {
     }
   }
 
-  static std::string policy_name(const YamlValue& value) {
-    const std::string name = value.text();
-    std::vector<std::string_view> known;
-    for (const sim::FailurePolicy& policy : sim::failure_policies()) known.push_back(policy.name);
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw value.value_error(fmt::format("unknown {}; {}", quote(name), suggestion(name, known)));
-    return name;
+  static sim::FailurePolicy read_policy(const YamlValue& value) {
+    const auto table = sim::failure_policy_table();
+    std::vector<std::string_view> names;
+    for (const sim::FailurePolicyTraits& policy : table) names.push_back(policy.name);
+    return table[value.choice(names)].kind;
   }
 
   const Topology& topology_;

@@ -44,7 +44,7 @@ class IterationGraph {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_pipeline_ends(number);
     }
-    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != no_sync)
+    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != GradientSync::none)
       for (const LayerGroup& group : groups())
         if (group.holders.size() > 1) add_group_sync(group);
     add_updates();
@@ -182,9 +182,9 @@ class IterationGraph {
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
     }
-    const GradientSync gradient_sync{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
-                                     group.label};
-    const std::vector<int> ends = add_gradient_sync(builder_, plan_.gradient_sync, gradient_sync);
+    const SyncGroup sync_group{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
+                               group.label};
+    const std::vector<int> ends = add_gradient_sync(builder_, plan_.gradient_sync, sync_group);
     for (std::size_t i = 0; i < ends.size(); ++i)
       add_end_task(group.holders[i], add_compression(group, i, compression_s, 1, ends[i]));
   }
@@ -236,7 +236,7 @@ void check_size(const Plan& plan) {
 }  // namespace
 
 Plan expand_virtual_stages(const Job& job, const Plan& plan) {
-  if (plan.schedule != "interleaved") return plan;
+  if (!traits(plan.schedule).has_chunks) return plan;
   Plan result = plan;
   for (Pipeline& pipeline : result.pipelines)
     pipeline.stages = split_into_chunks(pipeline.stages, job.parallelism.chunks.value_or(1));

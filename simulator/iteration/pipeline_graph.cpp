@@ -6,7 +6,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/iteration/stage_all_reduces.hpp"
 
@@ -91,8 +91,8 @@ class PipelineGraph {
 /// Number of stages before the first device is used again. Only interleaved schedules define an order among
 /// the stages of one device; under other schedules every stage counts as a device of its own, and a device
 /// with several stages computes whatever is ready first.
-int count_devices(const Pipeline& pipeline, const std::string& schedule) {
-  if (schedule != "interleaved") return static_cast<int>(pipeline.stages.size());
+int count_devices(const Pipeline& pipeline, Schedule schedule) {
+  if (!traits(schedule).has_chunks) return static_cast<int>(pipeline.stages.size());
   std::set<int> seen;
   for (const Stage& stage : pipeline.stages)
     if (!seen.insert(stage.devices.front()).second) break;
@@ -115,7 +115,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
       adds_compression_(model.activation_compression_s(1) > 0),
-      is_blocking_(plan.schedule == blocking_schedule),
+      is_blocking_(traits(plan.schedule).is_blocking),
       devices_(count_devices(pipeline_, plan.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));

@@ -16,7 +16,8 @@ StageAllReduces::StageAllReduces(GraphBuilder& builder, const Job& job, const Pi
     : builder_(builder) {
   for (const Layer& layer : layer_chain(job))
     bytes_.push_back(layer.output.value() * job.training.micro_batch);
-  backward_count_ = job.training.recompute == "full" ? 2 * forward_count : forward_count;
+  const bool repeats = traits(job.training.recomputation).repeats_all_reduces;
+  backward_count_ = repeats ? 2 * forward_count : forward_count;
   for (const Stage& stage : pipeline.stages) {
     const std::size_t tensor = stage.devices.size();
     channels_.emplace_back();

@@ -221,8 +221,8 @@ class ZeroGraph {
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan) {
   for (const Pipeline& pipeline : plan.pipelines)
     if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)
-      throw Error(
-          "", fmt::format("{} requires that every pipeline is one stage on one device", plan.gradient_sync));
+      throw Error("", fmt::format("{} requires that every pipeline is one stage on one device",
+                                  name_of(plan.gradient_sync)));
   return ZeroGraph(problem, plan).build();
 }
 

@@ -90,17 +90,11 @@ double LoadModel::input_bytes(int layer) const {
 /// Bytes per sequence held from forward to backward.
 double LoadModel::saved_activation_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
-  const std::string& recompute = job_.training.recompute;
+  const RecomputationTraits& recomputation = traits(job_.training.recomputation);
   double sum = 0;
-  for (int layer = begin; layer < end; ++layer) {
-    const Layer& it = chain_[at(layer)];
-    if (recompute == "full")
-      sum += input_bytes(layer);
-    else
-      sum += (recompute == "selective" ? it.activation_memory - it.attention_memory : it.activation_memory)
-                 .value();
-  }
-  const bool buffers = job_.parallelism.schedule == "gpipe";
+  for (int layer = begin; layer < end; ++layer)
+    sum += recomputation.kept(chain_[at(layer)], Bytes(input_bytes(layer))).value();
+  const bool buffers = traits(job_.parallelism.schedule).keeps_boundary_buffers;
   if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(end);
   if (begin > 0 && buffers) sum += input_bytes(begin);
   return sum;
@@ -113,7 +107,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double share = job_.training.micro_batch / tensor;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
-  const std::string& recompute = job_.training.recompute;
+  const RecomputationTraits& recomputation = traits(job_.training.recomputation);
   double working = 0;
   for (int layer = begin; layer < end; ++layer) {
     const Layer& it = chain_[at(layer)];
@@ -123,8 +117,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * share;
     load.gradient_bytes += gradient_bytes(layer, begin == 0, true) / tensor;
-    working =
-        std::max(working, (recompute == "selective" ? it.attention_memory : it.activation_memory).value());
+    working = std::max(working, recomputation.working(it).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
@@ -132,8 +125,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   load.weight_bytes = parameters * bytes.checkpointed;
   load.state_bytes = parameters * state_bytes_per_parameter();
   load.activation_bytes = saved_activation_bytes(stage) * share;
-  if (recompute == "full" || recompute == "selective") load.working_bytes = working * share;
-  load.working_bytes += gathered_bytes(stage);
+  load.working_bytes = working * share + gathered_bytes(stage);
   return load;
 }
 

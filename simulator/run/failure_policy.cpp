@@ -1,15 +1,13 @@
 #include "simulator/run/failure_policy.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
 #include <set>
-#include <string>
 #include <utility>
 
-#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/kind_table.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -87,35 +85,28 @@ Decision use_redundant_successors(const ClusterState& state) {
   return decision;
 }
 
-constexpr std::array policies{
-    FailurePolicy{"restart-without-pipeline",
-                  "pipelines that lost a device pause until it rejoins; the others take over their "
-                  "micro-batches",
-                  pause_broken_pipelines},
-    FailurePolicy{"wait", "all pipelines wait until the device rejoins", wait_for_all},
-    FailurePolicy{"spare",
-                  "an unused device replaces the one that left; without one, as "
-                  "restart-without-pipeline",
-                  use_spares},
-    FailurePolicy{"restart",
-                  "all devices load the last checkpoint; pipelines that lost a device pause until it rejoins",
-                  restart_all_from_checkpoint},
-    FailurePolicy{"drop-pipeline",
-                  "unaffected pipelines resume the iteration and take over the micro-batches of the "
-                  "others, which pause until they are complete",
-                  pause_broken_pipelines, true},
-    FailurePolicy{"redundant",
-                  "the device of the next stage, which has a copy of the weights, also computes the stage; "
-                  "if it has left too, as restart-without-pipeline",
-                  use_redundant_successors, false, true},
-    FailurePolicy{"replan",
-                  "the planner makes a new plan for the available devices; without one, as "
-                  "restart-without-pipeline",
-                  pause_broken_pipelines, false, false, true}};
+constexpr auto policies = std::to_array<FailurePolicyTraits>({
+    {.kind = FailurePolicy::restart_without_pipeline,
+     .name = "restart-without-pipeline",
+     .decide = pause_broken_pipelines},
+    {.kind = FailurePolicy::wait, .name = "wait", .decide = wait_for_all},
+    {.kind = FailurePolicy::spare, .name = "spare", .decide = use_spares},
+    {.kind = FailurePolicy::restart, .name = "restart", .decide = restart_all_from_checkpoint},
+    {.kind = FailurePolicy::drop_pipeline,
+     .name = "drop-pipeline",
+     .decide = pause_broken_pipelines,
+     .resumes_iteration = true},
+    {.kind = FailurePolicy::redundant,
+     .name = "redundant",
+     .decide = use_redundant_successors,
+     .keeps_copies = true},
+    {.kind = FailurePolicy::replan, .name = "replan", .decide = pause_broken_pipelines, .asks_planner = true},
+});
+static_assert(has_row_for_each(policies, FailurePolicy::replan));
 
 /// The number of micro-batches that are distributed as a unit.
 int redistribution_unit(const Plan& plan, const std::vector<bool>& running, int total) {
-  if (plan.schedule != "interleaved") return 1;
+  if (!traits(plan.schedule).in_rounds) return 1;
   int size = 1;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (!running[i]) continue;
@@ -163,15 +154,16 @@ std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<boo
   return std::find(result.begin(), result.end(), true) == result.end() ? running : result;
 }
 
-std::span<const FailurePolicy> failure_policies() {
+std::span<const FailurePolicyTraits> failure_policy_table() {
   return policies;
 }
 
-const FailurePolicy& failure_policy(std::string_view name) {
-  const auto policy = std::find_if(policies.begin(), policies.end(),
-                                   [&](const FailurePolicy& it) { return it.name == name; });
-  if (policy == policies.end()) throw Error("", "unknown failure policy " + std::string(name));
-  return *policy;
+const FailurePolicyTraits& traits(FailurePolicy policy) {
+  return row_of(policies, policy);
+}
+
+std::string_view name_of(FailurePolicy policy) {
+  return traits(policy).name;
 }
 
 Plan running_plan(const Plan& plan, const std::vector<bool>& running) {

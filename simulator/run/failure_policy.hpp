@@ -1,5 +1,5 @@
-// Failure policies: which devices compute after devices have left or joined. A policy is one function and one
-// row of the table in failure_policy.cpp.
+// Failure policies: which devices compute after devices have left or joined. A policy is one value of
+// FailurePolicy, one function, and one row of the table in failure_policy.cpp.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/core/plan.hpp"
+#include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {
 
@@ -32,8 +33,9 @@ struct Decision {
 /// not change or no plan was found.
 using Replanner = std::function<std::optional<Plan>(const Plan& running, const std::vector<bool>& available)>;
 
-struct FailurePolicy {
-  std::string_view name, what;
+struct FailurePolicyTraits {
+  FailurePolicy kind;
+  std::string_view name;
   Decision (*decide)(const ClusterState& state);
   /// Unaffected pipelines continue the iteration and take over micro-batches (redistribute_micro_batches).
   bool resumes_iteration = false;
@@ -49,10 +51,10 @@ struct FailurePolicy {
 std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<bool>& running,
                                          const std::vector<double>& speeds, double share);
 
-/// The table of all policies. The first is the default.
-std::span<const FailurePolicy> failure_policies();
-/// Throws Error for an unknown name; file readers are expected to check names and make suggestions.
-const FailurePolicy& failure_policy(std::string_view name);
+/// A row for each value, in the order of the enum.
+std::span<const FailurePolicyTraits> failure_policy_table();
+const FailurePolicyTraits& traits(FailurePolicy policy);
+std::string_view name_of(FailurePolicy policy);
 
 /// The running pipelines of `plan`, with all its micro-batches. Those of the other pipelines are distributed
 /// in proportion to the running pipelines' own (evenly if these have none) by largest remainder; ties go to

@@ -11,7 +11,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/model/zero.hpp"
 #include "simulator/observation/interval_times.hpp"
@@ -36,7 +36,7 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
                          std::uint64_t seed, Replanner replan, int sync_every, const PathSchedule* paths)
     : problem_(problem),
       scenario_(scenario),
-      policy_(failure_policy(scenario.on_failure)),
+      policy_(traits(scenario.on_failure)),
       replan_(std::move(replan)),
       sync_every_(sync_every),
       paths_(paths),
@@ -52,10 +52,10 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       has_failed_(is_running_.size()) {
   if (policy_.asks_planner && !replan_)
     throw Error("", fmt::format("policy {} requires a planner, but none is available", policy_.name));
-  if (policy_.keeps_copies && plan.schedule == "interleaved")
-    throw Error("", fmt::format("policy {} requires a schedule with one stage per device; `interleaved` "
+  if (policy_.keeps_copies && traits(plan.schedule).has_chunks)
+    throw Error("", fmt::format("policy {} requires a schedule with one stage per device; `{}` "
                                 "assigns several",
-                                policy_.name));
+                                policy_.name, name_of(plan.schedule)));
   const bool leaves =
       std::any_of(scenario.events.begin(), scenario.events.end(),
                   [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
@@ -63,14 +63,14 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
     throw Error("",
                 fmt::format("device failures are not supported with {}: no other device has the shards of a "
                             "device that leaves",
-                            plan.gradient_sync));
+                            name_of(plan.gradient_sync)));
   if (paths && (leaves || scenario.exclude_slower_than > 0))
     throw Error("",
                 "devices that leave or are excluded are not supported with paths of micro-batches, which are "
                 "planned over all devices");
-  if (policy_.asks_planner && plan.schedule == blocking_schedule)
+  if (policy_.asks_planner && traits(plan.schedule).is_blocking)
     throw Error("", fmt::format("policy {} makes new plans, which do not support schedule {}", policy_.name,
-                                plan.schedule));
+                                name_of(plan.schedule)));
   if (policy_.resumes_iteration && sync_every_ > 1)
     throw Error("", fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
                                 "synchronize only in every {}th",
@@ -251,7 +251,8 @@ void TrainingRun::note_replacements(const Plan& next) {
 /// Creates the graph of the running pipelines, unless the current one can be reused.
 void TrainingRun::make_graph() {
   Plan plan = running_plan(plan_, running_);
-  if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0) plan.gradient_sync = no_sync;
+  if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0)
+    plan.gradient_sync = GradientSync::none;
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) is_running_[at(device)] = true;
   if (plan == graph_plan_) return;

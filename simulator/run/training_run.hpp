@@ -116,7 +116,7 @@ class TrainingRun {
 
   const Problem& problem_;
   const Scenario& scenario_;
-  const FailurePolicy& policy_;
+  const FailurePolicyTraits& policy_;
   Replanner replan_;
   int sync_every_;
   const PathSchedule* paths_;

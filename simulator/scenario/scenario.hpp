@@ -52,6 +52,26 @@ struct Checkpoint {
   double period_s = 0;        // minimum time between two checkpoints; 0: no period
 };
 
+/// What a run does when devices leave (simulator/run/failure_policy.hpp).
+enum class FailurePolicy : unsigned char {
+  /// Pipelines that lost a device pause until it rejoins; the others take over their micro-batches.
+  restart_without_pipeline,
+  /// All pipelines wait until the device rejoins.
+  wait,
+  /// An unused device replaces the one that left; without one, as restart_without_pipeline.
+  spare,
+  /// All devices load the last checkpoint; pipelines that lost a device pause until it rejoins.
+  restart,
+  /// Unaffected pipelines resume the iteration and take over the micro-batches of the others, which pause
+  /// until they are complete.
+  drop_pipeline,
+  /// The device of the next stage, which has a copy of the weights, also computes the stage; if it has left
+  /// too, as restart_without_pipeline.
+  redundant,
+  /// The planner makes a new plan for the available devices; without one, as restart_without_pipeline.
+  replan,
+};
+
 struct Scenario {
   std::string name;
   std::uint64_t seed = 0;
@@ -62,8 +82,8 @@ struct Scenario {
   /// only unavailable devices join.
   std::vector<DeviceEvent> events;
   ComputeJitter compute_jitter;
-  std::string on_failure = "restart-without-pipeline";  // name of a policy (simulator/run/failure_policy.hpp)
-  double detection_s = 0;                               // time from a failure to its detection
+  FailurePolicy on_failure = FailurePolicy::restart_without_pipeline;
+  double detection_s = 0;                  // time from a failure to its detection
   std::optional<std::vector<int>> spares;  // devices that may replace others; empty: all unused ones
   /// Pipelines with a device slower than this share of the median speed are excluded; 0: none.
   double exclude_slower_than = 0;

@@ -12,7 +12,7 @@ namespace dtfm::sim {
 namespace {
 
 Problem with_recomputation(Problem problem) {
-  problem.job.training.recompute = "full";
+  problem.job.training.recomputation = Recomputation::full;
   return problem;
 }
 
@@ -20,7 +20,7 @@ Problem with_recomputation(Problem problem) {
 
 SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.training.micro_batch) {
   const Problem problem = with_recomputation(given);
-  const Plan of_single_devices{1, "", "", {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
+  const Plan of_single_devices{.pipelines = {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
   const LoadModel model(problem, of_single_devices);
   std::map<std::pair<int, double>, int> kinds;  // keyed by GPU and speed
   for (int device = 0; device < problem.topology.size(); ++device) {

@@ -2,15 +2,15 @@
 
 namespace dtfm::sim {
 
-std::vector<int> central_ps(GraphBuilder& builder, const GradientSync& gradient_sync) {
-  GradientSyncMessages messages(builder, gradient_sync);
-  const std::vector<int>& devices = gradient_sync.devices;
+std::vector<int> central_ps(GraphBuilder& builder, const SyncGroup& group) {
+  GradientSyncMessages messages(builder, group);
+  const std::vector<int>& devices = group.devices;
   std::vector<int> received;
   for (std::size_t i = 1; i < devices.size(); ++i)
-    received.push_back(messages.send(devices[i], devices[0], gradient_sync.bytes, gradient_sync.start, 0));
+    received.push_back(messages.send(devices[i], devices[0], group.bytes, group.start, 0));
   std::vector<int> last = {messages.join(received, devices[0], 0)};
   for (std::size_t i = 1; i < devices.size(); ++i)
-    last.push_back(messages.send(devices[0], devices[i], gradient_sync.bytes, last[0], 1));
+    last.push_back(messages.send(devices[0], devices[i], group.bytes, last[0], 1));
   return last;
 }
 

@@ -23,27 +23,26 @@ std::vector<std::vector<int>> by_site(const Topology& topology, const std::vecto
 
 }  // namespace
 
-std::vector<int> hierarchical(GraphBuilder& builder, const GradientSync& gradient_sync) {
-  GradientSyncMessages messages(builder, gradient_sync);
-  const auto sites = by_site(builder.topology(), gradient_sync.devices);
-  std::size_t shards = gradient_sync.devices.size();
+std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
+  GradientSyncMessages messages(builder, group);
+  const auto sites = by_site(builder.topology(), group.devices);
+  std::size_t shards = group.devices.size();
   for (const auto& site : sites) shards = std::min(shards, site.size());
-  const double shard = gradient_sync.bytes / static_cast<double>(shards);
+  const double shard = group.bytes / static_cast<double>(shards);
 
   std::vector<std::vector<int>> owners(shards), sums(shards);  // [shard][site]
   for (const auto& site : sites)
     for (std::size_t k = 0; k < shards; ++k) {
-      std::vector<int> received = {gradient_sync.start};
+      std::vector<int> received = {group.start};
       for (const int device : site)
-        if (device != site[k])
-          received.push_back(messages.send(device, site[k], shard, gradient_sync.start, 0));
+        if (device != site[k]) received.push_back(messages.send(device, site[k], shard, group.start, 0));
       owners[k].push_back(site[k]);
       sums[k].push_back(messages.join(received, site[k], 0));
     }
   for (std::size_t k = 0; k < shards; ++k) sums[k] = messages.ring_all_reduce(owners[k], sums[k], shard, 1);
 
   const int last_phase = 2 * static_cast<int>(sites.size()) - 1;
-  std::vector<int> last(gradient_sync.devices.size());
+  std::vector<int> last(group.devices.size());
   for (std::size_t t = 0; t < sites.size(); ++t)
     for (const int device : sites[t]) {
       std::vector<int> received;
@@ -51,8 +50,8 @@ std::vector<int> hierarchical(GraphBuilder& builder, const GradientSync& gradien
         received.push_back(device == sites[t][k]
                                ? sums[k][t]
                                : messages.send(sites[t][k], device, shard, sums[k][t], last_phase));
-      const auto position = std::find(gradient_sync.devices.begin(), gradient_sync.devices.end(), device);
-      last[static_cast<std::size_t>(position - gradient_sync.devices.begin())] =
+      const auto position = std::find(group.devices.begin(), group.devices.end(), device);
+      last[static_cast<std::size_t>(position - group.devices.begin())] =
           messages.join(received, device, last_phase);
     }
   return last;

@@ -18,10 +18,9 @@ std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& d
   return ready;
 }
 
-std::vector<int> ring(GraphBuilder& builder, const GradientSync& gradient_sync) {
-  const std::vector<int> ready(gradient_sync.devices.size(), gradient_sync.start);
-  return GradientSyncMessages(builder, gradient_sync)
-      .ring_all_reduce(gradient_sync.devices, ready, gradient_sync.bytes, 0);
+std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group) {
+  const std::vector<int> ready(group.devices.size(), group.start);
+  return GradientSyncMessages(builder, group).ring_all_reduce(group.devices, ready, group.bytes, 0);
 }
 
 }  // namespace dtfm::sim

@@ -2,12 +2,12 @@
 
 namespace dtfm::sim {
 
-std::vector<int> sharded_ps(GraphBuilder& builder, const GradientSync& gradient_sync) {
-  GradientSyncMessages messages(builder, gradient_sync);
-  const std::vector<int>& devices = gradient_sync.devices;
+std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group) {
+  GradientSyncMessages messages(builder, group);
+  const std::vector<int>& devices = group.devices;
   const std::size_t n = devices.size();
-  const double shard = gradient_sync.bytes / static_cast<double>(n);
-  std::vector<int> ready(n, gradient_sync.start);
+  const double shard = group.bytes / static_cast<double>(n);
+  std::vector<int> ready(n, group.start);
   for (const int phase : {0, 1}) {
     std::vector<std::vector<int>> received(n);
     for (std::size_t from = 0; from < n; ++from)

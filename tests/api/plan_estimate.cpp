@@ -43,7 +43,6 @@ TEST_CASE("the estimated cost per token is the price of the devices over their t
 }
 
 TEST_CASE("no plan beats the lower bound of its objective") {
-  using search::Objective;
   for (const Objective objective :
        {Objective::iteration_time, Objective::cost_per_token, Objective::device_efficiency}) {
     CAPTURE(static_cast<int>(objective));

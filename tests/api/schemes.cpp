@@ -54,7 +54,7 @@ TEST_CASE("Megatron ranks are in file order with replicas adjacent to each other
     CHECK(pipeline.stages[0] == Stage{{0, 2}, {d}});
     CHECK(pipeline.stages[1] == Stage{{2, 4}, {4 + d}});
   }
-  CHECK(layout->plan.gradient_sync == "ring");
+  CHECK(layout->plan.gradient_sync == GradientSync::ring);
 }
 
 TEST_CASE("Megatron tensor degrees fit in hosts and divide the heads") {

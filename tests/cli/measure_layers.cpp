@@ -39,7 +39,7 @@ TEST_CASE("every kind of layer is measured at every size") {
   const LayerProfile profile = measure_layers(request);
   CHECK(profile.gpu == "lab-card");
   CHECK(profile.source == LayerProfile::Source::measured);
-  CHECK(profile.precision == "fp16");
+  CHECK(profile.precision == Precision::fp16);
   REQUIRE(profile.rows.size() == 12);
   CHECK(shares.size() == 12);
   CHECK(shares[6] == 0.5);
@@ -83,7 +83,7 @@ TEST_CASE("a profile written by the kernels contains what was measured") {
   CHECK(profile.gpu == "lab \"card\"");
   CHECK(profile.model == "a\\b");
   CHECK(profile.source == LayerProfile::Source::measured);
-  CHECK(profile.precision == "bf16");
+  CHECK(profile.precision == Precision::bf16);
   CHECK_THAT(profile.derivation, contains("medians of 7 runs on one NVIDIA Lab"));
   CHECK_THAT(profile.derivation, contains("; during the measurement: 1500 MHz, limited by the power cap"));
   CHECK_THAT(profile.derivation, contains("; not enough memory for block at micro-batch 8"));
@@ -153,9 +153,9 @@ TEST_CASE("what cannot be measured is rejected") {
                "must be 64 or 128") ||
           contains("layer embedding at micro-batch 1"));
   model.heads = 2;
-  job.training.precision = "tf32";
-  CHECK(rejection_message() == "--precision: layers can be measured in fp16, bf16 or fp32, not in tf32");
-  job.training.precision = "fp16";
+  job.training.precision = Precision::tf32;
+  CHECK(rejection_message() == "--precision: layers cannot be measured in tf32, only in fp16, bf16, fp32");
+  job.training.precision = Precision::fp16;
   MeasureRequest unnamed = request_of(job);
   unnamed.gpu.reset();
   CHECK_THAT(error_message([&] { measure_layers(unnamed); }), contains("--gpu: is missing: `"));

@@ -135,7 +135,7 @@ expect_refused '--list-gpus: cannot be given together with --estimate' --estimat
 expect_refused '--gpu: requires --import or measuring' --estimate T4 --gpu T4
 expect_refused '--output: cannot be used when only printing' v100.json -o copy.json
 expect_refused "unexpected argument \`--estimat\`; did you mean \`--estimate\`? $help" --estimat T4
-expect_refused '--precision: expected fp16, bf16, tf32 or fp32; found `fp8`' --estimate T4 --precision fp8
+expect_refused '--precision: unknown precision `fp8`; known: `fp16`, `bf16`, `tf32`, `fp32`' --estimate T4 --precision fp8
 expect_refused '--format: expected text or json; found `xml`' --estimate T4 --format xml
 for list in 0 -1 '' '1,' ',1' '1,x' 1000001; do
   run --estimate T4 --micro-batch "$list"

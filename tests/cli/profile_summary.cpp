@@ -15,7 +15,7 @@ constexpr double full_flops = 352321536, causal_flops = 251658240;
 LayerProfile profile_of(double block_s) {
   LayerProfile profile;
   profile.gpu = "card";
-  profile.precision = "fp16";
+  profile.precision = Precision::fp16;
   profile.model = "small";
   profile.shape = Transformer{1, 64, 1, 512, 100};
   profile.rows = {{"block", 1, 1, {block_s / 3}, {block_s * 2 / 3}, {}, {}, {}}};

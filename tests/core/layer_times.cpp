@@ -9,13 +9,13 @@ using namespace dtfm;
 namespace {
 
 /// h = 8, s = 16, a = 2, V = 100, two sequences per micro-batch.
-Job tiny_job(const std::string& recompute) {
+Job tiny_job(Recomputation recomputation) {
   Job job;
   job.name = "tiny";
   job.model = Transformer{3, 8, 2, 16, 100};
   job.training.global_batch = 4;
   job.training.micro_batch = 2;
-  job.training.recompute = recompute;
+  job.training.recomputation = recomputation;
   return job;
 }
 
@@ -41,7 +41,7 @@ Topology one_gpu() {
 LayerProfile measured() {
   LayerProfile profile;
   profile.gpu = "one";
-  profile.precision = "fp16";
+  profile.precision = Precision::fp16;
   profile.model = "tiny";
   profile.rows = {{"embedding", 2, 1, {0.25}, {0.5}, Timing{8}, {}, {}},
                   {"block", 2, 1, {1}, {2}, Timing{16}, {}, {}},
@@ -52,7 +52,7 @@ LayerProfile measured() {
 }  // namespace
 
 TEST_CASE("times come from the profile of the GPU for each kind of layer") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   const Topology topology = one_gpu();
   const LayerTimes times(job, topology, {}, {1});
@@ -65,14 +65,14 @@ TEST_CASE("times come from the profile of the GPU for each kind of layer") {
 }
 
 TEST_CASE("recomputation is added to the backward pass") {
-  Job job = tiny_job("full");
+  Job job = tiny_job(Recomputation::full);
   job.profiles = {measured()};
   const Topology topology = one_gpu();
   // The head is not recomputed; the embedding has no operations.
   const LayerTimes full(job, topology, {}, {1});
   CHECK(full.of(0, 0, 1).backward_s == 0.5 + 2 + 1);
   CHECK(full.of(2, 0, 1).backward_s == 2 + 1 + 6);
-  job.training.recompute = "selective";
+  job.training.recomputation = Recomputation::selective;
   CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).backward_s ==
         Approx(2 + attention_flops / forward_flops));
 }
@@ -80,7 +80,7 @@ TEST_CASE("recomputation is added to the backward pass") {
 // compute · F ÷ peak + memory · M ÷ bandwidth + launch, where M counts stored activations and weights; the
 // backward pass has 2 F.
 TEST_CASE("times come from the roofline model if there is no profile") {
-  const Job job = tiny_job("none");
+  const Job job = tiny_job(Recomputation::none);
   const Topology topology = one_gpu();
   const Roofline roofline{1.5, 3, 8, 1e-6, 4};
   const LayerTimes times(job, topology, roofline, {1, 2});
@@ -103,7 +103,7 @@ TEST_CASE("times come from the roofline model if there is no profile") {
 }
 
 TEST_CASE("with an efficiency a layer takes its FLOPs divided by that share of the peak") {
-  Job job = tiny_job("full");
+  Job job = tiny_job(Recomputation::full);
   job.efficiency = 0.25;
   const Topology topology = one_gpu();
   const LayerTimes times(job, topology, {}, {1, 4});
@@ -118,18 +118,18 @@ TEST_CASE("the peak depends on the precision") {
   old.peak_fp32 = FlopsPerSecond(15.7e12);
   Gpu later = old;
   later.peak_tf32 = FlopsPerSecond(156e12);
-  CHECK(peak_of(old, "fp16")->value() == 125e12);
-  CHECK(peak_of(old, "bf16")->value() == 15.7e12);
-  CHECK(peak_of(old, "tf32")->value() == 15.7e12);
-  CHECK(peak_of(later, "bf16")->value() == 125e12);
-  CHECK(peak_of(later, "tf32")->value() == 156e12);
-  CHECK(peak_of(later, "fp32")->value() == 15.7e12);
+  CHECK(peak_of(old, Precision::fp16)->value() == 125e12);
+  CHECK(peak_of(old, Precision::bf16)->value() == 15.7e12);
+  CHECK(peak_of(old, Precision::tf32)->value() == 15.7e12);
+  CHECK(peak_of(later, Precision::bf16)->value() == 125e12);
+  CHECK(peak_of(later, Precision::tf32)->value() == 156e12);
+  CHECK(peak_of(later, Precision::fp32)->value() == 15.7e12);
   later.peak_fp32.reset();
-  CHECK_FALSE(peak_of(later, "fp32"));
+  CHECK_FALSE(peak_of(later, Precision::fp32));
 }
 
 TEST_CASE("times outside the profiled range are noted") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   job.training.micro_batch = 4;
   const Topology topology = one_gpu();
@@ -141,7 +141,7 @@ TEST_CASE("times outside the profiled range are noted") {
 }
 
 TEST_CASE("the note on extrapolated times names the layers if the profile covers others") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   job.profiles.front().rows.push_back({"block", 4, 1, {2}, {4}, Timing{16}, {}, {}});
   job.training.micro_batch = 4;
@@ -154,7 +154,7 @@ TEST_CASE("the note on extrapolated times names the layers if the profile covers
 
 // The GPU computes 1e12 FLOP/s.
 TEST_CASE("implausible times and estimates and degrees that do not divide the heads are noted") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   const Topology topology = one_gpu();
   job.profiles = {measured()};
   job.profiles.front().source = LayerProfile::Source::estimated;
@@ -173,9 +173,9 @@ TEST_CASE("implausible times and estimates and degrees that do not divide the he
 }
 
 TEST_CASE("update times that are unknown or of another optimizer are noted") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
-  job.training.optimizer = "host-offload";
+  job.training.optimizer = Optimizer::host_offload;
   const Topology topology = one_gpu();
   const auto notes = [&] { return LayerTimes(job, topology, {}, {1}).notes(all); };
   CHECK(notes() ==
@@ -188,7 +188,7 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   // Updates have no time of their own: the profile says that they are counted elsewhere.
   for (ProfileRow& row : job.profiles[0].rows) row.update = Timing{};
   CHECK(notes().empty());
-  job.training.optimizer = "adam-16";
+  job.training.optimizer = Optimizer::adam_16;
   job.profiles[0].rows[1].update.reset();
   CHECK(notes() == std::vector<std::string>{
                        "the profile of GPU one does not know optimizer steps, which take no time here"});
@@ -196,13 +196,13 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
 }
 
 TEST_CASE("a profile of another model or precision is rejected and so are unknown times") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   Topology topology = one_gpu();
-  job.profiles[0].precision = "bf16";
+  job.profiles[0].precision = Precision::bf16;
   CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}); }) ==
         "the profile of GPU one (tiny) is not of this job: it is of precision bf16, the job of fp16");
-  job.profiles[0].precision = "fp16";
+  job.profiles[0].precision = Precision::fp16;
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
   CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
@@ -237,7 +237,7 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
 }
 
 TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
-  Job job = tiny_job("none");
+  Job job = tiny_job(Recomputation::none);
   Layer wide, narrow;
   wide.name = narrow.name = "layer";
   wide.forward = Flops(2);
@@ -261,7 +261,7 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
         std::vector<std::string>{"the profile of GPU one is of model resnet; it is taken to be that of "
                                  "job tiny"});
   // A profile of a GPU that no device has is ignored.
-  job.profiles[0].precision = "bf16";
+  job.profiles[0].precision = Precision::bf16;
   job.profiles[0].gpu = "another";
   CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});

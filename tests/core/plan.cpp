@@ -65,14 +65,14 @@ TEST_CASE("a placement returns its devices by stage and by replica") {
 // three stages: 1, 1, 2.
 TEST_CASE("a deployed placement has the layers and micro-batches of each pipeline") {
   Job job = tiny_job();
-  job.parallelism.schedule = "1f1b";
-  job.parallelism.gradient_sync = "ring";
+  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.parallelism.gradient_sync = GradientSync::ring;
   Placement placement(3, 2);
   for (int i = 0; i < 6; ++i) placement.at(i / 2, i % 2) = 5 - i;  // stages 54, 32, 10
   const Plan plan = plan_from_placement(placement, job);
   CHECK(plan.tensor == 1);
-  CHECK(plan.schedule == "1f1b");
-  CHECK(plan.gradient_sync == "ring");
+  CHECK(plan.schedule == Schedule::one_f_one_b);
+  CHECK(plan.gradient_sync == GradientSync::ring);
   REQUIRE(plan.pipelines.size() == 2);
   CHECK(plan.pipelines[0].micro_batches == 3);
   CHECK(plan.pipelines[1].micro_batches == 4);
@@ -119,13 +119,13 @@ TEST_CASE("volumes are those of the largest stage") {
 
 TEST_CASE("volumes depend on precision and compression and the split of the batch") {
   Job job = tiny_job();
-  job.training.precision = "fp32";
+  job.training.precision = Precision::fp32;
   job.compression = {0.25, 0.5};  // activations, gradients
   const CommVolumes volumes = comm_volumes(job, 2, 4);
   CHECK(volumes.gradient.value() == 4 * 2672 * 0.5);
   // the larger pipeline has 4 sequences (2 of 7 micro-batches)
   CHECK(volumes.activation.value() == 4 * 512 * 0.25);
-  job.training.precision = "bf16";
+  job.training.precision = Precision::bf16;
   CHECK(comm_volumes(job, 2, 4).gradient.value() == 2 * 2672 * 0.5);
 }
 
@@ -133,9 +133,10 @@ TEST_CASE("volumes depend on precision and compression and the split of the batc
 // training precision.
 TEST_CASE("gradients have the bytes that the optimizer synchronizes") {
   for (const auto& [optimizer, bytes] :
-       {std::pair("adam-16", 2), std::pair("adam-18", 4), std::pair("adam-20", 4), std::pair("sgd-12", 4),
-        std::pair("sgd-8", 2), std::pair("host-offload", 2)}) {
-    CAPTURE(optimizer);
+       {std::pair(Optimizer::adam_16, 2), std::pair(Optimizer::adam_18, 4), std::pair(Optimizer::adam_20, 4),
+        std::pair(Optimizer::sgd_12, 4), std::pair(Optimizer::sgd_8, 2),
+        std::pair(Optimizer::host_offload, 2)}) {
+    CAPTURE(name_of(optimizer));
     Job job = tiny_job();
     job.training.optimizer = optimizer;
     CHECK(comm_volumes(job, 2, 2).gradient.value() == bytes * 2672);

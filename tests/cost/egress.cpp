@@ -105,7 +105,7 @@ TEST_CASE("the sender pays the price of its direction") {
   CHECK(egress_usd(problem, plan_of(problem.job, 2, 1, 5)) == Approx(5 * 100 * (1e-3 + 1e-4)));
   // One replica per site, synchronized by two parameter servers: each sends half of its gradients and then
   // the half that it has summed, 2 layers × 1e3 parameters × 2 bytes in total.
-  problem.job.parallelism.gradient_sync = "sharded-ps";
+  problem.job.parallelism.gradient_sync = GradientSync::sharded_ps;
   const double gradients = IterationModel(problem).stages.gradient_bytes({0, 2}, true);
   CHECK(egress_usd(problem, plan_of(problem.job, 1, 2, 2)) == Approx(gradients * (1e-3 + 1e-4)));
 }

@@ -145,7 +145,7 @@ TEST_CASE("every flush adds a warm-up of the pipeline") {
 // 1f1b with a hop whose latency is ten times the stages: the round trip of a micro-batch is the bottleneck.
 TEST_CASE("latency is the bottleneck if a schedule waits for every micro-batch") {
   Job job = chain_job(2, 0, 1);
-  job.parallelism.schedule = "1f1b";
+  job.parallelism.schedule = Schedule::one_f_one_b;
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, 1e15)), job);
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 40));
   CHECK(bottleneck.dominant.kind == Bottleneck::Kind::hops);
@@ -344,7 +344,7 @@ TEST_CASE("the compression from which a chain is compute-bound is found") {
 // Latency cannot be compressed: with 30 s per message under 1f1b, no compression helps.
 TEST_CASE("no compression makes a latency-bound plan compute-bound") {
   Job job = chain_job(2, 0, 5e6);
-  job.parallelism.schedule = "1f1b";
+  job.parallelism.schedule = Schedule::one_f_one_b;
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, B)), job);
   CHECK(
       !explain_plan({problem, plan_of(job, 2, 1, 40), 0}, network_of(problem), 1).compute_bound_compression);

@@ -24,7 +24,8 @@ namespace {
 
 constexpr double S = 200e6, B = 125e6, a = 0.005;  // bytes, bytes per second, seconds
 
-const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
+                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
 
 std::vector<int> all_of(const Topology& topology) {
   std::vector<int> devices(topology.devices.size());
@@ -32,19 +33,19 @@ std::vector<int> all_of(const Topology& topology) {
   return devices;
 }
 
-std::vector<double> estimated(const Topology& topology, const std::string& sync,
-                              const std::vector<int>& devices, const Calibration& constants = {}) {
+std::vector<double> estimated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
+                              const Calibration& constants = {}) {
   const NetworkCost network(topology, constants);
-  return GradientSyncTime(topology, network).completion_times(gradient_sync(sync), devices, S);
+  return GradientSyncTime(topology, network).completion_times(sync, devices, S);
 }
 
-double last_end(const Topology& topology, const std::string& sync, const Calibration& constants = {}) {
+double last_end(const Topology& topology, GradientSync sync, const Calibration& constants = {}) {
   const std::vector<double> completion_times = estimated(topology, sync, all_of(topology), constants);
   return *std::max_element(completion_times.begin(), completion_times.end());
 }
 
-std::vector<double> simulated(const Topology& topology, const std::string& sync,
-                              const std::vector<int>& devices, const Calibration& constants = {}) {
+std::vector<double> simulated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
+                              const Calibration& constants = {}) {
   GraphBuilder builder(topology, constants);
   const std::vector<int> last = add_gradient_sync(builder, sync, {devices, S, no_index, 0});
   const Replay result = replay(builder.take().graph);
@@ -76,13 +77,13 @@ TEST_CASE("all algorithms have closed formulas if every pair has a link of its o
     CAPTURE(n);
     const Topology topology = flat_topology({n}, link_of(a, B), link_of(a, B));
     const double part = S / (n * B);
-    CHECK(last_end(topology, "sharded-ps") == Approx(2 * (a + part)));
-    CHECK(last_end(topology, "central-ps") == Approx(2 * (a + S / B)));
-    CHECK(last_end(topology, "ring") == Approx(2 * (n - 1) * (a + part)));
-    CHECK(last_end(topology, "hierarchical") == Approx(2 * (a + part)));
+    CHECK(last_end(topology, GradientSync::sharded_ps) == Approx(2 * (a + part)));
+    CHECK(last_end(topology, GradientSync::central_ps) == Approx(2 * (a + S / B)));
+    CHECK(last_end(topology, GradientSync::ring) == Approx(2 * (n - 1) * (a + part)));
+    CHECK(last_end(topology, GradientSync::hierarchical) == Approx(2 * (a + part)));
   }
   for (const int n : {2, 4, 8, 16})
-    CHECK(last_end(flat_topology({n}, link_of(a, B), link_of(a, B)), "tree") ==
+    CHECK(last_end(flat_topology({n}, link_of(a, B), link_of(a, B)), GradientSync::tree) ==
           Approx(2 * std::log2(n) * (a + S / B)));
 }
 
@@ -91,14 +92,14 @@ TEST_CASE("all algorithms have closed formulas if every device has one access li
   for (const int n : {2, 3, 5, 8}) {
     CAPTURE(n);
     const Topology topology = access_link_star(n);
-    CHECK(last_end(topology, "sharded-ps") == Approx(2 * (a + (n - 1) * S / (n * B))));
-    CHECK(last_end(topology, "central-ps") == Approx(2 * (a + (n - 1) * S / B)));
-    CHECK(last_end(topology, "ring") == Approx(2 * (n - 1) * (a + S / (n * B))));
+    CHECK(last_end(topology, GradientSync::sharded_ps) == Approx(2 * (a + (n - 1) * S / (n * B))));
+    CHECK(last_end(topology, GradientSync::central_ps) == Approx(2 * (a + (n - 1) * S / B)));
+    CHECK(last_end(topology, GradientSync::ring) == Approx(2 * (n - 1) * (a + S / (n * B))));
   }
   for (const int n : {2, 4, 8, 16})
-    CHECK(last_end(access_link_star(n), "tree") == Approx(2 * std::log2(n) * (a + S / B)));
+    CHECK(last_end(access_link_star(n), GradientSync::tree) == Approx(2 * std::log2(n) * (a + S / B)));
   // Two leaves send to the root at once, a + 2 S / B; it sends to them one after the other, 2 (a + S / B).
-  CHECK(last_end(access_link_star(3), "tree") == Approx(3 * a + 4 * S / B));
+  CHECK(last_end(access_link_star(3), GradientSync::tree) == Approx(3 * a + 4 * S / B));
 }
 
 // t sites of k devices: 2 (a + S / (k B)) inside, 2 (t − 1)(a' + S / (k t W)) across.
@@ -109,13 +110,14 @@ TEST_CASE("hierarchical uses shards inside the sites and rings across") {
       CAPTURE(t, k);
       const Topology topology = flat_topology(std::vector<int>(at(t), k), link_of(a, B), link_of(far, W));
       const double inside = k > 1 ? 2 * (a + S / k / B) : 0, across = 2 * (t - 1) * (far + S / (k * t * W));
-      CHECK(last_end(topology, "hierarchical") == Approx(inside + across));
+      CHECK(last_end(topology, GradientSync::hierarchical) == Approx(inside + across));
     }
 }
 
 TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   const Calibration constants{1, 0.25, 0.5, 0};
-  CHECK(last_end(access_link_star(4), "ring", constants) == Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
+  CHECK(last_end(access_link_star(4), GradientSync::ring, constants) ==
+        Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
 // Both directions of a ring of n: 2 (n − 1) messages of S / n from every device.
@@ -124,14 +126,15 @@ TEST_CASE("bytes over shared capacities are those of all messages") {
   const NetworkCost network(topology, {});
   GradientSyncTime timer(topology, network);
   struct Case {
-    const char* sync;
+    GradientSync sync;
     double out, in;  // bytes of the first device
   };
-  for (const Case& it : {Case{"ring", 6 * S / 4, 6 * S / 4}, Case{"sharded-ps", 6 * S / 4, 6 * S / 4},
-                         Case{"central-ps", 3 * S, 3 * S}, Case{"tree", 2 * S, 2 * S},
-                         Case{"hierarchical", 6 * S / 4, 6 * S / 4}}) {
+  for (const Case& it :
+       {Case{GradientSync::ring, 6 * S / 4, 6 * S / 4}, Case{GradientSync::sharded_ps, 6 * S / 4, 6 * S / 4},
+        Case{GradientSync::central_ps, 3 * S, 3 * S}, Case{GradientSync::tree, 2 * S, 2 * S},
+        Case{GradientSync::hierarchical, 6 * S / 4, 6 * S / 4}}) {
     CAPTURE(it.sync);
-    timer.completion_times(gradient_sync(it.sync), all_of(topology), S);
+    timer.completion_times(it.sync, all_of(topology), S);
     const SharedPath out = network.shared(0, 1), in = network.shared(1, 0);  // uplink, downlink
     CHECK(timer.load()[at(out.begin()[0])] == Approx(it.out));
     CHECK(timer.load()[at(in.begin()[1])] == Approx(it.in));
@@ -139,8 +142,9 @@ TEST_CASE("bytes over shared capacities are those of all messages") {
   }
 }
 
-TEST_CASE("an unknown gradient sync algorithm is rejected") {
-  CHECK(error_message([] { gradient_sync("gossip"); }) == "there is no gradient_sync `gossip`");
+TEST_CASE("a gradient sync algorithm without a time formula is rejected") {
+  CHECK(error_message([] { last_end(access_link_star(2), GradientSync::zero2); }) ==
+        "gradient_sync zero2 has no time formula");
 }
 
 TEST_CASE("the estimate equals the simulator on heterogeneous links") {
@@ -154,7 +158,7 @@ TEST_CASE("the estimate equals the simulator on heterogeneous links") {
     }
     const Calibration constants{1, 0.01 * rng.uniform(), 0.5 + rng.uniform() / 2, 0};
     const std::vector<int> group = random_group(rng, 12);
-    for (const std::string& sync : syncs) {
+    for (const GradientSync sync : syncs) {
       CAPTURE(seed, sync, group);
       const std::vector<double> estimate = estimated(topology, sync, group, constants),
                                 expected = simulated(topology, sync, group, constants);
@@ -178,10 +182,10 @@ TEST_CASE("one of equivalent messages represents all") {
     GradientSyncTime timer(topology, network), one_by_one(topology, network);
     one_by_one.record_transfers(GradientSyncTime::TransferDetail::all);
     const std::vector<int> devices = random_group(rng, 24);
-    for (const std::string& sync : syncs) {
+    for (const GradientSync sync : syncs) {
       CAPTURE(sync);
-      const std::vector<double> completion_times = timer.completion_times(gradient_sync(sync), devices, S);
-      const std::vector<double> expected = one_by_one.completion_times(gradient_sync(sync), devices, S);
+      const std::vector<double> completion_times = timer.completion_times(sync, devices, S);
+      const std::vector<double> expected = one_by_one.completion_times(sync, devices, S);
       for (std::size_t i = 0; i < completion_times.size(); ++i)
         CHECK(completion_times[i] == Approx(expected[i]).epsilon(1e-12));
       CHECK(timer.used().size() == one_by_one.used().size());

@@ -124,7 +124,7 @@ TEST_CASE("on one device the bound is the time") {
 TEST_CASE("an even gpipe on equal devices and links reaches the bound") {
   Problem problem{flat_topology({4}, link_of(0.1, 1e6), link_of(0.1, 1e6)), chain_job(8, 1e3, 5e5), {}};
   problem.job.training.global_batch = 6;
-  problem.job.training.precision = "fp32";
+  problem.job.training.precision = Precision::fp32;
   const IterationModel model(problem);
   const IterationBound bound = IterationBounds(model).for_shape(4, 1);
   CHECK(bound.value == Approx(24 + 3.6 + 5 * 6).epsilon(1e-3));

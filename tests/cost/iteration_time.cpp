@@ -18,8 +18,9 @@ using namespace dtfm::cost;
 
 namespace {
 
-const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
-const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+const std::vector<Schedule> schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved};
+const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
+                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
 
 /// Returns 16 devices at three sites, two per host, some of them slower, with links that share nothing.
 Topology random_topology(Rng& rng) {
@@ -65,7 +66,8 @@ std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages) 
 }
 
 int random_micro_batches(Rng& rng, const Job& job, int stages) {
-  return job.parallelism.schedule == "interleaved" ? stages * random_int(rng, 1, 3) : random_int(rng, 1, 12);
+  return job.parallelism.schedule == Schedule::interleaved ? stages * random_int(rng, 1, 3)
+                                                           : random_int(rng, 1, 12);
 }
 
 /// Returns a plan of up to four pipelines of up to four stages with random devices, layer splits and numbers
@@ -159,7 +161,7 @@ TEST_CASE("an iteration consists of pipelines and gradient sync and updates and 
 }
 
 TEST_CASE("a timer after changes equals a new one") {
-  for (const std::string& schedule : schedules)
+  for (const Schedule schedule : schedules)
     for (const bool shared : {false, true})
       for (const bool overlap : {false, true})
         for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -183,10 +185,10 @@ TEST_CASE("a timer after changes equals a new one") {
 }
 
 TEST_CASE("the estimate equals the simulator for uniform pipelines without shared links") {
-  for (const std::string schedule : {"gpipe", "1f1b"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b})
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
       Rng rng = Rng::for_task(5, seed);
-      const std::string sync = syncs[seed % 5];
+      const GradientSync sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
       const Problem problem{
           random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
@@ -202,10 +204,10 @@ TEST_CASE("the estimate equals the simulator for uniform pipelines without share
 TEST_CASE(
     "without shared links the estimate is close to the simulator for all splits and schedules and "
     "syncs") {
-  for (const std::string& schedule : schedules)
+  for (const Schedule schedule : schedules)
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       Rng rng = Rng::for_task(2, seed);
-      const std::string sync = syncs[seed % 5];
+      const GradientSync sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
       const Problem problem{
           random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
@@ -227,7 +229,7 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
     job.parallelism.overlap = rng.below(2) == 0;
     if (rng.below(2) == 0) job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
     if (rng.below(2) == 0) problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8e8);
-    if (rng.below(3) == 0) job.training.recompute = "full";
+    if (rng.below(3) == 0) job.training.recomputation = Recomputation::full;
     const int tensor = random_int(rng, 1, 2);
     const Plan plan = random_plan(rng, job, tensor, true);
     if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);
@@ -267,12 +269,12 @@ TEST_CASE("a device compresses for one synchronization after the other") {
 // The link from one device of the first pipeline to one of the second is twenty times slower than the others.
 // What all chunks send over it is sent one after the other, whatever goes to other devices meanwhile.
 TEST_CASE("the estimate is close to the simulator if chunks queue for one slow link") {
-  for (const std::string& sync : syncs)
+  for (const GradientSync sync : syncs)
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       Rng rng = Rng::for_task(8, seed);
       Problem problem{
-          random_topology(rng), heterogeneous_layers(rng, "interleaved", sync), {1, 0.01, 0.9, 0.5}};
-      Plan plan{1, "interleaved", sync, {}};
+          random_topology(rng), heterogeneous_layers(rng, Schedule::interleaved, sync), {1, 0.01, 0.9, 0.5}};
+      Plan plan{1, Schedule::interleaved, sync, {}};
       for (int i = 0; i < 3; ++i) {
         Pipeline pipeline{6, {}};
         const auto split = random_split(rng, layer_count(problem.job.model), 2);
@@ -294,7 +296,7 @@ TEST_CASE("the estimate is close to the simulator if chunks queue for one slow l
 // With overlap and chunks, devices compress and decompress between computations. Under `interleaved` part of
 // this fits into the time in which they wait for messages, which the estimate ignores.
 TEST_CASE("the estimate is close to the simulator if gradient compression is slow") {
-  for (const std::string& schedule : schedules)
+  for (const Schedule schedule : schedules)
     for (const bool overlap : {false, true}) {
       double sum = 0, low = 0, high = 0;
       constexpr int count = 300;
@@ -314,7 +316,7 @@ TEST_CASE("the estimate is close to the simulator if gradient compression is slo
         low = std::min(low, error);
         high = std::max(high, error);
       }
-      const bool is_interleaved = schedule == "interleaved";
+      const bool is_interleaved = schedule == Schedule::interleaved;
       CAPTURE(schedule, overlap, low, high, sum / count);
       CHECK(sum / count < (is_interleaved ? 0.005 : 0.001));
       CHECK(low > (is_interleaved ? -0.06 : -0.03));
@@ -324,7 +326,7 @@ TEST_CASE("the estimate is close to the simulator if gradient compression is slo
 
 // When pipelines contend for the links of sites depends on chance.
 TEST_CASE("the estimate is near the simulator if links are shared") {
-  for (const std::string& schedule : schedules) {
+  for (const Schedule schedule : schedules) {
     double sum = 0, worst = 0;
     int count = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
@@ -349,7 +351,7 @@ TEST_CASE("a plan that the schedule cannot run is rejected") {
   const Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
                         [] {
                           Job job = chain_job(4, 0, 0);
-                          job.parallelism.schedule = "interleaved";
+                          job.parallelism.schedule = Schedule::interleaved;
                           job.parallelism.chunks = 2;
                           return job;
                         }(),
@@ -377,7 +379,7 @@ TEST_CASE("equal devices have the same time as devices that are almost equal") {
         bandwidth(from, to) = 1e8 / (1 + (from / 4 + to / 4) % 3);
       }
     Job job = chain_job(24, 2e6, 1e6);
-    job.parallelism.schedule = seed % 3 == 0 ? "1f1b" : "interleaved";
+    job.parallelism.schedule = seed % 3 == 0 ? Schedule::one_f_one_b : Schedule::interleaved;
     job.parallelism.chunks = seed % 3 == 0 ? 1 : 2;
     job.parallelism.overlap = seed % 2 == 0;
     Problem problem{flat_topology({4, 4, 4}, {}, {}), job, {1, 0.001, 0.9, 0}};

@@ -132,7 +132,7 @@ StageChain chain_of(int stages, int micro_batches, int first = 0, int tensor = 1
   return chain;
 }
 
-Problem random_problem(Rng& rng, int devices, const char* schedule) {
+Problem random_problem(Rng& rng, int devices, Schedule schedule) {
   Problem problem{random_topology(rng, devices, false),
                   random_chain_job(rng, 5 + static_cast<int>(rng.below(8))), Calibration{1, 0.001, 0.9, 0}};
   if (rng.below(4) == 0) {
@@ -174,7 +174,7 @@ TEST_CASE("gpipe: no split of one pipeline is estimated to be faster") {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 1);
-    const Problem problem = random_problem(rng, 5, "gpipe");
+    const Problem problem = random_problem(rng, 5, Schedule::gpipe);
     const IterationModel model(problem);
     const StageChain chain =
         chain_of(1 + static_cast<int>(rng.below(5)), 1 + static_cast<int>(rng.below(24)));
@@ -193,7 +193,7 @@ TEST_CASE("gpipe: no common split is faster on equal devices or with several dev
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 2);
-    Problem problem = random_problem(rng, 6, "gpipe");
+    Problem problem = random_problem(rng, 6, Schedule::gpipe);
     const bool tensor = rng.below(2) == 0;
     const int stages = 1 + static_cast<int>(rng.below(3));
     if (!tensor) {  // device i + stages equals device i
@@ -221,7 +221,7 @@ TEST_CASE("no pipeline takes longer than its split predicts") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 3);
-    const Problem problem = random_problem(rng, 6, "gpipe");
+    const Problem problem = random_problem(rng, 6, Schedule::gpipe);
     const IterationModel model(problem);
     const std::vector<StageChain> chains = {chain_of(3, 9), chain_of(3, 4, 3)};
     const LayerSplit split = best_layer_split(model, chains);
@@ -236,7 +236,7 @@ TEST_CASE("1f1b: no split is faster by the definition and the chosen one is near
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 4);
-    const Problem problem = random_problem(rng, 5, "1f1b");
+    const Problem problem = random_problem(rng, 5, Schedule::one_f_one_b);
     const IterationModel model(problem);
     const StageChain chain =
         chain_of(1 + static_cast<int>(rng.below(5)), 1 + static_cast<int>(rng.below(24)));
@@ -275,9 +275,9 @@ TEST_CASE("if nothing fits the stage with the largest memory deficit is named") 
 
 TEST_CASE("interleaved: every device gets a layer for each of its chunks") {
   Rng rng = Rng::for_task(1, 6);
-  Problem problem = random_problem(rng, 3, "interleaved");
+  Problem problem = random_problem(rng, 3, Schedule::interleaved);
   problem.job = random_chain_job(rng, 9);
-  problem.job.parallelism.schedule = "interleaved";
+  problem.job.parallelism.schedule = Schedule::interleaved;
   problem.job.parallelism.chunks = 3;
   for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e13);
   const IterationModel model(problem);
@@ -295,7 +295,7 @@ TEST_CASE("ResNet-50 and VGG-16 on equal devices are split within 3 % of the low
                       read_job(DTFM_SOURCE_DIR "/configs/resnet-50.yaml"), Calibration{},
                       built_in_roofline()};
       if (!resnet) problem.job.model = vgg_16(224, 1000, 2);
-      problem.job.parallelism.schedule = "gpipe";
+      problem.job.parallelism.schedule = Schedule::gpipe;
       problem.job.training.global_batch = 256 * problem.job.training.micro_batch;
       for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e12);
       const IterationModel model(problem);

@@ -23,7 +23,7 @@ Problem small_problem(const std::vector<int>& per_site, int layers) {
 }
 
 Plan plan_with(std::vector<std::vector<Stage>> pipelines) {
-  Plan plan{1, "gpipe", "sharded-ps", {}};
+  Plan plan{1, Schedule::gpipe, GradientSync::sharded_ps, {}};
   for (auto& stages : pipelines) plan.pipelines.push_back({1, std::move(stages)});
   for (const Pipeline& pipeline : plan.pipelines)
     plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.front().devices.size()));
@@ -233,7 +233,7 @@ TEST_CASE("a device that holds nothing receives what a recovering device fetches
   problem.job.model = Transformer{.layers = 8, .hidden = 64, .heads = 4, .sequence = 32, .vocabulary = 100};
   problem.job.training.global_batch = 8;
   problem.job.efficiency = 0.5;
-  for (const char* optimizer : {"adam-16", "adam-20", "sgd-12"}) {
+  for (const Optimizer optimizer : {Optimizer::adam_16, Optimizer::adam_20, Optimizer::sgd_12}) {
     problem.job.training.optimizer = optimizer;
     const StageCosts costs(problem, 1);
     const Plan plan = random_plan(rng, 8, 8, 4);

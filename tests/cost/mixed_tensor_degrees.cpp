@@ -22,7 +22,8 @@ using namespace dtfm::sim;
 
 namespace {
 
-const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
+                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
 const std::vector<int> degrees = {1, 2, 4, 8};
 const std::vector<int> hosts = {8, 4, 4, 2, 2, 1, 1, 1, 1};
 
@@ -94,19 +95,19 @@ struct Errors {
 };
 
 /// Returns the errors on 60 random plans, with every gradient-sync algorithm in turn, or with `sync` only.
-Errors errors_of(const std::string& schedule, bool shared, bool overlap, std::uint64_t stream,
-                 const std::string& sync = "", const Compression& compression = {}) {
+Errors errors_of(Schedule schedule, bool shared, bool overlap, std::uint64_t stream,
+                 std::optional<GradientSync> sync = {}, const Compression& compression = {}) {
   Errors errors;
   std::vector<std::pair<double, double>> pairs;
   Rng of_problem = Rng::for_task(stream, 1000);
   Problem problem{heterogeneous_hosts(of_problem, shared),
-                  heterogeneous_layers(of_problem, schedule, "ring"),
+                  heterogeneous_layers(of_problem, schedule, GradientSync::ring),
                   {1, 0.01, 0.9, 0.5}};
   problem.job.parallelism.overlap = overlap;
   problem.job.compression = compression;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Rng rng = Rng::for_task(stream, seed);
-    problem.job.parallelism.gradient_sync = sync.empty() ? syncs[seed % 5] : sync;
+    problem.job.parallelism.gradient_sync = sync.value_or(syncs[seed % 5]);
     const Plan plan = heterogeneous_plan(rng, problem.job, seed % 2 == 0);
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
@@ -136,7 +137,7 @@ TEST_CASE("messages between stages of two devices and of one are sent in two par
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  const Plan plan{2, "gpipe", "sharded-ps", {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2}}}}}};
+  const Plan plan{2, Schedule::gpipe, GradientSync::sharded_ps, {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2}}}}}};
   const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
   CHECK(estimate_iteration(model, plan).iteration_s ==
         Approx(2 * forward + 3.2 + 2 + 4 + 3.2 + 2 * backward));
@@ -151,25 +152,27 @@ TEST_CASE("parts that the same devices hold are synchronized one after the other
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  const Plan plan{
-      2, "gpipe", "sharded-ps", {{1, {{{0, 4}, {0, 1}}}}, {1, {{{0, 4}, {2}}}}, {1, {{{0, 4}, {3}}}}}};
+  const Plan plan{2,
+                  Schedule::gpipe,
+                  GradientSync::sharded_ps,
+                  {{1, {{{0, 4}, {0, 1}}}}, {1, {{{0, 4}, {2}}}}, {1, {{{0, 4}, {3}}}}}};
   CHECK(estimate_iteration(model, plan).iteration_s == Approx(12 + 4 * 4.0 / 3));
 }
 
 // If pipelines have different degrees, a device takes part in several synchronizations, as if they were split
 // differently.
 TEST_CASE("without shared links the estimate is close to the simulator for all degrees") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const bool overlap : {false, true})
       for (std::uint64_t stream = 1; stream <= 3; ++stream) {
         const Errors errors = errors_of(schedule, false, overlap, stream);
         CAPTURE(schedule, overlap, stream, errors.worst, errors.mean, errors.tau);
-        CHECK(std::abs(errors.worst) <= (schedule == "interleaved" ? 0.075 : 0.05));
+        CHECK(std::abs(errors.worst) <= (schedule == Schedule::interleaved ? 0.075 : 0.05));
         CHECK(errors.mean <= 0.01);
         CHECK(errors.tau >= 0.99);
       }
-  for (const std::string schedule : {"gpipe", "1f1b"}) {
-    const Errors errors = errors_of(schedule, false, false, 4, "sharded-ps");
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+    const Errors errors = errors_of(schedule, false, false, 4, GradientSync::sharded_ps);
     CAPTURE(schedule, errors.worst);
     CHECK(std::abs(errors.worst) <= 0.01);
   }
@@ -177,20 +180,20 @@ TEST_CASE("without shared links the estimate is close to the simulator for all d
 
 // A device that holds several parts compresses and decompresses them one after the other.
 TEST_CASE("with slow compression the estimate is close to the simulator for all degrees") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const bool overlap : {false, true})
       for (const double throughput : {1e7, 1e8}) {
         const Errors errors =
-            errors_of(schedule, false, overlap, 5, "", {0.25, 0.1, BitsPerSecond(throughput)});
+            errors_of(schedule, false, overlap, 5, {}, {0.25, 0.1, BitsPerSecond(throughput)});
         CAPTURE(schedule, overlap, throughput, errors.worst, errors.mean, errors.tau);
-        CHECK(std::abs(errors.worst) <= (schedule == "interleaved" ? 0.15 : 0.05));
-        CHECK(errors.mean <= (schedule == "interleaved" ? 0.02 : 0.002));
-        CHECK(errors.tau >= (schedule == "interleaved" ? 0.96 : 0.99));
+        CHECK(std::abs(errors.worst) <= (schedule == Schedule::interleaved ? 0.15 : 0.05));
+        CHECK(errors.mean <= (schedule == Schedule::interleaved ? 0.02 : 0.002));
+        CHECK(errors.tau >= (schedule == Schedule::interleaved ? 0.96 : 0.99));
       }
 }
 
 TEST_CASE("with shared host uplinks the estimate is near the simulator for all degrees") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const bool overlap : {false, true})
       for (std::uint64_t stream = 1; stream <= 3; ++stream) {
         const Errors errors = errors_of(schedule, true, overlap, stream);
@@ -198,7 +201,7 @@ TEST_CASE("with shared host uplinks the estimate is near the simulator for all d
         CHECK(std::abs(errors.worst) <= 0.12);
         CHECK(errors.mean <= 0.02);
         CHECK(errors.tau >= 0.95);
-        const Errors default_sync = errors_of(schedule, true, overlap, stream, "sharded-ps");
+        const Errors default_sync = errors_of(schedule, true, overlap, stream, GradientSync::sharded_ps);
         CAPTURE(default_sync.worst);
         CHECK(std::abs(default_sync.worst) <= 0.1);
       }
@@ -208,7 +211,7 @@ TEST_CASE("after swapping stages of different degrees a timer equals a new one")
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(3, seed);
-    const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
+    const std::vector<Schedule> schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved};
     Problem problem{heterogeneous_hosts(rng, seed % 2 == 0),
                     heterogeneous_layers(rng, schedules[seed % 3], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5}};
@@ -240,18 +243,20 @@ TEST_CASE("the best split gives more layers to the larger stage") {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(4, seed);
-    const Problem problem{
-        heterogeneous_hosts(rng, false), heterogeneous_layers(rng, "gpipe", "ring"), {1, 0.01, 0.9, 0}};
+    const Problem problem{heterogeneous_hosts(rng, false),
+                          heterogeneous_layers(rng, Schedule::gpipe, GradientSync::ring),
+                          {1, 0.01, 0.9, 0}};
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const std::vector<int> wide = {8, 9, 10, 11}, single = {20};
     const int layers = layer_count(problem.job.model);
     double best = 1e300;
     for (int cut = 1; cut < layers; ++cut)
-      best = std::min(
-          best,
-          estimate_iteration(model, {4, "gpipe", "ring", {{6, {{{0, cut}, wide}, {{cut, layers}, single}}}}})
-              .iteration_s);
+      best = std::min(best, estimate_iteration(model, {4,
+                                                       Schedule::gpipe,
+                                                       GradientSync::ring,
+                                                       {{6, {{{0, cut}, wide}, {{cut, layers}, single}}}}})
+                                .iteration_s);
     const LayerSplit split = best_layer_split(model, {{{wide, single}, 6}});
     CHECK(split.time_s == Approx(best));
   }
@@ -261,7 +266,7 @@ TEST_CASE("shards that overlap in part are not estimated") {
   const Problem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
   const IterationModel model(problem, {2, 3},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  const Plan plan{3, "gpipe", "ring", {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2, 3, 4}}}}}};
+  const Plan plan{3, Schedule::gpipe, GradientSync::ring, {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2, 3, 4}}}}}};
   CHECK_THROWS_AS(IterationTimer(model, plan), Error);
 }
 
@@ -273,7 +278,7 @@ TEST_CASE("after moving layers a timer equals a new one for all degrees") {
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  Plan plan{2, "gpipe", "sharded-ps", {}};
+  Plan plan{2, Schedule::gpipe, GradientSync::sharded_ps, {}};
   plan.pipelines.push_back({4, {{{0, 6}, {0, 1}}, {{6, 12}, {2}}}});
   plan.pipelines.push_back({4, {{{0, 6}, {3}}, {{6, 12}, {4}}}});
   plan.pipelines.push_back({4, {{{0, 6}, {5}}, {{6, 12}, {6}}}});

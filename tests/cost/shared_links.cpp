@@ -27,10 +27,10 @@ TEST_CASE("messages of pipelines that share a link take longer") {
 // 0.9 MB/s. A message alone is limited only by its device's link, so the other pipeline's messages delay it
 // less than they would on one common link.
 TEST_CASE("traffic of others delays a message on the shared link only") {
-  for (const std::string schedule : {"1f1b", "interleaved"}) {
+  for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::interleaved}) {
     Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(8, 0, 1e6), {}};
     problem.job.parallelism.schedule = schedule;
-    problem.job.parallelism.chunks = schedule == "interleaved" ? 2 : 1;
+    problem.job.parallelism.chunks = schedule == Schedule::interleaved ? 2 : 1;
     for (int device = 0; device < 4; ++device) {
       Device& it = problem.topology.devices[at(device)];
       it.host = device / 2;
@@ -38,7 +38,7 @@ TEST_CASE("traffic of others delays a message on the shared link only") {
       it.host_uplink = BitsPerSecond(8 * 0.9e6);
     }
     std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
-    Plan plan{1, schedule, "ring", {}};
+    Plan plan{1, schedule, GradientSync::ring, {}};
     for (int i = 0; i < 2; ++i) plan.pipelines.push_back({24, {{{0, 4}, {i}}, {{4, 8}, {i + 2}}}});
     CAPTURE(schedule);
     CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.05));
@@ -48,7 +48,7 @@ TEST_CASE("traffic of others delays a message on the shared link only") {
 // Host s has stage s of all pipelines, which send at the same times: each of their messages takes as long as
 // all of them together. Longer 1f1b pipelines are extrapolated from their first micro-batches.
 TEST_CASE("uniform pipelines on shared links are synchronized") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const int pipelines : {2, 4})
       for (const int micro_batches : {4, 8, 16, 64}) {
         const auto [problem, plan] = regular_layout(schedule, 4, pipelines, micro_batches);
@@ -61,7 +61,7 @@ TEST_CASE("uniform pipelines on shared links are synchronized") {
 // Uplinks of different hosts with equal rate and load must not be treated as a single link through which
 // messages of several stages pass one after the other.
 TEST_CASE("links of the same rate and load are distinct") {
-  for (const std::string schedule : {"gpipe", "1f1b"}) {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
     auto [problem, plan] = regular_layout(schedule, 4, 2, 6);
     const double equal_links_s = estimated_iteration_s(problem, plan);
     for (Device& device : problem.topology.devices)
@@ -75,27 +75,29 @@ TEST_CASE("links of the same rate and load are distinct") {
 // done long before the shared link has carried all messages.
 TEST_CASE("later traffic of others does not delay a pipeline") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
-  problem.job.parallelism.schedule = "1f1b";
+  problem.job.parallelism.schedule = Schedule::one_f_one_b;
   for (const int device : {0, 2}) {
     problem.topology.devices[at(device)].host = 0;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
   std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   problem.topology.devices[1].speed = 0.05;
-  const Plan plan{
-      1, "1f1b", "ring", {{1, {{{0, 2}, {0}}, {{2, 4}, {1}}}}, {24, {{{0, 2}, {2}}, {{2, 4}, {3}}}}}};
+  const Plan plan{1,
+                  Schedule::one_f_one_b,
+                  GradientSync::ring,
+                  {{1, {{{0, 2}, {0}}, {{2, 4}, {1}}}}, {24, {{{0, 2}, {2}}, {{2, 4}, {3}}}}}};
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.02));
 }
 
 // All stages send through the same narrow capacity. A single micro-batch has no contention; many are as slow
 // as this capacity; for few, the estimate of 1f1b assumes too many in flight.
 TEST_CASE("only micro-batches in flight contend") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
     Problem problem{flat_topology({6}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(12, 0, 1e6), {}};
     problem.job.parallelism.schedule = schedule;
-    problem.job.parallelism.chunks = schedule == "interleaved" ? 2 : 1;
+    problem.job.parallelism.chunks = schedule == Schedule::interleaved ? 2 : 1;
     std::get<RuleLinks>(problem.topology.links).links.front().capacity = BitsPerSecond(8 * 0.5e6);
-    const bool chunks = schedule == "interleaved";
+    const bool chunks = schedule == Schedule::interleaved;
     Plan plan = plan_of(problem.job, chunks ? 1 : 6, 1, 1);
     CAPTURE(schedule);
     if (!chunks) {
@@ -120,12 +122,15 @@ TEST_CASE("only micro-batches in flight contend") {
 // host, which sends one of them in 2 s.
 TEST_CASE("messages of one pipeline contend with those between its other stages") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
-  problem.job.parallelism.schedule = "1f1b";
+  problem.job.parallelism.schedule = Schedule::one_f_one_b;
   for (int device = 0; device < 4; ++device) {
     problem.topology.devices[at(device)].host = device % 2;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
   std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
-  const Plan plan{1, "1f1b", "ring", {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
+  const Plan plan{1,
+                  Schedule::one_f_one_b,
+                  GradientSync::ring,
+                  {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.1));
 }

@@ -19,9 +19,14 @@ using namespace dtfm::sim;
 
 namespace {
 
-template <std::size_t n>
-std::string pick_one(Rng& rng, const std::array<const char*, n>& values) {
+template <std::size_t n, class T = std::string>
+T pick_one(Rng& rng, const std::array<T, n>& values) {
   return values[rng.below(n)];
+}
+
+template <class Row>
+auto pick_kind(Rng& rng, std::span<const Row> table) {
+  return table[rng.below(static_cast<std::uint32_t>(table.size()))].kind;
 }
 
 int random_int(Rng& rng, int least, int most) {
@@ -53,16 +58,19 @@ Job random_job(Rng& rng) {
     job.model = random_chain(rng);
   job.training.micro_batch = random_int(rng, 1, 4);
   job.training.global_batch = 16 * job.training.micro_batch;
-  job.training.recompute = pick_one<3>(rng, {"none", "selective", "full"});
-  job.training.optimizer =
-      pick_one<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
-  job.training.precision = pick_one<2>(rng, {"fp16", "fp32"});
-  job.parallelism.schedule = pick_one<3>(rng, {"gpipe", "1f1b", "interleaved"});
-  if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
+  job.training.recomputation = pick_kind(rng, recomputation_table());
+  job.training.optimizer = pick_kind(rng, optimizer_table());
+  job.training.precision = rng.below(2) == 0 ? Precision::fp16 : Precision::fp32;
+  job.parallelism.schedule =
+      pick_one<3, Schedule>(rng, {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved});
+  if (job.parallelism.schedule == Schedule::interleaved) job.parallelism.chunks = 2;
   job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
   job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
-  if (rng.below(3) == 0) compress_activations(job, pick_one<2>(rng, {"8-bit", "4-bit"}));
-  if (rng.below(3) == 0) compress_gradients(job, pick_one<3>(rng, {"8-bit", "4-bit", "top-2%"}));
+  const CompressionPreset presets[] = {{CompressionMethod::quantize_8_bit},
+                                       {CompressionMethod::quantize_4_bit},
+                                       {CompressionMethod::top_k, 2}};
+  if (rng.below(3) == 0) compress_activations(job, presets[rng.below(2)]);
+  if (rng.below(3) == 0) compress_gradients(job, presets[rng.below(3)]);
   if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(1e9);
   return job;
 }
@@ -164,7 +172,7 @@ TEST_CASE("a stage has the all-reduces of its layers") {
   CHECK(forward.messages == 2 * 2 * 6);
   CHECK(forward.bytes == Approx(2 * 2 * 6 * 0.25e6));
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(forward.bytes));
-  problem.job.training.recompute = "full";
+  problem.job.training.recomputation = Recomputation::full;
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
 }
 
@@ -176,7 +184,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     Rng rng = Rng::for_task(2, seed);
     Problem problem = random_problem(rng);
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
-    const bool interleaved = problem.job.parallelism.schedule == "interleaved";
+    const bool interleaved = problem.job.parallelism.schedule == Schedule::interleaved;
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
     if (rng.below(3) == 0) problem.job.parallelism.flush = stages;
@@ -193,7 +201,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
       const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                        [&](const DeviceReport& other) { return other.device == it.device; });
       REQUIRE(device != report.devices.end());
-      CAPTURE(problem.job.parallelism.schedule, problem.job.training.recompute, it.device);
+      CAPTURE(problem.job.parallelism.schedule, name_of(problem.job.training.recomputation), it.device);
       CHECK(it.needed == Approx(device->peak_memory_bytes).epsilon(1e-9));
       deficit_bytes += it.needed - it.capacity;
       ++compared;

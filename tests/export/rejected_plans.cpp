@@ -16,7 +16,7 @@ ExportBundle two_pipelines(std::vector<int> first, std::vector<int> second, int 
   bundle.job.name = "two";
   bundle.job.model = Transformer{layers, 1024, 16, 512, 50257};
   bundle.job.training = {16, 1};
-  bundle.job.parallelism.schedule = "1f1b";
+  bundle.job.parallelism.schedule = Schedule::one_f_one_b;
   int device = 0;
   for (const auto& counts : {first, second}) {
     Pipeline pipeline{8, {}};
@@ -130,14 +130,14 @@ TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are reje
   ExportBundle bundle = two_pipelines({7}, {7});
   CHECK_THAT(rejection_message("dtfm", bundle), contains("one-stage pipelines are not runnable"));
   bundle = two_pipelines({3, 4}, {3, 4});
-  bundle.job.parallelism.schedule = "gpipe";
+  bundle.job.parallelism.schedule = Schedule::gpipe;
   bundle.job.parallelism.flush = 3;
   for (const char* name : {"dtfm", "torchtitan", "torchtitan-py"})
     CHECK_THAT(rejection_message(name, bundle), contains("flush every 3 of 8 micro-batches"));
   bundle.job.parallelism.flush = 4;
   CHECK(rejection_message("dtfm", bundle) == "no error");
   bundle.job.parallelism = {};
-  bundle.job.parallelism.schedule = "interleaved";
+  bundle.job.parallelism.schedule = Schedule::interleaved;
   bundle.job.parallelism.chunks = 2;
   for (const char* name : {"dtfm", "deepspeed-py", "flashflex", "petals", "varuna"})
     CHECK_THAT(rejection_message(name, bundle), contains("schedule interleaved with 2 chunks"));
@@ -184,7 +184,7 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
 
 TEST_CASE("a trainer's different schedule and missing flushes are noted") {
   ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
-  bundle.job.parallelism.schedule = "gpipe";
+  bundle.job.parallelism.schedule = Schedule::gpipe;
   bundle.job.parallelism.flush = 3;
   fill_slots(bundle);
   for (const char* name : {"megatron", "deepspeed-py", "flashflex"}) {
@@ -194,7 +194,7 @@ TEST_CASE("a trainer's different schedule and missing flushes are noted") {
     CHECK_THAT(notes[1], contains("does not flush pipelines every 3 micro-batches"));
   }
   bundle.job.parallelism = {};
-  bundle.job.parallelism.schedule = "1f1b";
+  bundle.job.parallelism.schedule = Schedule::one_f_one_b;
   for (const std::string& note : find_exporter("deepspeed-py").notes(bundle))
     CHECK(note.find("runs schedule") == note.npos);
 }

@@ -100,7 +100,7 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
     bundle.job.training.global_batch =
         2 * stages * bundle.job.training.micro_batch * static_cast<int>(bundle.plan.pipelines.size());
     if (chunks > 1) {
-      bundle.job.parallelism.schedule = "interleaved";
+      bundle.job.parallelism.schedule = Schedule::interleaved;
       bundle.job.parallelism.chunks = chunks;
     }
     bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
@@ -207,7 +207,7 @@ TEST_CASE("with virtual stages a device has layers from several ranges") {
   ExportBundle bundle;
   bundle.job.model = Transformer{12, 1024, 16, 512, 50257};
   bundle.job.training = {6, 1};
-  bundle.job.parallelism.schedule = "interleaved";
+  bundle.job.parallelism.schedule = Schedule::interleaved;
   bundle.job.parallelism.chunks = 2;
   bundle.plan.pipelines = {{6, {{{0, 4}, {0}}, {{4, 8}, {1}}, {{8, 12}, {2}}}}};
   bundle.locations = {{"a", "a", 0}, {"b", "b", 0}, {"c", "c", 0}};

@@ -23,7 +23,7 @@ ImportSettings three_blocks() {
   settings.job.name = "tiny";
   settings.job.model = Transformer{3, 8, 2, 16, 100};
   settings.job.training.global_batch = 1;
-  settings.job.training.precision = "tf32";
+  settings.job.training.precision = Precision::tf32;
   return settings;
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("Sailor: the first layer is the embedding and the last the head and th
                                            R"(}, "1": {)" + layers + "}}}");
   CHECK(profile.source == LayerProfile::Source::imported);
   CHECK(profile.gpu == "one");
-  CHECK(profile.precision == "tf32");
+  CHECK(profile.precision == Precision::tf32);
   CHECK_THAT(profile.derivation, contains("Sailor format, `p.json`"));
   REQUIRE(profile.rows.size() == 9);
   std::vector<std::tuple<std::string, int, int>> order;

@@ -1,9 +1,11 @@
 #include "planner/io/readers/job_reader.hpp"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "planner/io/writers/plan_json.hpp"
@@ -50,7 +52,7 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   CHECK(model.vocabulary == 50257);
   CHECK(job.training.global_batch == 1024);
   CHECK(job.training.micro_batch == 1);
-  CHECK(job.training.recompute == "full");
+  CHECK(job.training.recomputation == Recomputation::full);
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
   CHECK(job.automatic == Automatic{});
@@ -63,14 +65,14 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
 TEST_CASE("keys that a job omits have the usual defaults") {
   const Job job = job_of(small);
   CHECK(job.training.micro_batch == 1);
-  CHECK(job.training.precision == "fp16");
-  CHECK(job.training.optimizer == "adam-16");
-  CHECK(job.training.recompute == "none");
+  CHECK(job.training.precision == Precision::fp16);
+  CHECK(job.training.optimizer == Optimizer::adam_16);
+  CHECK(job.training.recomputation == Recomputation::none);
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
   CHECK(job.parallelism.tensor == 1);
-  CHECK(job.parallelism.schedule == "gpipe");
-  CHECK(job.parallelism.gradient_sync == "sharded-ps");
+  CHECK(job.parallelism.schedule == Schedule::gpipe);
+  CHECK(job.parallelism.gradient_sync == GradientSync::sharded_ps);
   CHECK(job.compression.gradients == 1);
   CHECK(job.profiles.empty());
   CHECK_FALSE(job.efficiency);
@@ -90,10 +92,10 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK(job.parallelism.data == 3);
   CHECK(job.parallelism.tensor == 2);
-  CHECK(job.parallelism.schedule == "interleaved");
+  CHECK(job.parallelism.schedule == Schedule::interleaved);
   CHECK(job.parallelism.chunks == 2);
   CHECK(job.parallelism.flush == 64);
-  CHECK(job.parallelism.gradient_sync == "ring");
+  CHECK(job.parallelism.gradient_sync == GradientSync::ring);
   CHECK(job.parallelism.overlap);
   CHECK(job.parallelism.uniform_pipelines);
   CHECK(job.compression.throughput->value() == 400e9);
@@ -110,12 +112,23 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job_json(job_of(json)).dump() == json);
 }
 
+TEST_CASE("every precision and optimizer and recomputation is read and written by its name") {
+  const auto read = [](std::string_view key, std::string_view name) {
+    const Job job = job_of(with("global_batch: 6", fmt::format("global_batch: 6, {}: {}", key, name)));
+    CHECK(contains(fmt::format("\"{}\":\"{}\"", key, name)).match(job_json(job).dump()));
+    return job.training;
+  };
+  for (const auto& row : precision_table()) CHECK(read("precision", row.name).precision == row.kind);
+  for (const auto& row : optimizer_table()) CHECK(read("optimizer", row.name).optimizer == row.kind);
+  for (const auto& row : recomputation_table()) CHECK(read("recompute", row.name).recomputation == row.kind);
+}
+
 TEST_CASE("compression by preset name is read as its ratio and written by its name") {
   const Job job = job_of(small + "compression: {activations: 8-bit, gradients: top-0.5%}\n");
   CHECK(job.compression.activations == Approx((8 + 1.0 / 64) / 16));
   CHECK(job.compression.gradients == Approx(0.005 * 3));
-  CHECK(job.compression.activation_preset == "8-bit");
-  CHECK(job.compression.gradient_preset == "top-0.5%");
+  CHECK(job.compression.activation_preset == CompressionPreset{CompressionMethod::quantize_8_bit});
+  CHECK(job.compression.gradient_preset == CompressionPreset{CompressionMethod::top_k, 0.5});
   const std::string json = job_json(job).dump();
   CHECK(contains(R"("compression":{"activations":"8-bit","gradients":"top-0.5%"})").match(json));
   CHECK(job_json(job_of(json)).dump() == json);
@@ -129,7 +142,7 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
   };
   const std::vector<Case> cases = {
       {with("global_batch: 6", training + "micro_batch: auto"), &Automatic::micro_batch},
-      {with("global_batch: 6", training + "recompute: auto"), &Automatic::recompute},
+      {with("global_batch: 6", training + "recompute: auto"), &Automatic::recomputation},
       {small + "parallelism: {tensor: auto}\n", &Automatic::tensor},
       {small + "parallelism: {schedule: auto}\n", &Automatic::schedule},
       {small + "parallelism: {gradient_sync: auto}\n", &Automatic::gradient_sync},
@@ -224,9 +237,12 @@ TEST_CASE("an invalid job is reported with position and reason") {
        "job.yaml:5:25: `pipeline`: expected a whole number from 1 to 1000000000; found `0`"},
       {small + "compression: {gradients: 0}\n", "job.yaml:5:26: `gradients`: must be above zero; found `0`"},
       {small + "compression: {activations: top-1%}\n",
-       "job.yaml:5:28: `activations`: there are `8-bit` and `4-bit`, ratios, and `auto`; found `top-1%`"},
+       "job.yaml:5:28: `activations`: expected `8-bit`, `4-bit`, a ratio or `auto`; found `top-1%`"},
       {small + "compression: {gradients: top-60%}\n",
-       "job.yaml:5:26: `gradients`: makes nothing smaller; found `top-60%`"},
+       "job.yaml:5:26: `gradients`: `top-60%` does not make the gradients smaller"},
+      {small + "compression: {gradients: 16-bit}\n",
+       "job.yaml:5:26: `gradients`: expected `8-bit`, `4-bit`, `top-1%` (any share), `rank-4` (any rank), a "
+       "ratio or `auto`; found `16-bit`"},
       {small + "compression: {gradients: [1]}\n",
        "job.yaml:5:26: `gradients`: expected a number; found a list"},
       {small + "profile: {analytic: false}\n",

@@ -79,7 +79,7 @@ TEST_CASE("the plan file has the specified content in the specified order") {
   const Topology topology = four_devices();
   Job job = small_job();
   PlanRecord record;
-  record.objective = "comm-cost";
+  record.objective = Objective::comm_cost;
   record.comm_cost = {1.5, 2};
   record.lower_bound = {3, "s", 0.125, "by hand"};
   record.search = {"random", 7, 10, "evaluations", {{1, 4}, {9, 3.5}}};
@@ -113,7 +113,7 @@ TEST_CASE("the plan file has the specified content in the specified order") {
 TEST_CASE("the estimate of an iteration and the finalists are written") {
   Job job = small_job();
   PlanRecord record;
-  record.objective = "iteration-time";
+  record.objective = Objective::iteration_time;
   record.iteration = {2.5, 44.8, 6e9, 0.75, {{"pipelines", 1.5}, {"overhead", 1}}, {{3, 10.25, 16e9}}, 0.25};
   record.finalists = {
       {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
@@ -142,7 +142,7 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
 }
 
 TEST_CASE("unknown values are omitted and unused devices are listed") {
-  Plan plan{1, "gpipe", "ring", {{7, {{{0, 5}, {2}}}}}};
+  Plan plan{1, Schedule::gpipe, GradientSync::ring, {{7, {{{0, 5}, {2}}}}}};
   const auto written = json::parse(plan_json(four_devices(), small_job(), plan, PlanRecord{}));
   CHECK(written["unused"].dump() == R"(["a/0","a/1","a/3"])");
   CHECK(written["estimate"].empty());

@@ -45,7 +45,7 @@ TEST_CASE("the example of the schema's documentation reads back after it is writ
   const LayerProfile profile = parse_profile(block_of_readme("json"), "example.json");
   CHECK(profile.gpu == "A100-80GB");
   CHECK(profile.source == LayerProfile::Source::measured);
-  CHECK(profile.precision == "bf16");
+  CHECK(profile.precision == Precision::bf16);
   REQUIRE(profile.shape);
   CHECK(profile.shape->hidden == 4096);
   CHECK(profile.shape->kv_heads == 8);

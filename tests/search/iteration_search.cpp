@@ -225,7 +225,7 @@ TEST_CASE("every sequence is trained within the limits whatever is automatic") {
            {std::optional<int>(), std::optional<int>(std::min(layers, 3))}) {
         Problem problem = small_problem({3, 2}, layers, batch);
         Automatic& open = problem.job.automatic;
-        open.micro_batch = open.schedule = open.recompute = open.gradient_sync = true;
+        open.micro_batch = open.schedule = open.recomputation = open.gradient_sync = true;
         if (batch == 36) problem.job.parallelism.flush = 5;
         IterationSearchOptions options = search_options(1000);
         options.limits.stages = stages;

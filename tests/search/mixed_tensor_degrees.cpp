@@ -102,7 +102,7 @@ TEST_CASE("every host has the largest possible tensor-parallel groups in the ord
 
 TEST_CASE("the search finds the optimum over all degrees of all stages") {
   for (const auto& hosts : {std::vector{2, 1}, std::vector{2, 1, 1}, std::vector{2, 2, 1, 1}})
-    for (const std::string schedule : {"gpipe", "1f1b"}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
       CAPTURE(hosts, schedule);
       Problem problem = host_problem(hosts, 4);
       problem.job.parallelism.schedule = schedule;

@@ -18,7 +18,7 @@ using Kind = DeviceEvent::Kind;
 struct Chain : ChainRun {
   Chain(int stages, int replicas, int micro_batches, double output = 0)
       : ChainRun(stages, replicas, micro_batches, output) {
-    scenario.on_failure = "drop-pipeline";
+    scenario.on_failure = FailurePolicy::drop_pipeline;
   }
 };
 
@@ -136,16 +136,17 @@ TEST_CASE("slowed computations and layer-wise backward passes keep their progres
 
 TEST_CASE("all computation is useful or lost and all micro-batches of an iteration are done") {
   for (int seed = 0; seed < 120; ++seed) {
-    const std::string policies[] = {"drop-pipeline", "restart", "redundant", "restart-without-pipeline"};
+    const FailurePolicy policies[] = {FailurePolicy::drop_pipeline, FailurePolicy::restart,
+                                      FailurePolicy::redundant, FailurePolicy::restart_without_pipeline};
     const int devices = seed % 3 == 2 ? 12 : 6;
     Chain it(2, 3, 4, 2e5);
     it.scenario.on_failure = policies[seed % 4];
     it.problem.topology = flat_topology({devices}, link_of(0.01, 1e6), link_of(0, 1e6));
     it.problem.job = chain_job(4, 1e6, 2e5);
     it.problem.job.parallelism.overlap = seed % 16 < 8;
-    it.problem.job.parallelism.schedule = seed % 8 < 4 ? "gpipe" : "1f1b";
-    if (seed % 3 == 1 && it.scenario.on_failure != "redundant") {
-      it.problem.job.parallelism.schedule = "interleaved";
+    it.problem.job.parallelism.schedule = seed % 8 < 4 ? Schedule::gpipe : Schedule::one_f_one_b;
+    if (seed % 3 == 1 && it.scenario.on_failure != FailurePolicy::redundant) {
+      it.problem.job.parallelism.schedule = Schedule::interleaved;
       it.problem.job.parallelism.chunks = 2;
     }
     CAPTURE(seed, it.scenario.on_failure, it.problem.job.parallelism.schedule);

@@ -138,7 +138,7 @@ std::string text_of(const SimReport& report) {
 }
 
 /// Fails `device` at time `date`. It rejoins after `away` s, or never if that is 0.
-Scenario failure_scenario(const std::string& policy, int device, double date, double away) {
+Scenario failure_scenario(FailurePolicy policy, int device, double date, double away) {
   Scenario scenario;
   scenario.on_failure = policy;
   scenario.detection_s = 0.5;
@@ -158,13 +158,16 @@ TEST_CASE("a run survives the failure of any device at any instant of an iterati
     options.iterations = iterations;
     const SimReport calm = simulate(it.problem, it.plan, {}, options);
     const IterationReport second = calm.iterations[1];
-    for (const std::string policy : {"restart-without-pipeline", "wait", "spare", "restart", "redundant"})
+    for (const FailurePolicy policy :
+         {FailurePolicy::restart_without_pipeline, FailurePolicy::wait, FailurePolicy::spare,
+          FailurePolicy::restart, FailurePolicy::redundant})
       for (int device = 0; device < stages * replicas; ++device)
         for (int instant = 0; instant < instants; ++instant) {
           const double date = second.start_s + second.duration_s() * instant / instants;
           CAPTURE(stages, replicas, policy, device, instant);
           // Without another pipeline or a spare, the device has to rejoin.
-          const bool may_stay_down = policy == "spare" || (policy != "wait" && replicas > 1);
+          const bool may_stay_down =
+              policy == FailurePolicy::spare || (policy != FailurePolicy::wait && replicas > 1);
           for (const double away : {may_stay_down ? 0.0 : 0.1, 0.6 * second.duration_s()}) {
             const Scenario scenario = failure_scenario(policy, device, date, away);
             InvariantChecker checker(scenario, stages, 4 * replicas);
@@ -185,7 +188,8 @@ TEST_CASE("a run survives random failures with jitter and links that go down") {
     Case it(2, 3);
     Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), 5);
     Scenario scenario;
-    const std::string policies[] = {"restart-without-pipeline", "wait", "spare", "restart", "redundant"};
+    const FailurePolicy policies[] = {FailurePolicy::restart_without_pipeline, FailurePolicy::wait,
+                                      FailurePolicy::spare, FailurePolicy::restart, FailurePolicy::redundant};
     scenario.on_failure = policies[seed % 5];
     scenario.detection_s = 0.3;
     scenario.checkpoint = Checkpoint{8e6, {}};

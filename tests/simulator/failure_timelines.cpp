@@ -64,7 +64,7 @@ TEST_CASE("restart: all devices load the last checkpoint") {
   // writes the next checkpoint.
   Chain it(1, 2, 2);
   it.problem.topology.gpus[0].price = DollarsPerHour(3600);
-  it.scenario.on_failure = "restart";
+  it.scenario.on_failure = FailurePolicy::restart;
   it.scenario.checkpoint = checkpoint_every(10);
   it.scenario.events = {{26, 1, Kind::leave}};
   SimReport report = it.run(4);
@@ -96,7 +96,7 @@ TEST_CASE("restart: all devices load the last checkpoint") {
 
 TEST_CASE("restart without a period loads the last iteration and without a checkpoint ends the run") {
   Chain it(1, 2, 2);
-  it.scenario.on_failure = "restart";
+  it.scenario.on_failure = FailurePolicy::restart;
   it.scenario.events = {{8, 1, Kind::leave}};
   CHECK_THAT(it.run(2).stopped, contains("loads the last checkpoint, but the scenario has none"));
   it.scenario.checkpoint = checkpoint_every(0);
@@ -107,7 +107,7 @@ TEST_CASE("restart without a period loads the last iteration and without a check
 
 TEST_CASE("before the first checkpoint a restart begins with the first iteration") {
   Chain it(1, 2, 2);
-  it.scenario.on_failure = "restart";
+  it.scenario.on_failure = FailurePolicy::restart;
   it.scenario.checkpoint = checkpoint_every(100);
   it.scenario.events = {{8, 1, Kind::leave}};
   const SimReport report = it.run(2);
@@ -133,7 +133,7 @@ TEST_CASE("redundant: the device of the next stage computes both stages") {
   // forward passes from 1 to 5 and 4 backward passes from 5 to 13, and device 0 the last backward pass until
   // 15.
   Chain it(3, 1, 2);
-  it.scenario.on_failure = "redundant";
+  it.scenario.on_failure = FailurePolicy::redundant;
   it.scenario.events = {{14, 1, Kind::leave}};
   CHECK(iteration_times(it.run(3)) == IterationTimes{0, 12, 15, 30, 30, 45});
   // It rejoins at 35: at 45 it fetches its layer from device 2 and the copy of layer 0 from device 0.
@@ -145,7 +145,7 @@ TEST_CASE("redundant: the device of the next stage computes both stages") {
   CHECK(report.devices[2].sending_s == Approx(12));
   // The copies are weights and optimizer state of one layer on every device.
   const double with = report.devices[0].peak_memory_bytes;
-  it.scenario.on_failure = "wait";
+  it.scenario.on_failure = FailurePolicy::wait;
   report = it.run(2);
   CHECK(with == Approx(report.devices[0].peak_memory_bytes + 12e6));
 }
@@ -154,14 +154,14 @@ TEST_CASE("redundant: the copy of the last stage is on the first device") {
   // Device 0 does whatever is ready first: both forward passes of stage 2 end at 4, its backward passes at 8,
   // those of device 1 at 10, and the last backward pass at 12, as long as with device 2.
   Chain it(3, 1, 2);
-  it.scenario.on_failure = "redundant";
+  it.scenario.on_failure = FailurePolicy::redundant;
   it.scenario.events = {{14, 2, Kind::leave}};
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 12, 15, 27});
 }
 
 TEST_CASE("redundant: two adjacent failures cannot be tolerated") {
   Chain it(3, 1, 2);
-  it.scenario.on_failure = "redundant";
+  it.scenario.on_failure = FailurePolicy::redundant;
   it.scenario.events = {{14, 1, Kind::leave}, {14, 2, Kind::leave}, {20, 1, Kind::join}, {43, 2, Kind::join}};
   CHECK_THAT(it.run(2).stopped, contains("no available device has the weights of layers 1 to 1"));
   // From 20 on device 0 can compute the last stage. Device 1 loads its layer in 6 s and fetches the copy of
@@ -172,10 +172,10 @@ TEST_CASE("redundant: two adjacent failures cannot be tolerated") {
 
 TEST_CASE("redundant: with one stage or several stages per device there is no next stage") {
   Chain it(1, 2, 2);
-  it.scenario.on_failure = "redundant";
+  it.scenario.on_failure = FailurePolicy::redundant;
   it.scenario.events = {{8, 1, Kind::leave}};
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 9, 21});
-  it.plan.schedule = it.problem.job.parallelism.schedule = "interleaved";
+  it.plan.schedule = it.problem.job.parallelism.schedule = Schedule::interleaved;
   CHECK_THAT(error_message([&] { it.run(1); }), contains("policy redundant"));
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
   // 0 has all layers, 18 s per iteration, and must load layer 1.
   Chain it(2, 1, 3);
   it.problem.topology = flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6));
-  it.scenario.on_failure = "replan";
+  it.scenario.on_failure = FailurePolicy::replan;
   it.scenario.events = {{14, 1, Kind::leave}};
   CHECK_THAT(error_message([&] { it.run(1); }), contains("policy replan requires a planner"));
   SimOptions options;

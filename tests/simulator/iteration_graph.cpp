@@ -8,7 +8,7 @@
 
 #include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/compute_seconds.hpp"
 #include "tests/support/error_message.hpp"
@@ -30,7 +30,7 @@ double bytes_of(const LabelledGraph& lowered, Activity activity) {
 }
 
 /// Returns two sites with shared links of every kind, heterogeneous devices, and a job that uses them.
-Problem busy_problem(const std::string& schedule, const std::string& sync) {
+Problem busy_problem(Schedule schedule, GradientSync sync) {
   Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
                   Calibration{1, 0.002, 0.9, 0.5}};
   Topology& topology = problem.topology;
@@ -42,7 +42,7 @@ Problem busy_problem(const std::string& schedule, const std::string& sync) {
   links[1].capacity = BitsPerSecond(2e9);
   problem.job.parallelism.schedule = schedule;
   problem.job.parallelism.gradient_sync = sync;
-  if (schedule == "interleaved") problem.job.parallelism.chunks = 2;
+  if (schedule == Schedule::interleaved) problem.job.parallelism.chunks = 2;
   return problem;
 }
 
@@ -59,14 +59,16 @@ double makespan(const Problem& problem, const Plan& plan) {
   return replay_makespan(iteration_graph(problem, plan));
 }
 
-const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "1f1b-blocking"};
-const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+const std::vector<Schedule> schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
+                                         Schedule::one_f_one_b_blocking};
+const std::vector<GradientSync> syncs = {GradientSync::sharded_ps, GradientSync::central_ps,
+                                         GradientSync::ring, GradientSync::tree, GradientSync::hierarchical};
 
 }  // namespace
 
 TEST_CASE("tasks come after their predecessors and all can be run") {
-  for (const auto& schedule : schedules)
-    for (const auto& sync : syncs)
+  for (const Schedule schedule : schedules)
+    for (const GradientSync sync : syncs)
       for (const bool overlap : {false, true}) {
         CAPTURE(schedule, sync, overlap);
         Problem problem = busy_problem(schedule, sync);
@@ -91,15 +93,15 @@ TEST_CASE("a device with blocking sends computes on when its message has arrived
   const Problem problem{flat_topology({2}, link_of(0, 2e8), link_of(0, 2e8)), chain_job(2, 0, 1e8),
                         Calibration{1, 0, 1, 0}};
   Plan plan = plan_of(problem.job, 2, 1, 2);
-  plan.schedule = "1f1b";
+  plan.schedule = Schedule::one_f_one_b;
   CHECK(makespan(problem, plan) == Approx(10));
-  plan.schedule = blocking_schedule;
+  plan.schedule = Schedule::one_f_one_b_blocking;
   CHECK(makespan(problem, plan) == Approx(10.5));
 }
 
 TEST_CASE("every task has a unique name") {
-  for (const auto& schedule : schedules)
-    for (const auto& sync : syncs) {
+  for (const Schedule schedule : schedules)
+    for (const GradientSync sync : syncs) {
       Problem problem = busy_problem(schedule, sync);
       problem.job.parallelism.overlap = true;
       problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
@@ -117,8 +119,9 @@ TEST_CASE("every task has a unique name") {
 // m micro-batches over p - 1 boundaries of 3e7 bytes in both directions; twice S (n - 1) for the gradients of
 // a group, S = 2 layers · 2e8 parameters · 2 bytes; compressed to 1 / 4 and 1 / 2.
 TEST_CASE("transfers have the bytes that the plan requires") {
-  for (const auto& sync : {"sharded-ps", "central-ps", "ring", "tree"}) {
-    Problem problem = busy_problem("1f1b", sync);
+  for (const GradientSync sync :
+       {GradientSync::sharded_ps, GradientSync::central_ps, GradientSync::ring, GradientSync::tree}) {
+    Problem problem = busy_problem(Schedule::one_f_one_b, sync);
     problem.job.compression = {0.25, 0.5, std::nullopt};
     const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
     CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 3 * 3e7 * 0.25));
@@ -126,16 +129,16 @@ TEST_CASE("transfers have the bytes that the plan requires") {
     CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(4 * 2 * 8e8 * 0.5));
   }
   // Interleaved: 8 stages on 4 devices, 7 boundaries.
-  const Problem problem = busy_problem("interleaved", "ring");
+  const Problem problem = busy_problem(Schedule::interleaved, GradientSync::ring);
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 7 * 3e7));
   CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(4 * 2 * 8e8));
 }
 
 TEST_CASE("computations have the durations that the plan requires") {
-  for (const auto& schedule : schedules)
+  for (const Schedule schedule : schedules)
     for (const bool overlap : {false, true}) {
-      Problem problem = busy_problem(schedule, "ring");
+      Problem problem = busy_problem(schedule, GradientSync::ring);
       problem.job.parallelism.overlap = overlap;
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
       for (int device = 0; device < 8; ++device)  // 8 micro-batches, two layers, 3 s each
@@ -162,7 +165,7 @@ TEST_CASE("micro-batch overhead applies once to every forward and every backward
 }
 
 TEST_CASE("sync efficiency has no effect without gradient synchronization") {
-  Problem problem = busy_problem("1f1b", "ring");
+  Problem problem = busy_problem(Schedule::one_f_one_b, GradientSync::ring);
   const Plan alone = plan_of(problem.job, 4, 1, 8), both = busy_plan(problem.job);
   const double without_sync = makespan(problem, alone), with_sync = makespan(problem, both);
   problem.constants.sync_efficiency = 0.5;
@@ -192,7 +195,7 @@ TEST_CASE("the latency of consecutive messages is paid once") {
 // then its ring of 4, and the fixed overhead.
 TEST_CASE("gradients are synchronized after the last backward pass and before the optimizer step") {
   Job job = chain_job(4, 1e6, 0);
-  job.parallelism.gradient_sync = "ring";
+  job.parallelism.gradient_sync = GradientSync::ring;
   const Topology topology = flat_topology({16}, link_of(0.01, 1e6), link_of(0.01, 1e6));
   const Plan plan = plan_of(job, 4, 4, 8);
   // Messages without bytes take the latency: 0.01 s in each direction at every boundary.
@@ -261,7 +264,7 @@ TEST_CASE("a stage updates as soon as it is done") {
 }
 
 TEST_CASE("interleaved: a device updates the layers of its chunks together") {
-  Problem problem = busy_problem("interleaved", "ring");
+  Problem problem = busy_problem(Schedule::interleaved, GradientSync::ring);
   problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 16e9);
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   int updates = 0;
@@ -305,7 +308,7 @@ TEST_CASE("a pipeline without micro-batches still synchronizes gradients") {
 
 TEST_CASE("interleaved splits the layers of a device into chunks") {
   Job job = chain_job(10, 0, 0);
-  job.parallelism.schedule = "interleaved";
+  job.parallelism.schedule = Schedule::interleaved;
   job.parallelism.chunks = 2;
   const Plan computed = expand_virtual_stages(job, plan_of(job, 4, 1, 4));  // 2, 3, 2 and 3 layers
   REQUIRE(computed.pipelines[0].stages.size() == 8);
@@ -323,7 +326,7 @@ TEST_CASE("interleaved splits the layers of a device into chunks") {
 // Two devices per stage: each takes half of the time and half of every message.
 TEST_CASE("tensor parallelism halves times and messages per device") {
   Job job = chain_job(2, 1e6, 3e6);
-  Plan plan{2, "gpipe", "ring", {}};
+  Plan plan{2, Schedule::gpipe, GradientSync::ring, {}};
   plan.pipelines.push_back({4, {{{0, 1}, {0, 1}}, {{1, 2}, {2, 3}}}});
   plan.pipelines.push_back({4, {{{0, 1}, {4, 5}}, {{1, 2}, {6, 7}}}});
   const LabelledGraph lowered = iteration_graph({flat_topology({8}, instant, instant), job, {}}, plan);
@@ -361,7 +364,7 @@ TEST_CASE("gradients are compressed if any two members of a group have a slow li
   Job job = chain_job(1, 4e6, 0);
   job.compression = {1, 0.25, BitsPerSecond(8e6)};
   job.compression.bandwidth_threshold = BitsPerSecond(16e6);
-  job.parallelism.gradient_sync = "ring";
+  job.parallelism.gradient_sync = GradientSync::ring;
   const Plan plan = plan_of(job, 1, 2, 1);
   CHECK(makespan({flat_topology({2}, link_of(0, 2e6), link_of(0, 2e6)), job, {}}, plan) == Approx(3 + 4));
   CHECK(makespan({flat_topology({1, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}}, plan) ==
@@ -374,7 +377,7 @@ TEST_CASE("gradients are compressed if any two members of a group have a slow li
 TEST_CASE("data that stays on a device is not compressed") {
   Job job = chain_job(2, 0, 8e6);
   job.compression = {0.25, 1, BitsPerSecond(8e6)};
-  job.parallelism.schedule = "interleaved";
+  job.parallelism.schedule = Schedule::interleaved;
   job.parallelism.chunks = 2;
   const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), job, {}};
   CHECK(makespan(problem, plan_of(job, 1, 1, 2)) == Approx(2 * (2 + 4)));
@@ -384,7 +387,7 @@ TEST_CASE("data that stays on a device is not compressed") {
 // writes 41/32 of 8e6 bytes in 1.025 s.
 TEST_CASE("a compression preset takes the time of its memory traffic on both devices") {
   Job job = chain_job(2, 0, 8e6);
-  compress_activations(job, "4-bit");
+  compress_activations(job, {CompressionMethod::quantize_4_bit});
   Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
   topology.gpus.front().memory_bandwidth = BitsPerSecond(8e7);
   const double seconds = 8 * 9 / 32.0 + 2 * 0.8 * 41 / 32;
@@ -392,8 +395,8 @@ TEST_CASE("a compression preset takes the time of its memory traffic on both dev
 }
 
 TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k of the time") {
-  for (const auto& schedule : schedules)
-    for (const auto& sync : syncs) {
+  for (const Schedule schedule : schedules)
+    for (const GradientSync sync : syncs) {
       CAPTURE(schedule, sync);
       const double k = 4;  // a power of two, to avoid rounding
       Problem problem = busy_problem(schedule, sync);
@@ -416,10 +419,10 @@ TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k 
 
 // Not tested for rings with contention, where ties are broken by the order of the devices.
 TEST_CASE("renumbering the devices changes no time") {
-  for (const auto& schedule : schedules)
+  for (const Schedule schedule : schedules)
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       CAPTURE(schedule, seed);
-      const Problem problem = busy_problem(schedule, "sharded-ps");
+      const Problem problem = busy_problem(schedule, GradientSync::sharded_ps);
       const Plan plan = busy_plan(problem.job);
       std::vector<int> number(8);  // the new index of each device
       std::iota(number.begin(), number.end(), 0);

@@ -149,13 +149,13 @@ TEST_CASE("pipelines with different degrees at different layers synchronize laye
 }
 
 TEST_CASE("tasks of stages of different degrees have unique names and come after their predecessors") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const bool overlap : {false, true}) {
       CAPTURE(schedule, overlap);
       Job job = chain_job(8, 1e6, 1e6);
       job.parallelism.schedule = schedule;
       job.parallelism.overlap = overlap;
-      if (schedule == "interleaved") job.parallelism.chunks = 2;
+      if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
       job.compression = {0.5, 0.5, BitsPerSecond(1e9)};
       const Problem problem{hosts_of({4, 4, 4, 4, 4}, instant, instant), job, {}};
       const auto [graph, labels, links] =

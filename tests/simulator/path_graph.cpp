@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
@@ -18,7 +18,7 @@ using namespace dtfm::sim;
 namespace {
 
 /// Returns two sites with shared links, a slower device, and compression that takes time.
-Problem busy_problem(const std::string& schedule, const std::string& sync) {
+Problem busy_problem(Schedule schedule, GradientSync sync) {
   Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
                   Calibration{1, 0.002, 0.9, 0.5}};
   problem.topology.sites[0].uplink = BitsPerSecond(12e8);
@@ -79,8 +79,8 @@ struct Partial {
   Problem problem{flat_topology({5}, link_of(0, 1e8), link_of(0, 1e8)), chain_job(3, 1e7, 1e8),
                   Calibration{1, 0, 1, 0}};
   Plan plan{1,
-            std::string(path_schedule_name),
-            "ring",
+            Schedule::paths,
+            GradientSync::ring,
             {{1, {{{0, 1}, {0}}, {{1, 2}, {2}}, {{2, 3}, {3}}}}, {1, {{{0, 1}, {1}}, {{2, 3}, {4}}}}}};
   PathSchedule paths{{{{0, 0}, {0, 1}, {1, 1}}, {{1, 0}, {0, 2}}}, {0, 1, 0, 1, 0, 1, 0, 1, 0, 0}};
 };
@@ -88,14 +88,14 @@ struct Partial {
 }  // namespace
 
 TEST_CASE("paths along pipelines give the same times as pipelines") {
-  for (const std::string schedule : {"gpipe", "1f1b"})
-    for (const std::string sync : {"sharded-ps", "ring", "hierarchical"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b})
+    for (const GradientSync sync : {GradientSync::sharded_ps, GradientSync::ring, GradientSync::hierarchical})
       for (const bool compressed : {false, true}) {
         CAPTURE(schedule, sync, compressed);
         Problem problem = busy_problem(schedule, sync);
         if (compressed) problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
         // between the sites
-        if (sync == "ring") problem.job.compression.bandwidth_threshold = BitsPerSecond(2e8);
+        if (sync == GradientSync::ring) problem.job.compression.bandwidth_threshold = BitsPerSecond(2e8);
         Plan plan = plan_of(problem.job, 4, 2, 6);
         plan.pipelines[1].micro_batches = 5;
         const PathSchedule paths = as_pipelines(plan);
@@ -124,7 +124,7 @@ TEST_CASE("paths along pipelines give the same times as pipelines") {
 //   micro-batch 1, devices 1 3: F 0–1, 2–3; B 3–5, 6–8
 TEST_CASE("a micro-batch computes only the stages on its path") {
   Partial it;
-  it.plan.gradient_sync = "none";
+  it.plan.gradient_sync = GradientSync::none;
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
   CHECK(replay_makespan(lowered) == Approx(13));
   for (int device = 0; device < 5; ++device) CHECK(compute_seconds(lowered, device) == Approx(3));

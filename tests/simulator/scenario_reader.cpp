@@ -123,7 +123,7 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(format_events(scenario.events) == Words{"50 leave 3", "60 leave 0", "61 join 0", "120 speed 1"});
   CHECK(scenario.events.back().speed == 0.5);
   CHECK(scenario.compute_jitter.cv == 0.05);
-  CHECK(scenario.on_failure == "spare");
+  CHECK(scenario.on_failure == FailurePolicy::spare);
   CHECK(scenario.detection_s == 5);
   CHECK(scenario.spares == std::vector<int>{3, 2});
   REQUIRE(scenario.checkpoint.has_value());
@@ -154,7 +154,7 @@ TEST_CASE("an empty scenario changes nothing") {
   CHECK(scenario.link_traces.empty());
   CHECK(scenario.events.empty());
   CHECK(scenario.compute_jitter.cv == 0);
-  CHECK(scenario.on_failure == "restart-without-pipeline");
+  CHECK(scenario.on_failure == FailurePolicy::restart_without_pipeline);
   CHECK_FALSE(scenario.checkpoint.has_value());
 }
 

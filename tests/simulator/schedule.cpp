@@ -1,4 +1,4 @@
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 
 #include <algorithm>
 #include <set>
@@ -18,7 +18,7 @@ namespace {
 using Kind = Operation::Kind;
 
 struct Shape {
-  std::string schedule;
+  Schedule schedule;
   int devices, chunks, micro_batches;
 };
 
@@ -84,7 +84,7 @@ double makespan(Job job, int devices, int micro_batches) {
 TEST_CASE("every operation occurs once in an order that can be run") {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 16; ++m)
-      for (const char* schedule : {"gpipe", "1f1b"}) {
+      for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
         CAPTURE(schedule, p, m);
         const Shape shape{schedule, p, 1, m};
         const auto orders = orders_of(shape);
@@ -95,7 +95,7 @@ TEST_CASE("every operation occurs once in an order that can be run") {
     for (int m = p; m <= 16; m += p)
       for (int chunks = 2; chunks <= 4; ++chunks) {
         CAPTURE(p, m, chunks);
-        const Shape shape{"interleaved", p, chunks, m};
+        const Shape shape{Schedule::interleaved, p, chunks, m};
         const auto orders = orders_of(shape);
         for (const auto& order : orders) check_once_each(shape, order);
         REQUIRE(runs(shape, orders));
@@ -112,7 +112,7 @@ TEST_CASE("gpipe holds all micro-batches and 1f1b as many as there are stages to
 }
 
 TEST_CASE("a flush empties the pipeline before the next round begins") {
-  for (const char* schedule : {"gpipe", "1f1b"}) {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
     const Shape shape{schedule, 3, 1, 10};
     const auto orders = orders_of(shape, 4);  // rounds of 4, 4 and 2
     REQUIRE(runs(shape, orders));
@@ -127,24 +127,24 @@ TEST_CASE("a flush empties the pipeline before the next round begins") {
 
 TEST_CASE("a schedule that cannot be run is rejected") {
   CHECK(error_message([] {
-          operation_order("interleaved", {4, 0, 2, 6}, 0);
+          operation_order(Schedule::interleaved, {4, 0, 2, 6}, 0);
         }) ==
         "schedule interleaved needs micro-batches in multiples of the 4 devices of a pipeline; there are 6");
   CHECK(error_message([] {
-          operation_order("interleaved", {4, 0, 2, 8}, 6);
+          operation_order(Schedule::interleaved, {4, 0, 2, 8}, 6);
         }) ==
         "schedule interleaved needs micro-batches in multiples of the 4 devices of a pipeline; there are 6");
   CHECK(error_message([] {
-          operation_order("1f1b", {4, 0, 2, 8}, 0);
+          operation_order(Schedule::one_f_one_b, {4, 0, 2, 8}, 0);
         }) == "schedule 1f1b has one stage a device, not 2");
   CHECK(error_message([] {
-          operation_order("zero-bubble", {4, 0, 1, 8}, 0);
-        }) == "there is no schedule `zero-bubble`");
+          operation_order(Schedule::paths, {4, 0, 1, 8}, 0);
+        }) == "schedule paths requires a path for each micro-batch");
 }
 
 // One layer per stage: tf = 1 s, tb = 2 s.
 TEST_CASE("gpipe and 1f1b take (m + p - 1)(tf + tb)") {
-  for (const char* schedule : {"gpipe", "1f1b"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b})
     for (int p = 1; p <= 8; ++p)
       for (int m : {1, 2, 5, 16}) {
         CAPTURE(schedule, p, m);
@@ -161,7 +161,7 @@ TEST_CASE("interleaved takes m (tf + tb) + (p - 1)(tf + tb) / v") {
       for (int rounds : {1, 2, 4}) {
         CAPTURE(p, v, rounds);
         Job job = chain_job(p * v, 0, 0);
-        job.parallelism.schedule = "interleaved";
+        job.parallelism.schedule = Schedule::interleaved;
         job.parallelism.chunks = v;
         CHECK(makespan(job, p, rounds * p) == Approx(rounds * p * 3 * v + (p - 1) * 3));
       }

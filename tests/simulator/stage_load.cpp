@@ -13,13 +13,13 @@ namespace {
 /// h = 8, s = 16, a = 2, V = 100. A block has 12 · 64 + 13 · 8 = 872 parameters; forward 24 · 16 · 64 + 4 ·
 /// 256 · 8 = 24,576 + 8,192 = 32,768 FLOPs; 34 · 128 = 4,352 bytes of activations and 5 · 2 · 256 = 2,560 of
 /// the attention core; output 16 · 8 · 2 = 256 bytes.
-Job tiny_transformer(const std::string& recompute) {
+Job tiny_transformer(Recomputation recomputation) {
   Job job;
   job.model = Transformer{4, 8, 2, 16, 100};
   job.training.global_batch = 6;
   job.training.micro_batch = 2;
-  job.training.recompute = recompute;
-  job.parallelism.schedule = "1f1b";
+  job.training.recomputation = recomputation;
+  job.parallelism.schedule = Schedule::one_f_one_b;
   return job;
 }
 
@@ -45,28 +45,31 @@ TEST_CASE("times are those of the layers scaled and divided by speed") {
   Calibration constants;
   constants.compute_scale = 2;              // at 1 TFLOP/s
   const double block = 2 * 32768 / 0.5e12;  // two sequences
-  const StageLoad load = load_of(tiny_transformer("none"), {1, 3}, constants);
+  const StageLoad load = load_of(tiny_transformer(Recomputation::none), {1, 3}, constants);
   CHECK(load.forward_s == Approx(2 * block));
   CHECK(load.backward_s == Approx(4 * block));
   CHECK(load.model_flops == Approx(2 * 2 * 3 * 32768));
   // Full recomputation adds a forward pass, selective recomputation that of the attention core.
-  CHECK(load_of(tiny_transformer("full"), {1, 3}, constants).backward_s == Approx(6 * block));
-  CHECK(load_of(tiny_transformer("selective"), {1, 3}, constants).backward_s ==
+  CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}, constants).backward_s == Approx(6 * block));
+  CHECK(load_of(tiny_transformer(Recomputation::selective), {1, 3}, constants).backward_s ==
         Approx(4 * block * (1 + 8192.0 / 65536)));
-  CHECK(load_of(tiny_transformer("full"), {1, 3}, constants).model_flops == load.model_flops);
+  CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}, constants).model_flops == load.model_flops);
   Calibration launched = constants;
   launched.micro_batch_overhead_s = 0.125;
-  CHECK(load_of(tiny_transformer("none"), {1, 3}, launched).forward_s == Approx(2 * block + 0.125));
-  CHECK(load_of(tiny_transformer("none"), {1, 3}, launched).backward_s == Approx(4 * block + 0.125));
-  CHECK(load_of(tiny_transformer("none"), {1, 3}, launched).overhead_s == 0.125);
+  CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}, launched).forward_s ==
+        Approx(2 * block + 0.125));
+  CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}, launched).backward_s ==
+        Approx(4 * block + 0.125));
+  CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}, launched).overhead_s == 0.125);
   // The head: 2 · 16 · 8 · 100 = 25,600 FLOPs.
-  CHECK(load_of(tiny_transformer("none"), {3, 4}, constants).forward_s ==
+  CHECK(load_of(tiny_transformer(Recomputation::none), {3, 4}, constants).forward_s ==
         Approx(2 * (32768 + 25600) / 0.5e12));
 
   Topology slow = two_devices();
   slow.devices[0].speed = 0.25;
-  CHECK(stage_load(tiny_transformer("none"), slow, {{1, 3}, {0}}, constants).forward_s == Approx(8 * block));
-  Job job = tiny_transformer("none");
+  CHECK(stage_load(tiny_transformer(Recomputation::none), slow, {{1, 3}, {0}}, constants).forward_s ==
+        Approx(8 * block));
+  Job job = tiny_transformer(Recomputation::none);
   job.efficiency = 0.1;
   CHECK(load_of(job, {1, 3}, constants).forward_s == Approx(10 * 2 * block));
 }
@@ -74,7 +77,7 @@ TEST_CASE("times are those of the layers scaled and divided by speed") {
 // 96 b s h² (1 + s / 6h) for a layer with full recomputation (Narayanan et al.), 962.1 GFLOP for GPT-3 XL; 24
 // layers at batch 1,024 give the published 23.64 PFLOP.
 TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
-  Job job = tiny_transformer("full");
+  Job job = tiny_transformer(Recomputation::full);
   job.model = Transformer{24, 2048, 16, 2048, 50257};
   job.training.micro_batch = 1;
   // 96 L b s h² (1 + s / 6h + V / 16 L h) for the model, whose head is not recomputed.
@@ -90,18 +93,20 @@ TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
 
 TEST_CASE("activation memory is what recomputation leaves") {
   // Two blocks of two sequences; the output is stored, too: 2 · 256.
-  CHECK(load_of(tiny_transformer("none"), {1, 3}).activation_bytes == 2 * (2 * (4352 + 2560) + 256));
-  CHECK(load_of(tiny_transformer("selective"), {1, 3}).activation_bytes == 2 * (2 * 4352 + 256));
-  CHECK(load_of(tiny_transformer("full"), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
-  CHECK(load_of(tiny_transformer("full"), {1, 3}).working_bytes == 2 * (4352 + 2560));
-  CHECK(load_of(tiny_transformer("none"), {1, 3}).working_bytes == 0);
+  CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}).activation_bytes ==
+        2 * (2 * (4352 + 2560) + 256));
+  CHECK(load_of(tiny_transformer(Recomputation::selective), {1, 3}).activation_bytes == 2 * (2 * 4352 + 256));
+  CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
+  CHECK(load_of(tiny_transformer(Recomputation::full), {1, 3}).working_bytes == 2 * (4352 + 2560));
+  CHECK(load_of(tiny_transformer(Recomputation::none), {1, 3}).working_bytes == 0);
   // The attention core of one layer exists again while it is recomputed.
-  CHECK(load_of(tiny_transformer("selective"), {1, 3}).working_bytes == 2 * 2560);
+  CHECK(load_of(tiny_transformer(Recomputation::selective), {1, 3}).working_bytes == 2 * 2560);
   // The last layer has 4 · 16 · 8 + 4 · 16 · 100 bytes of the head, too.
-  CHECK(load_of(tiny_transformer("full"), {2, 4}).working_bytes == 2 * (4352 + 2560 + 512 + 6400));
+  CHECK(load_of(tiny_transformer(Recomputation::full), {2, 4}).working_bytes ==
+        2 * (4352 + 2560 + 512 + 6400));
   // fp32 numbers are twice as large; dropout masks (2 · 128 and 2 · 256 bytes per block) are not.
-  Job job = tiny_transformer("none");
-  job.training.precision = "fp32";
+  Job job = tiny_transformer(Recomputation::none);
+  job.training.precision = Precision::fp32;
   CHECK(load_of(job, {1, 3}).activation_bytes == 2 * (2 * (2 * (4352 + 2560) - 256 - 512) + 2 * 256));
 }
 
@@ -113,11 +118,11 @@ TEST_CASE("activation memory is what recomputation leaves") {
 // 1.5 GB at both ends.
 TEST_CASE("the memory of a stage matches the measurement on a V100") {
   constexpr double gib = 1024.0 * 1024 * 1024, buffer = 8 * 1048576;
-  Job job = tiny_transformer("full");
+  Job job = tiny_transformer(Recomputation::full);
   job.model = Transformer{24, 2048, 16, 2048, 28996};
   job.training.micro_batch = 1;
-  job.training.optimizer = "sgd-12";
-  job.parallelism.schedule = "gpipe";
+  job.training.optimizer = Optimizer::sgd_12;
+  job.parallelism.schedule = Schedule::gpipe;
   const StageLoad first = load_of(job, {0, 3}), middle = load_of(job, {3, 6}), last = load_of(job, {21, 24});
   CHECK(middle.state_bytes == Approx(1.73 * gib).epsilon(0.03));
   CHECK(first.state_bytes == Approx(2.39 * gib).epsilon(0.03));
@@ -130,21 +135,22 @@ TEST_CASE("the memory of a stage matches the measurement on a V100") {
 
 TEST_CASE("bytes per parameter depend on what the optimizer holds and sends and saves") {
   struct Expected {
-    const char* optimizer;
+    Optimizer optimizer;
     double held, synced_fp16, synced_fp32, saved;
   };
-  for (const Expected& e : {Expected{"adam-16", 16, 2, 4, 12}, Expected{"adam-18", 18, 4, 4, 12},
-                            Expected{"adam-20", 20, 4, 4, 12}, Expected{"sgd-12", 12, 4, 4, 4},
-                            Expected{"sgd-8", 8, 2, 4, 4}, Expected{"host-offload", 4, 2, 4, 4}}) {
-    CAPTURE(e.optimizer);
-    Job job = tiny_transformer("none");
+  for (const Expected& e :
+       {Expected{Optimizer::adam_16, 16, 2, 4, 12}, Expected{Optimizer::adam_18, 18, 4, 4, 12},
+        Expected{Optimizer::adam_20, 20, 4, 4, 12}, Expected{Optimizer::sgd_12, 12, 4, 4, 4},
+        Expected{Optimizer::sgd_8, 8, 2, 4, 4}, Expected{Optimizer::host_offload, 4, 2, 4, 4}}) {
+    CAPTURE(name_of(e.optimizer));
+    Job job = tiny_transformer(Recomputation::none);
     job.training.optimizer = e.optimizer;
     job.compression.gradients = 0.5;
     const StageLoad load = load_of(job, {1, 3});
     CHECK(load.state_bytes == 2 * 872 * e.held);
     CHECK(load.weight_bytes == 2 * 872 * e.saved);
     CHECK(load.gradient_bytes == 2 * 872 * e.synced_fp16 / 2);
-    job.training.precision = "fp32";
+    job.training.precision = Precision::fp32;
     CHECK(load_of(job, {1, 3}).gradient_bytes == 2 * 872 * e.synced_fp32 / 2);
   }
 }
@@ -152,7 +158,7 @@ TEST_CASE("bytes per parameter depend on what the optimizer holds and sends and 
 // The first layer has 100 · 8 of the vocabulary and 16 · 8 of positions, the last a copy of the 800 and the 2
 // · 8 of the final norm.
 TEST_CASE("tied weights have a copy at each end or a single one if both ends are one stage") {
-  const Job job = tiny_transformer("none");
+  const Job job = tiny_transformer(Recomputation::none);
   CHECK(load_of(job, {0, 1}).state_bytes == 16 * (872 + 800 + 128));
   CHECK(load_of(job, {3, 4}).state_bytes == 16 * (872 + 800 + 16));
   CHECK(load_of(job, {0, 4}).state_bytes == 16 * (4 * 872 + 800 + 128 + 16));
@@ -161,10 +167,10 @@ TEST_CASE("tied weights have a copy at each end or a single one if both ends are
 
 // The head's 816 parameters take 816 s to update here; the 800 that it shares with the embedding take 800 s.
 TEST_CASE("tied weights are updated once if both ends are one stage") {
-  Job job = tiny_transformer("none");
+  Job job = tiny_transformer(Recomputation::none);
   LayerProfile profile;
   profile.gpu = "one";
-  profile.precision = "fp16";
+  profile.precision = Precision::fp16;
   profile.rows = {{"embedding", 2, 1, {1}, {1}, Timing{928}, {}, {}},
                   {"block", 2, 1, {1}, {1}, Timing{872}, {}, {}},
                   {"head", 2, 1, {1}, {1}, Timing{816}, {}, {}}};
@@ -177,10 +183,10 @@ TEST_CASE("tied weights are updated once if both ends are one stage") {
 }
 
 TEST_CASE("messages are compressed") {
-  Job job = tiny_transformer("none");
+  Job job = tiny_transformer(Recomputation::none);
   job.compression.activations = 0.25;
   const Problem problem{two_devices(), job, {}};
-  const LoadModel model(problem, Plan{1, "", "", {{1, {{{1, 3}, {0}}}}}});
+  const LoadModel model(problem, Plan{.pipelines = {{1, {{{1, 3}, {0}}}}}});
   const double output = model.of({{1, 3}, {0}}).output_bytes;
   CHECK(output == 2 * 256);
   CHECK(model.compressed_activations(output) == 2 * 256 * 0.25);
@@ -189,7 +195,7 @@ TEST_CASE("messages are compressed") {
 TEST_CASE("tensor parallelism divides everything and the slowest device sets the pace") {
   Topology topology = two_devices();
   topology.devices[1].speed = 0.5;
-  const Job job = tiny_transformer("full");
+  const Job job = tiny_transformer(Recomputation::full);
   const StageLoad one = load_of(job, {1, 3}), two = stage_load(job, topology, {{1, 3}, {0, 1}});
   CHECK(two.forward_s == Approx(one.forward_s));
   CHECK(two.backward_s == Approx(one.backward_s));
@@ -202,7 +208,7 @@ TEST_CASE("tensor parallelism divides everything and the slowest device sets the
 TEST_CASE("an unknown compute speed is an error") {
   Topology topology = two_devices();
   topology.gpus[0].peak.reset();
-  const Job job = tiny_transformer("none");
+  const Job job = tiny_transformer(Recomputation::none);
   CHECK(error_message([&] {
           stage_load(job, topology, {{0, 1}, {0}});
         }) == "device s0/0: times on GPU one cannot be estimated: its entry in the catalogue has no `peak`");

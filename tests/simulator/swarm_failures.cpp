@@ -109,7 +109,7 @@ struct SmallSwarm {
     setup.in_flight = 3;
     options.seconds = 60;
     scenario.detection_s = 0.5;
-    problem.job.training.optimizer = "sgd-8";
+    problem.job.training.optimizer = Optimizer::sgd_8;
   }
   /// Runs the swarm and returns the times of the observed events.
   std::vector<double> run(const std::vector<DeviceEvent>& events) {

@@ -27,8 +27,8 @@ TEST_CASE("peers decompress what they receive and compress what they send") {
                   Calibration{1, 0, 1, 0}};
   problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e7);
   const SwarmCosts plain(problem, 2);
-  compress_activations(problem.job, "4-bit");
-  compress_gradients(problem.job, "8-bit");
+  compress_activations(problem.job, {CompressionMethod::quantize_4_bit});
+  compress_gradients(problem.job, {CompressionMethod::quantize_8_bit});
   const SwarmCosts costs(problem, 2);
   for (const int stage : {0, 1}) {
     CHECK(costs.boundary_bytes(stage) == Approx(8e6 * 9 / 32));

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -20,11 +19,11 @@ struct Outcome {
   std::vector<double> ends;  // per device
 };
 
-Outcome synchronize(const Topology& topology, const std::string& sync, Calibration constants = {}) {
+Outcome synchronize(const Topology& topology, GradientSync sync, Calibration constants = {}) {
   GraphBuilder builder(topology, constants);
-  GradientSync gradient_sync{std::vector<int>(topology.devices.size()), S, no_index, 0};
-  std::iota(gradient_sync.devices.begin(), gradient_sync.devices.end(), 0);
-  const std::vector<int> last = add_gradient_sync(builder, sync, gradient_sync);
+  SyncGroup group{std::vector<int>(topology.devices.size()), S, no_index, 0};
+  std::iota(group.devices.begin(), group.devices.end(), 0);
+  const std::vector<int> last = add_gradient_sync(builder, sync, group);
   const LabelledGraph lowered = builder.take();
   const Replay result = replay(lowered.graph);
   Outcome outcome{result.makespan, 0, {}};
@@ -48,31 +47,31 @@ Topology access_link_star(int n) {
 
 TEST_CASE("a ring takes 2 (n - 1)(a + S / (n B))") {
   for (int n : {2, 3, 5, 8}) {
-    const Outcome outcome = synchronize(access_link_star(n), "ring");
+    const Outcome outcome = synchronize(access_link_star(n), GradientSync::ring);
     CHECK(outcome.makespan == Approx(2 * (n - 1) * (a + S / (n * B))));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
     for (const double end : outcome.ends) CHECK(end == Approx(outcome.makespan));
   }
-  CHECK(synchronize(access_link_star(8), "ring").makespan == Approx(2.87));  // case c01
+  CHECK(synchronize(access_link_star(8), GradientSync::ring).makespan == Approx(2.87));  // case c01
 }
 
 TEST_CASE("sharded-ps takes 2 (a + (n - 1) S / (n B)) with one access link per device") {
   for (int n : {2, 3, 5, 8}) {
-    const Outcome outcome = synchronize(access_link_star(n), "sharded-ps");
+    const Outcome outcome = synchronize(access_link_star(n), GradientSync::sharded_ps);
     CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / (n * B))));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
   }
-  CHECK(synchronize(access_link_star(8), "sharded-ps").makespan == Approx(2.81));  // case c03
+  CHECK(synchronize(access_link_star(8), GradientSync::sharded_ps).makespan == Approx(2.81));  // case c03
 }
 
 TEST_CASE("sharded-ps takes 2 (a + S / (n B)) if every pair has its own rate") {
-  CHECK(synchronize(flat_topology({8}, link_of(a, B), link_of(a, B)), "sharded-ps").makespan ==
+  CHECK(synchronize(flat_topology({8}, link_of(a, B), link_of(a, B)), GradientSync::sharded_ps).makespan ==
         Approx(2 * (a + S / (8 * B))));
 }
 
 TEST_CASE("a central parameter server among the devices takes 2 (a + (n - 1) S / B)") {
   for (int n : {2, 5, 8}) {
-    const Outcome outcome = synchronize(access_link_star(n), "central-ps");
+    const Outcome outcome = synchronize(access_link_star(n), GradientSync::central_ps);
     CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / B)));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
     CHECK(outcome.ends[0] == Approx(outcome.makespan / 2));  // the server is done first
@@ -81,13 +80,14 @@ TEST_CASE("a central parameter server among the devices takes 2 (a + (n - 1) S /
 
 TEST_CASE("a binomial tree takes 2 log2 n (a + S / B)") {
   for (int n : {2, 4, 8, 16}) {
-    const Outcome outcome = synchronize(access_link_star(n), "tree");
+    const Outcome outcome = synchronize(access_link_star(n), GradientSync::tree);
     CHECK(outcome.makespan == Approx(2 * std::log2(n) * (a + S / B)));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
   }
   // Two leaves send to the root at once, a + 2 S / B; it sends to them one after the other, 2 (a + S / B).
-  CHECK(synchronize(access_link_star(3), "tree").makespan == Approx(3 * a + 4 * S / B));
-  for (int n : {5, 6, 7}) CHECK(synchronize(access_link_star(n), "tree").makespan <= 2 * 3 * (a + S / B));
+  CHECK(synchronize(access_link_star(3), GradientSync::tree).makespan == Approx(3 * a + 4 * S / B));
+  for (int n : {5, 6, 7})
+    CHECK(synchronize(access_link_star(n), GradientSync::tree).makespan <= 2 * 3 * (a + S / B));
 }
 
 // t sites of k devices, all rates per flow. Inside a site, each of k - 1 flows to an owner has its own rate.
@@ -98,16 +98,18 @@ TEST_CASE("hierarchical uses shards inside the sites and rings across") {
       CAPTURE(t, k);
       const Topology topology = flat_topology(std::vector<int>(at(t), k), link_of(a, B), link_of(far, W));
       const double inside = k > 1 ? 2 * (a + S / k / B) : 0, across = 2 * (t - 1) * (far + S / (k * t * W));
-      CHECK(synchronize(topology, "hierarchical").makespan == Approx(inside + across));
+      CHECK(synchronize(topology, GradientSync::hierarchical).makespan == Approx(inside + across));
     }
   const Topology one = flat_topology({8}, link_of(a, B), link_of(far, W));
-  CHECK(synchronize(one, "hierarchical").makespan == Approx(synchronize(one, "sharded-ps").makespan));
+  CHECK(synchronize(one, GradientSync::hierarchical).makespan ==
+        Approx(synchronize(one, GradientSync::sharded_ps).makespan));
 }
 
 // Sites of 3 and 2: two shards of S / 2. Bytes inside a site: every device except a shard's owner sends it
 // and gets it back, 2 (2 + 1) S / 2 · 2 shards. Across: a ring of two per shard, 2 · 2 · S / 4 · 2 shards.
 TEST_CASE("hierarchical with sites of unequal size has as many shards as the smallest") {
-  const Outcome outcome = synchronize(flat_topology({3, 2}, link_of(a, B), link_of(a, B)), "hierarchical");
+  const Outcome outcome =
+      synchronize(flat_topology({3, 2}, link_of(a, B), link_of(a, B)), GradientSync::hierarchical);
   CHECK(outcome.bytes == Approx(6 * S + 2 * S));
   for (const double end : outcome.ends) CHECK(end > 0);
 }
@@ -116,7 +118,7 @@ TEST_CASE("every message pays overhead and every byte pays for efficiency") {
   Calibration constants;
   constants.message_overhead_s = 0.25;
   constants.network_efficiency = 0.5;
-  CHECK(synchronize(access_link_star(4), "ring", constants).makespan ==
+  CHECK(synchronize(access_link_star(4), GradientSync::ring, constants).makespan ==
         Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
@@ -124,12 +126,7 @@ TEST_CASE("every message pays overhead and every byte pays for efficiency") {
 TEST_CASE("sync efficiency increases the bytes of gradient synchronization only") {
   Calibration constants;
   constants.sync_efficiency = 0.5;
-  const Outcome outcome = synchronize(access_link_star(4), "ring", constants);
+  const Outcome outcome = synchronize(access_link_star(4), GradientSync::ring, constants);
   CHECK(outcome.makespan == Approx(2 * 3 * (a + S / (4 * B * 0.5))));
-  CHECK(outcome.bytes == Approx(2 * synchronize(access_link_star(4), "ring").bytes));
-}
-
-TEST_CASE("an unknown gradient sync algorithm is rejected") {
-  const Topology topology = access_link_star(2);
-  CHECK(error_message([&] { synchronize(topology, "gossip"); }) == "there is no gradient_sync `gossip`");
+  CHECK(outcome.bytes == Approx(2 * synchronize(access_link_star(4), GradientSync::ring).bytes));
 }

@@ -57,15 +57,16 @@ double makespan(const Problem& problem, const Plan& plan) {
 // with `full`.
 TEST_CASE("all-reduces of a stage pass around its ring message by message") {
   struct Case {
-    std::string recompute;
+    Recomputation recomputation;
     double seconds, all_reduces;  // per layer and sequence; per layer and micro-batch
   };
-  for (const Case& it : {Case{"none", 3, 4}, Case{"selective", 3, 4}, Case{"full", 4, 6}})
+  for (const Case& it : {Case{Recomputation::none, 3, 4}, Case{Recomputation::selective, 3, 4},
+                         Case{Recomputation::full, 4, 6}})
     for (const auto& [hosts, t] : {std::pair(1, 2), std::pair(1, 4), std::pair(4, 4)}) {
-      CAPTURE(it.recompute, hosts, t);
+      CAPTURE(name_of(it.recomputation), hosts, t);
       Job job = chain_job(3, 0, 1e6);
       job.training.micro_batch = 5;
-      job.training.recompute = it.recompute;
+      job.training.recomputation = it.recomputation;
       job.compression.activations = 0.25;  // does not apply to all-reduces
       const Link link = link_of(0.003, 8e7);
       const Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
@@ -82,7 +83,7 @@ TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden 
   Job job = chain_job(1, 0, 0);
   job.model = Transformer{4, 8, 2, 16, 100};
   job.training.micro_batch = 3;
-  for (const auto& [precision, bytes] : {std::pair("bf16", 2), std::pair("fp32", 4)}) {
+  for (const auto& [precision, bytes] : {std::pair(Precision::bf16, 2), std::pair(Precision::fp32, 4)}) {
     job.training.precision = precision;
     const Problem problem{hosts_with(1, 2, instant, instant), job, {}};
     // 4 layers, 4 all-reduces, in which each of two devices sends everything it has.
@@ -126,12 +127,12 @@ TEST_CASE("with overlap the gradients of a layer are synchronized after its all-
 }
 
 TEST_CASE("with instant links t devices take 1 / t of the time") {
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const int t : {2, 3, 8}) {
       CAPTURE(schedule, t);
       Job job = chain_job(4, 1e6, 1e6);
       job.parallelism.schedule = schedule;
-      if (schedule == "interleaved") job.parallelism.chunks = 2;
+      if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
       const Problem problem{hosts_with(4, t, instant, instant), job, {}};
       CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) ==
             Approx(makespan(problem, tensor_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
@@ -140,14 +141,14 @@ TEST_CASE("with instant links t devices take 1 / t of the time") {
 
 TEST_CASE("t devices are never more than t times as fast as one") {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
-    for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
       for (const int t : {2, 4}) {
         CAPTURE(seed, schedule, t);
         Rng rng = Rng::for_task(seed, 0);
         Job job = chain_job(8, 2e7 * rng.uniform(), 2e7 * rng.uniform());
         job.parallelism.schedule = schedule;
         job.parallelism.overlap = rng.below(2) == 1;
-        if (schedule == "interleaved") job.parallelism.chunks = 2;
+        if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
         const Link inside = link_of(0.01 * rng.uniform(), 1e8), between = link_of(0.5 * rng.uniform(), 1e7);
         const Problem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
         Plan one = tensor_plan(job, 2, 2, t, 4);

@@ -139,14 +139,14 @@ TEST_CASE("the state of a stage occupies memory from the start whichever device 
   CHECK(report.devices[0].peak_memory_bytes > 16e6);
   CHECK(report.devices[1].peak_memory_bytes == 16e6);
   // No device computes at all.
-  scenario.on_failure = "wait";
+  scenario.on_failure = FailurePolicy::wait;
   scenario.events = {{0, 0, DeviceEvent::Kind::leave}};
   report = simulate(problem, plan, scenario, {});
   CHECK(report.iterations.empty());
   for (const DeviceReport& device : report.devices) CHECK(device.peak_memory_bytes == 16e6);
   // Device 4 replaces device 2, which does not compute.
   scenario = {};
-  scenario.on_failure = "spare";
+  scenario.on_failure = FailurePolicy::spare;
   scenario.events = {{0, 2, DeviceEvent::Kind::leave}};
   report = simulate(problem, plan, scenario, {});
   REQUIRE(report.devices.size() == 5);
@@ -198,7 +198,7 @@ TEST_CASE("after a failure a pipeline without micro-batches takes over those of 
 
 TEST_CASE("after a failure with policy wait all devices wait until it rejoins") {
   Replicas run(2, 2);
-  run.scenario.on_failure = "wait";
+  run.scenario.on_failure = FailurePolicy::wait;
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
   CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 32, 38, 38, 44});
   // It rejoins before its failure is detected.
@@ -211,7 +211,7 @@ TEST_CASE("after a failure with policy wait all devices wait until it rejoins") 
 
 TEST_CASE("after a failure with policy spare a spare replaces the device") {
   Replicas run(3, 2);
-  run.scenario.on_failure = "spare";
+  run.scenario.on_failure = FailurePolicy::spare;
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
   const SimReport report = run.run();
   CHECK(iteration_times(report) == IterationTimes{0, 6, 21, 27, 27, 33});
@@ -324,7 +324,7 @@ TEST_CASE("layers are fetched from any device that has them") {
   Plan plan = plan_of(problem.job, 1, 1, 2);
   plan.pipelines.push_back({2, {{{0, 1}, {1}}, {{1, 4}, {2}}}});
   Scenario scenario;
-  scenario.on_failure = "wait";
+  scenario.on_failure = FailurePolicy::wait;
   SimOptions options;
   options.iterations = 2;
   // Device 0 computes 2 · 12 = 24 s. It fails at 30 and rejoins at 31. The two others send at once, 12 s and
@@ -383,7 +383,7 @@ TEST_CASE("interleaved pipelines get permitted numbers of micro-batches") {
   // and 2. An equal split, 3 each, is not possible.
   for (const int replicas : {2, 3}) {
     Problem problem{flat_topology({2 * replicas}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 0, 1), {}};
-    problem.job.parallelism.schedule = "interleaved";
+    problem.job.parallelism.schedule = Schedule::interleaved;
     problem.job.parallelism.chunks = 2;
     Scenario scenario;
     scenario.events = {{1, 0, Kind::leave}};

@@ -15,12 +15,13 @@
 namespace dtfm {
 
 /// Randomizes all training settings of a job except the schedule.
-inline void set_training(Rng& rng, Job& job, const std::string& schedule) {
-  const char* syncs[] = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+inline void set_training(Rng& rng, Job& job, Schedule schedule) {
+  const GradientSync syncs[] = {GradientSync::sharded_ps, GradientSync::central_ps, GradientSync::ring,
+                                GradientSync::tree, GradientSync::hierarchical};
   job.parallelism.schedule = schedule;
   job.parallelism.gradient_sync = syncs[rng.below(5)];
   job.parallelism.overlap = rng.below(2) == 0;
-  if (job.parallelism.schedule == "interleaved")
+  if (job.parallelism.schedule == Schedule::interleaved)
     job.parallelism.chunks = 1 + static_cast<int>(rng.below(2));
   else if (rng.below(3) == 0)
     job.parallelism.flush = 1 + static_cast<int>(rng.below(8));
@@ -34,7 +35,7 @@ inline void set_training(Rng& rng, Job& job, const std::string& schedule) {
 
 /// Randomizes the schedule, too.
 inline void set_training(Rng& rng, Job& job) {
-  const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
+  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved};
   set_training(rng, job, schedules[rng.below(3)]);
 }
 
@@ -69,7 +70,7 @@ inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degr
   const bool has_common_cuts = rng.below(2) == 0;
   int all = 0;
   for (int replica = 0; replica < replicas; ++replica) {
-    const int multiple = job.parallelism.schedule == "interleaved" ? stages : 1;
+    const int multiple = job.parallelism.schedule == Schedule::interleaved ? stages : 1;
     Pipeline pipeline{multiple * static_cast<int>((replica == 0 ? 1 : 0) + rng.below(12)), {}};
     all += pipeline.micro_batches;
     const auto split = has_common_cuts && replica > 0 ? std::vector<std::pair<int, int>>{}

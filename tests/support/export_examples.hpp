@@ -53,7 +53,7 @@ inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, Rank
   bundle.job.name = "any";
   bundle.job.model = Transformer{24, 1024, 16, 512, 50257};
   bundle.job.training = {0, 1 + below(3)};
-  bundle.job.parallelism.schedule = below(2) == 0 ? "gpipe" : "1f1b";
+  bundle.job.parallelism.schedule = below(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
   const int replicas = 1 + below(4), depth = kind.has_equal_stages ? 1 << below(4) : 2 + below(5);
   const int tensor = 1 << below(kind.max_tensor);
   int assignments = 0, all = 0;

@@ -15,7 +15,7 @@ inline int random_int(Rng& rng, int low, int high) {
 }
 
 /// Returns a job of 16 to 24 different layers that take a few seconds each.
-inline Job heterogeneous_layers(Rng& rng, const std::string& schedule, const std::string& sync) {
+inline Job heterogeneous_layers(Rng& rng, Schedule schedule, GradientSync sync) {
   Job job = chain_job(random_int(rng, 16, 24), 0, 0);
   for (Layer& layer : std::get<LayerChain>(job.model).layers) {
     layer.parameters = 5e6 * rng.uniform();
@@ -25,7 +25,7 @@ inline Job heterogeneous_layers(Rng& rng, const std::string& schedule, const std
   }
   job.parallelism.schedule = schedule;
   job.parallelism.gradient_sync = sync;
-  if (schedule == "interleaved") job.parallelism.chunks = 2;
+  if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
   return job;
 }
 

@@ -15,13 +15,13 @@ struct RegularLayout {
 /// Host s has stage s of all pipelines, which is one layer or two chunks of one. All pipelines share the
 /// host's uplink, on which a message takes 1 s, like the forward pass of a layer. Speeds lie between 1 −
 /// `speed_spread` and 1.
-inline RegularLayout regular_layout(const std::string& schedule, int stages, int pipelines, int micro_batches,
+inline RegularLayout regular_layout(Schedule schedule, int stages, int pipelines, int micro_batches,
                                     double speed_spread = 0) {
-  const int chunks = schedule == "interleaved" ? 2 : 1;
+  const int chunks = schedule == Schedule::interleaved ? 2 : 1;
   RegularLayout it{{flat_topology({stages * pipelines}, link_of(0.01, 1e7), link_of(0.01, 1e7)),
                     chain_job(stages * chunks, 0, 1e6),
                     {}},
-                   {1, schedule, "ring", {}}};
+                   {1, schedule, GradientSync::ring, {}}};
   it.problem.job.parallelism.schedule = schedule;
   it.problem.job.parallelism.chunks = chunks;
   for (int i = 0; i < pipelines; ++i) it.plan.pipelines.push_back({micro_batches, {}});

@@ -50,7 +50,8 @@ Plan random_plan(const Problem& problem, Rng& rng) {
   const Job& job = problem.job;
   const int micro_batches = micro_batch_count(job.training);
   const int devices = problem.topology.size();
-  const int chunks = job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
+  const int chunks =
+      job.parallelism.schedule == Schedule::interleaved ? job.parallelism.chunks.value_or(1) : 1;
   const int max_stages = std::min(devices, layer_count(job.model) / chunks);
   const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(max_stages)));
   const int max_replicas = std::min(devices / stages, micro_batches);
@@ -63,7 +64,7 @@ Plan random_plan(const Problem& problem, Rng& rng) {
     for (int stage = 0; stage < stages; ++stage)
       placement.at(stage, replica) = order[at(replica * stages + stage)];
   Plan plan = plan_from_placement(placement, job);
-  if (job.parallelism.schedule == "interleaved")  // multiples of the number of stages
+  if (job.parallelism.schedule == Schedule::interleaved)  // multiples of the number of stages
     for (Pipeline& pipeline : plan.pipelines)
       pipeline.micro_batches = std::max(1, pipeline.micro_batches / stages) * stages;
   return plan;
@@ -92,7 +93,7 @@ EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t se
   return error_message(times);
 }
 
-EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads) {
+EstimateError random_job_error(Schedule schedule, int jobs, bool shared, int threads) {
   return error_message(parallel_map(jobs, threads, [&](int i) {
     Rng rng = Rng::for_task(static_cast<std::uint64_t>(i), shared ? 1 : 0);
     Problem problem{random_topology(rng, 2 + static_cast<int>(rng.below(8)), shared),
@@ -104,12 +105,12 @@ EstimateError random_job_error(const std::string& schedule, int jobs, bool share
   }));
 }
 
-EstimateError regular_layout_error(const std::string& schedule, double speed_spread) {
+EstimateError regular_layout_error(Schedule schedule, double speed_spread) {
   std::vector<Times> times;
   for (const int stages : {4, 8})
     for (const int pipelines : {2, 4})
       for (const int micro_batches : {1, 2, 4, 8, 16, 64}) {
-        if (schedule == "interleaved" && micro_batches % stages != 0) continue;
+        if (schedule == Schedule::interleaved && micro_batches % stages != 0) continue;
         const auto [problem, plan] = regular_layout(schedule, stages, pipelines, micro_batches, speed_spread);
         times.push_back(times_of(IterationModel(problem), plan));
       }

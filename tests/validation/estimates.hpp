@@ -31,12 +31,12 @@ EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t se
 /// Returns the error over one random plan for each of `jobs` random jobs with this schedule, on random
 /// topologies of up to nine devices (tests/support/arbitrary_plan.hpp), drawn from streams 0 … . If `shared`,
 /// some capacities are shared by several messages.
-EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads);
+EstimateError random_job_error(Schedule schedule, int jobs, bool shared, int threads);
 
 /// Returns the error over pipelines in the regular layout (tests/support/regular_layout.hpp): 2 and 4
 /// pipelines of 4 and 8 stages, with 1 to 64 micro-batches, on devices whose speeds differ by up to
 /// `speed_spread`.
-EstimateError regular_layout_error(const std::string& schedule, double speed_spread);
+EstimateError regular_layout_error(Schedule schedule, double speed_spread);
 
 /// Returns Kendall's τ-b of pairs (a, b): the share of pairs of pairs in the same order minus the share in
 /// opposite order, corrected for ties.

@@ -46,7 +46,7 @@ void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& sa
   Transformer shape = *profile.shape;
   shape.layers = 1;
   LayerSample sample;
-  sample.profile = fmt::format("{}, {}, {}", profile.gpu, profile.model, profile.precision);
+  sample.profile = fmt::format("{}, {}, {}", profile.gpu, profile.model, name_of(profile.precision));
   sample.model = profile.model;
   sample.gpu = gpu_named(profile.gpu);
   sample.training.precision = profile.precision;
@@ -131,7 +131,7 @@ void add_sailor(const std::filesystem::path& folder, std::vector<LayerSample>& s
       const auto file = folder / model.folder / gpu.folder / "profile.json";
       if (!std::filesystem::exists(file)) continue;
       LayerSample sample;
-      sample.training.precision = "tf32";
+      sample.training.precision = Precision::tf32;
       sample.model = model.name;
       sample.gpu = gpu_named(gpu.name);
       sample.profile =

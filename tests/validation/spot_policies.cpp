@@ -43,7 +43,7 @@ Problem spot_problem() {
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
   problem.job = default_job();
   problem.job.training.global_batch = replicas * micro_batches * problem.job.training.micro_batch;
-  problem.job.training.recompute = "full";
+  problem.job.training.recomputation = Recomputation::full;
   problem.constants = built_in_calibration();
   problem.roofline = built_in_roofline();
   return problem;
@@ -69,7 +69,7 @@ TEST_CASE("every policy handles recorded spot instances consistently") {
   std::string table = fmt::format("{:<26}{:>9}{:>14}{:>8}{:>9}{:>12}\n", "policy", "samples/s",
                                   "lost device-h", "rolled", "USD", "of optimal");
   std::map<std::string, double> rate;
-  for (const FailurePolicy& policy : failure_policies()) {
+  for (const FailurePolicyTraits& policy : failure_policy_table()) {
     CAPTURE(std::string(policy.name));
     const Scenario scenario = parse_scenario(
         fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: p3-trace.csv, format: events}}]\n"

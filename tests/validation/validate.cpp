@@ -167,28 +167,31 @@ void validate_estimates(const std::string& folder) {
   for (const auto& [name, problem] : problems_of(folder, batch))
     print_row(name, estimate_error(problem, plans, 0, threads));
 
-  const auto print_worst = [&](const char* schedule, const char* sync, bool overlap) {
+  const auto print_worst = [&](Schedule schedule, GradientSync sync, bool overlap) {
     std::pair<std::string, EstimateError> worst;
     for (auto& [name, problem] : problems_of(folder, batch_of_others)) {
       Parallelism& parallelism = problem.job.parallelism;
       parallelism.schedule = schedule;
       parallelism.gradient_sync = sync;
       parallelism.overlap = overlap;
-      if (parallelism.schedule == "interleaved") parallelism.chunks = 2;
+      if (parallelism.schedule == Schedule::interleaved) parallelism.chunks = 2;
       const EstimateError error = estimate_error(problem, plans_of_others, 0, threads);
       if (std::abs(error.worst) >= std::abs(worst.second.worst)) worst = {name, error};
     }
-    print_row(fmt::format("{}, {}{} | {}", schedule, sync, overlap ? ", overlap" : "", worst.first),
+    print_row(fmt::format("{}, {}{} | {}", name_of(schedule), name_of(sync), overlap ? ", overlap" : "",
+                          worst.first),
               worst.second);
   };
   fmt::print("\nthe topology with the farthest of {} random plans, global batch {}\n", plans_of_others,
              batch_of_others);
   fmt::print("| job | topology | mean error | worst | τ |\n|---|---|---|---|---|\n");
-  for (const char* sync : {"central-ps", "ring", "tree", "hierarchical"}) print_worst("gpipe", sync, false);
-  print_worst("gpipe", "sharded-ps", true);
-  print_worst("1f1b", "sharded-ps", false);
-  print_worst("1f1b", "sharded-ps", true);
-  print_worst("interleaved", "sharded-ps", false);
+  for (const GradientSync sync :
+       {GradientSync::central_ps, GradientSync::ring, GradientSync::tree, GradientSync::hierarchical})
+    print_worst(Schedule::gpipe, sync, false);
+  print_worst(Schedule::gpipe, GradientSync::sharded_ps, true);
+  print_worst(Schedule::one_f_one_b, GradientSync::sharded_ps, false);
+  print_worst(Schedule::one_f_one_b, GradientSync::sharded_ps, true);
+  print_worst(Schedule::interleaved, GradientSync::sharded_ps, false);
 }
 
 /// Compares jobs in which all settings are random.
@@ -197,10 +200,10 @@ void validate_random_jobs() {
   fmt::print("\nany plans of {} random jobs each, on random topologies\n", jobs);
   fmt::print("| schedule | capacities | mean error | worst | beyond 5 % |\n|---|---|---|---|---|\n");
   for (const bool shared : {false, true})
-    for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
       const EstimateError error = random_job_error(schedule, jobs, shared, omp_get_max_threads());
-      fmt::print("| {} | {} | {:.2f} % | {:+.1f} % | {:.1f} % |\n", schedule, shared ? "shared" : "of pairs",
-                 100 * error.mean, 100 * error.worst, 100 * error.far);
+      fmt::print("| {} | {} | {:.2f} % | {:+.1f} % | {:.1f} % |\n", name_of(schedule),
+                 shared ? "shared" : "of pairs", 100 * error.mean, 100 * error.worst, 100 * error.far);
     }
 }
 
@@ -210,10 +213,10 @@ void validate_regular_layouts() {
       "\npipelines from host to host, each of which has one uplink\n"
       "| schedule | speeds differ by | mean error | worst | beyond 5 % |\n|---|---|---|---|---|\n");
   for (const double speed_spread : {0.0, 0.1, 0.4})
-    for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
       const EstimateError error = regular_layout_error(schedule, speed_spread);
-      fmt::print("| {} | {:.0f} % | {:.2f} % | {:+.1f} % | {:.1f} % |\n", schedule, 100 * speed_spread,
-                 100 * error.mean, 100 * error.worst, 100 * error.far);
+      fmt::print("| {} | {:.0f} % | {:.2f} % | {:+.1f} % | {:.1f} % |\n", name_of(schedule),
+                 100 * speed_spread, 100 * error.mean, 100 * error.worst, 100 * error.far);
     }
 }
 

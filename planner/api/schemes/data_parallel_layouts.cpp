@@ -37,7 +37,7 @@ bool fits(const Problem& problem, const Layout& layout) {
 
 /// Uses the largest micro-batch that fits, because parameters and gradients are communicated once per
 /// micro-batch. If none fits, returns micro-batches of one sequence, whose memory deficit is then reported.
-std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
+std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
   check_batch(problem);
   const int batch = problem.job.training.global_batch, devices = problem.topology.size();
   for (int micro_batch = batch / devices; micro_batch > 1; --micro_batch) {
@@ -56,15 +56,15 @@ std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOp
   while (problem.job.training.global_batch % micro_batch != 0 ||
          problem.job.training.global_batch / micro_batch < problem.topology.size())
     --micro_batch;
-  return {replicate(problem, all_devices(problem), micro_batch, "ring")};
+  return {replicate(problem, all_devices(problem), micro_batch, GradientSync::ring)};
 }
 
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {
-  return zero(problem, "zero2");
+  return zero(problem, GradientSync::zero2);
 }
 
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions&) {
-  return zero(problem, "zero3");
+  return zero(problem, GradientSync::zero3);
 }
 
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions&) {
@@ -75,7 +75,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
   }
   std::vector<Layout> layouts;
   for (const auto& [kind, device] : kinds)
-    layouts.push_back(replicate(problem, {device}, problem.job.training.micro_batch, "ring"));
+    layouts.push_back(replicate(problem, {device}, problem.job.training.micro_batch, GradientSync::ring));
   return layouts;
 }
 

@@ -8,7 +8,7 @@
 
 namespace dtfm::api {
 
-void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync) {
+void set_decisions(Layout& layout, int tensor, Schedule schedule, GradientSync gradient_sync) {
   Parallelism& parallelism = layout.job.parallelism;
   parallelism.tensor = layout.plan.tensor = tensor;
   parallelism.schedule = layout.plan.schedule = schedule;
@@ -19,10 +19,10 @@ void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::s
 }
 
 Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                 std::string_view gradient_sync) {
+                 GradientSync gradient_sync) {
   Layout layout{problem.job, {}};
   layout.job.training.micro_batch = micro_batch;
-  set_decisions(layout, 1, "1f1b", gradient_sync);
+  set_decisions(layout, 1, Schedule::one_f_one_b, gradient_sync);
   const int count = micro_batch_count(layout.job.training), replicas = static_cast<int>(devices.size());
   for (int i = 0; i < replicas; ++i) {
     const auto [first, last] = even_split(count, replicas, i);

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "planner/api/schemes/scheme.hpp"
 #include "simulator/model/stage_load.hpp"
@@ -11,12 +10,12 @@
 namespace dtfm::api {
 
 /// Sets these decisions in job and plan, and removes settings that only other schedules have.
-void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync);
+void set_decisions(Layout& layout, int tensor, Schedule schedule, GradientSync gradient_sync);
 
 /// One stage with all layers on each of `devices`, micro-batches split as evenly as possible, and schedule
 /// 1F1B, which computes one micro-batch after another here.
 Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                 std::string_view gradient_sync);
+                 GradientSync gradient_sync);
 
 /// Memory of the device's GPU in bytes; empty if unknown.
 std::optional<double> memory_of(const Topology& topology, int device);

@@ -9,7 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 
 namespace dtfm::api {
 namespace {
@@ -95,8 +95,8 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
       if (layers % stages != 0) continue;
       for (const int replicas : replica_counts(problem, tensor * stages)) {
         Layout layout{problem.job, make_plan(problem, order, {tensor, stages, replicas})};
-        set_decisions(layout, tensor, "1f1b", "ring");
-        layout.plan.schedule = blocking_schedule;
+        set_decisions(layout, tensor, Schedule::one_f_one_b, GradientSync::ring);
+        layout.plan.schedule = Schedule::one_f_one_b_blocking;
         layouts.push_back(std::move(layout));
       }
     }
@@ -116,7 +116,7 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
       for (int d = 0; d < replicas; ++d)
         for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas}), sync_every};
-      set_decisions(layout, 1, "1f1b", "ring");
+      set_decisions(layout, 1, Schedule::one_f_one_b, GradientSync::ring);
       layouts.push_back(std::move(layout));
     }
   }
@@ -162,7 +162,7 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
   for (int stages = 1; stages <= max_stages; ++stages) {
     for (const int replicas : replica_counts(problem, stages)) {
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas})};
-      set_decisions(layout, 1, "gpipe", problem.job.parallelism.gradient_sync);
+      set_decisions(layout, 1, Schedule::gpipe, problem.job.parallelism.gradient_sync);
       flush_as_needed(problem, layout);
       layouts.push_back(std::move(layout));
     }

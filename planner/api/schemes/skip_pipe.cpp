@@ -202,8 +202,8 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
     for (int devices = problem.topology.size(); devices >= stages; devices /= 2)
       for (const auto place : {assign_contiguous, assign_interleaved}) {
         Layout layout{problem.job, plan_of(problem, place(stage_widths(devices, stages, skipped)))};
-        set_decisions(layout, 1, "1f1b", problem.job.parallelism.gradient_sync);
-        layout.plan.schedule = path_schedule_name;
+        set_decisions(layout, 1, Schedule::one_f_one_b, problem.job.parallelism.gradient_sync);
+        layout.plan.schedule = Schedule::paths;
         layout.skipped = skipped;
         layouts.push_back(std::move(layout));
       }

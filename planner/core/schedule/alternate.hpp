@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 
 namespace dtfm {
 

@@ -1,4 +1,4 @@
-#include "planner/core/schedule/schedule.hpp"
+#include "planner/core/schedule.hpp"
 
 namespace dtfm {
 

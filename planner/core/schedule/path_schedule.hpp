@@ -1,7 +1,6 @@
-// Micro-batches that each have a way of their own over the devices of a plan.
+// Micro-batches that each have a way of their own over the devices of a plan (Schedule::paths).
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 namespace dtfm {
@@ -21,8 +20,5 @@ struct PathSchedule {
   /// same path in reverse. Every device computes in this order.
   std::vector<int> order;
 };
-
-/// The schedule of plans whose micro-batches have paths. No job has it; schemes do.
-inline constexpr std::string_view path_schedule_name = "paths";
 
 }  // namespace dtfm

@@ -196,7 +196,7 @@ int IterationBounds::max_replicas(int stages) const {
 
 /// Least possible number of micro-batches of the pipeline that has the most.
 int IterationBounds::micro_batches(int stages, int replicas) const {
-  const int multiple = model_.schedule == PipelineSchedule::interleaved ? stages : 1;
+  const int multiple = traits(model_.schedule).in_rounds ? stages : 1;
   return multiple * static_cast<int>(divide_rounding_up(micro_batches_, replicas * multiple));
 }
 
@@ -209,7 +209,7 @@ bool IterationBounds::may_fit(int stages, int replicas) const {
   const int max_in_round =
       model_.flush > 0 ? std::min(model_.flush, max_micro_batches) : std::min(1, max_micro_batches);
   const int in_flight =
-      model_.schedule == PipelineSchedule::gpipe ? max_in_round : std::min(1, max_micro_batches);
+      traits(model_.schedule).forwards_first ? max_in_round : std::min(1, max_micro_batches);
   return largest_layer_ <= memory_sums_[1] &&
          state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
          replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + rounding);
@@ -255,7 +255,7 @@ double IterationBounds::micro_batch_path_s(int stages) const {
 /// bisection.
 double IterationBounds::fill_time_s(int stages, int micro_batches) const {
   // Under interleaved only the first chunk of the preceding stages must be done, which may be small.
-  const double c = model_.schedule == PipelineSchedule::interleaved ? 0 : 1 / rates_.front();
+  const double c = traits(model_.schedule).has_chunks ? 0 : 1 / rates_.front();
   const auto reached = [&](double time) {
     double work = 0;
     for (int stage = 0; stage < stages; ++stage)
@@ -301,7 +301,7 @@ IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_ba
        "compute of the slowest stage"},
       {fill_time_s(stages, micro_batches), "perfectly balanced compute after the pipeline fill"},
       {rounds * path_s + after_first * hop, "latency of a micro-batch and the slowest hop"}};
-  if (model_.schedule == PipelineSchedule::gpipe) {
+  if (traits(model_.schedule).forwards_first) {
     parts.push_back({rounds * path_s + after_first * (forward + backward),
                      "latency of a micro-batch and the slowest stage"});
   } else {
@@ -311,7 +311,7 @@ IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_ba
     parts.push_back(
         {rounds * path_s + after_first * stage, "latency of a micro-batch and the slowest stage"});
   }
-  if (model_.schedule == PipelineSchedule::one_f_one_b)
+  if (model_.schedule == Schedule::one_f_one_b)
     parts.push_back({path_s * std::max(rounds, static_cast<double>(micro_batches) / stages),
                      "latency of a micro-batch, with as many in flight as there are stages"});
   return *std::max_element(parts.begin(), parts.end(),
@@ -329,7 +329,7 @@ IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const
     if (other.value > slowest.value) slowest = other;
   };
   take({total_fill_s(stages, computing), "perfectly balanced compute"});
-  if (model_.schedule == PipelineSchedule::gpipe)
+  if (traits(model_.schedule).forwards_first)
     take({micro_batch_path_s(stages) +
               (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
           "latency of a micro-batch and perfectly balanced compute"});
@@ -347,7 +347,7 @@ double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const
     const double first = before / rate_sums_[at(pipelines)];
     return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
   };
-  if (model_.schedule != PipelineSchedule::gpipe)
+  if (!traits(model_.schedule).forwards_first)
     return std::max(micro_batches_ * of_stages(computing), max_micro_batches * of_stages(1));
   const double rounds = model_.flush > 0 ? divide_rounding_up(max_micro_batches, model_.flush) : 1,
                path_s = micro_batch_path_s(stages);

@@ -26,16 +26,17 @@ double IterationBounds::sync_s(int replicas, double bytes) const {
   const double part = bytes / replicas, rounds = 2.0 * (replicas - 1);
   const double depth = std::bit_width(static_cast<unsigned>(replicas)) - 1;
   switch (model_.sync) {
-    case GradientSyncAlgorithm::sharded_ps:  // to the owner of a shard and back
+    case GradientSync::sharded_ps:  // to the owner of a shard and back
       return 2 * message(part);
-    case GradientSyncAlgorithm::central_ps:
+    case GradientSync::central_ps:
       return 2 * message(bytes);
-    case GradientSyncAlgorithm::ring:  // each member sends once per round, one round after another
+    case GradientSync::ring:  // each member sends once per round, one round after another
       return std::max(
           {rounds * message_s(1, part), rounds * part * message_per_byte_.max_edge(replicas), message(part)});
-    case GradientSyncAlgorithm::tree:  // rank 2^depth − 1 is at this depth
+    case GradientSync::tree:  // rank 2^depth − 1 is at this depth
       return std::max(2 * depth * message_s(1, bytes), 2 * message(bytes));
-    case GradientSyncAlgorithm::hierarchical:  // shards are no smaller, and take at least two messages
+    case GradientSync::hierarchical:  // shards are no smaller, and take at least two messages
+    default:
       break;
   }
   return std::max(2 * message_s(1, part), message(part));
@@ -46,14 +47,14 @@ double IterationBounds::sync_s(int replicas, double bytes) const {
 double IterationBounds::sync_s_per_byte(int replicas) const {
   const double max_edge = message_per_byte_.max_edge(replicas);
   switch (model_.sync) {
-    case GradientSyncAlgorithm::sharded_ps:
+    case GradientSync::sharded_ps:
       return 2 * max_edge / replicas;
-    case GradientSyncAlgorithm::ring:
+    case GradientSync::ring:
       return 2 * max_edge * (replicas - 1) / replicas;
-    case GradientSyncAlgorithm::central_ps:
-    case GradientSyncAlgorithm::tree:
+    case GradientSync::central_ps:
+    case GradientSync::tree:
       return 2 * max_edge;
-    case GradientSyncAlgorithm::hierarchical:
+    default:
       break;
   }
   return max_edge / replicas;

@@ -44,9 +44,10 @@ SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>&
 
 SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
   const SmallestMessages messages(model);
+  const bool phases = traits(model.schedule).forwards_first;
   return spanning(devices, [&](int a, int b) {
     const double there = messages.occupancy_s(a, b), back = messages.occupancy_s(b, a);
-    return model.schedule == PipelineSchedule::gpipe ? there + back : std::max(there, back);
+    return phases ? there + back : std::max(there, back);
   });
 }
 

@@ -14,7 +14,7 @@ constexpr double perturbation = 1.0 / 1024;
 
 /// Critical-path share, s, of the times that `perturb` makes slower by a factor 1 + `perturbation`.
 template <class Slow>
-double critical_share_s(PipelineSchedule schedule, const PipelineWork& work, const Slow& perturb) {
+double critical_share_s(Schedule schedule, const PipelineWork& work, const Slow& perturb) {
   PipelineWork perturbed = work;
   perturb(perturbed);
   return (pipeline_time(schedule, perturbed).end_s - pipeline_time(schedule, work).end_s) / perturbation;
@@ -36,7 +36,7 @@ int stages_of(const IterationTimer& timer, int pipeline) {
 }
 
 CriticalPathShares critical_path_shares(IterationTimer& timer, int pipeline) {
-  const PipelineSchedule schedule = timer.model().schedule;
+  const Schedule schedule = timer.model().schedule;
   const PipelineWork& work = timer.work(pipeline);
   const double compute = critical_share_s(schedule, work, [](PipelineWork& it) {
     for (double& seconds : it.forward_s) perturb_time(seconds);
@@ -50,11 +50,11 @@ CriticalPathShares critical_path_shares(IterationTimer& timer, int pipeline) {
 }
 
 /// Seconds that one more micro-batch adds, without a flush.
-double steady_s(PipelineSchedule schedule, PipelineWork work, int devices) {
+double steady_s(Schedule schedule, PipelineWork work, int devices) {
   work.flush = 0;
-  if (schedule != PipelineSchedule::interleaved) return pipeline_time(schedule, work).steady_s;
+  if (!traits(schedule).in_rounds) return pipeline_time(schedule, work).steady_s;
   const double before = pipeline_time(schedule, work).end_s;
-  work.micro_batches += devices;  // interleaved needs multiples of the stages
+  work.micro_batches += devices;  // rounds are multiples of the stages
   return (pipeline_time(schedule, work).end_s - before) / devices;
 }
 
@@ -107,7 +107,7 @@ std::optional<PeakMemoryDevice> peak_memory_device(IterationTimer& timer) {
 }  // namespace
 
 std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipeline) {
-  const PipelineSchedule schedule = timer.model().schedule;
+  const Schedule schedule = timer.model().schedule;
   const PipelineWork& work = timer.work(pipeline);
   const std::size_t devices = at(stages_of(timer, pipeline));
   std::vector<PipelineResource> result;

@@ -19,9 +19,7 @@ namespace {
 constexpr std::size_t max_links = 32;
 
 int batch_step(const PlannedProblem& planned) {
-  const bool interleaved =
-      parse_pipeline_schedule(planned.problem.job.parallelism.schedule) == PipelineSchedule::interleaved;
-  return interleaved ? depth(planned.plan) : 1;
+  return traits(planned.problem.job.parallelism.schedule).in_rounds ? depth(planned.plan) : 1;
 }
 
 /// Splits `total` micro-batches over the pipelines by their paces, measured with an even split.

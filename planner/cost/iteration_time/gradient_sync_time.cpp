@@ -9,29 +9,22 @@
 
 namespace dtfm::cost {
 
-GradientSyncAlgorithm gradient_sync(std::string_view name) {
-  if (name == "sharded-ps") return GradientSyncAlgorithm::sharded_ps;
-  if (name == "central-ps") return GradientSyncAlgorithm::central_ps;
-  if (name == "ring") return GradientSyncAlgorithm::ring;
-  if (name == "tree") return GradientSyncAlgorithm::tree;
-  if (name == "hierarchical") return GradientSyncAlgorithm::hierarchical;
-  throw Error("", fmt::format("there is no gradient_sync `{}`", name));
-}
-
-std::vector<double> GradientSyncTime::completion_times(GradientSyncAlgorithm sync,
-                                                       const std::vector<int>& devices, double bytes) {
+std::vector<double> GradientSyncTime::completion_times(GradientSync sync, const std::vector<int>& devices,
+                                                       double bytes) {
   begin(devices);
   switch (sync) {
-    case GradientSyncAlgorithm::sharded_ps:
+    case GradientSync::sharded_ps:
       return sharded_ps(bytes);
-    case GradientSyncAlgorithm::central_ps:
+    case GradientSync::central_ps:
       return central_ps(bytes);
-    case GradientSyncAlgorithm::tree:
+    case GradientSync::tree:
       return tree(bytes);
-    case GradientSyncAlgorithm::hierarchical:
+    case GradientSync::hierarchical:
       return hierarchical(bytes);
-    case GradientSyncAlgorithm::ring:
+    case GradientSync::ring:
       break;
+    default:
+      throw Error("", fmt::format("gradient_sync {} has no time formula", name_of(sync)));
   }
   std::vector<int> members(devices.size());
   for (std::size_t i = 0; i < members.size(); ++i) members[i] = static_cast<int>(i);

@@ -1,17 +1,13 @@
 // Time of gradient synchronization among the replicas of a group.
 #pragma once
 
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "planner/core/gradient_sync.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 
 namespace dtfm::cost {
-
-enum class GradientSyncAlgorithm { sharded_ps, central_ps, ring, tree, hierarchical };
-/// Parses the job's `gradient_sync`. Throws Error for an unknown name.
-GradientSyncAlgorithm gradient_sync(std::string_view name);
 
 /// Time of one gradient synchronization, evaluated message by message from the definition of each algorithm.
 /// A message that crosses a shared capacity takes at least as long as that capacity needs for all bytes of
@@ -22,9 +18,8 @@ class GradientSyncTime {
       : topology_(topology), network_(network), load_(static_cast<std::size_t>(network.shared_count())) {}
 
   /// Seconds from the start until each of `devices` (at least two) has the sum of `bytes`, in the order of
-  /// `devices`.
-  std::vector<double> completion_times(GradientSyncAlgorithm sync, const std::vector<int>& devices,
-                                       double bytes);
+  /// `devices`. Throws Error for an algorithm that jobs may not name.
+  std::vector<double> completion_times(GradientSync sync, const std::vector<int>& devices, double bytes);
   /// Sets how many synchronizations like this one cross each shared capacity concurrently, by capacity id,
   /// for all later calls. Empty: this one alone.
   void set_concurrent_syncs(std::vector<int> syncs) { concurrent_messages_ = std::move(syncs); }

@@ -86,7 +86,7 @@ void IterationTimer::refresh_load(int pipeline) {
     }
   }
   pipeline_state.first_path.push_back(pipeline_state.paths.size());
-  if (model_.schedule != PipelineSchedule::gpipe) refresh_opposite_direction(pipeline);
+  if (!traits(model_.schedule).forwards_first) refresh_opposite_direction(pipeline);
   refresh_contentions(pipeline_state);
   refresh_first_messages(pipeline_state);
 }
@@ -168,7 +168,7 @@ void IterationTimer::share_links_of(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   PipelineWork& work = pipeline_state.work;
   if (work.micro_batches == 0 || pipeline_state.layers.size() < 2) return;
-  const bool phases = model_.schedule == PipelineSchedule::gpipe;
+  const bool phases = traits(model_.schedule).forwards_first;
   link_numbers_.clear();  // numbered by first crossing, so that equal pipelines have equal numbers
   for (std::size_t i = 0; i + 1 < pipeline_state.layers.size(); ++i)
     for (const bool forward : {true, false}) {
@@ -255,6 +255,7 @@ void IterationTimer::refresh_contentions(PipelineState& pipeline_state) const {
     for (std::size_t i = boundary % devices; i < boundaries; i += devices) bytes += own_of(i, forward, id);
     return bytes;
   };
+  const bool phases = traits(model_.schedule).forwards_first;
   for (std::size_t i = 0; i < boundaries; ++i)
     for (const bool forward : {true, false}) {
       std::vector<LinkContention>& contentions = pipeline_state.contentions[2 * i + (forward ? 0 : 1)];
@@ -262,7 +263,7 @@ void IterationTimer::refresh_contentions(PipelineState& pipeline_state) const {
         const double own = own_of(i, forward, load.id);
         if (own == 0) continue;
         ++load.messages;
-        if (model_.schedule == PipelineSchedule::gpipe) {  // only the steady state counts
+        if (phases) {  // only the steady state counts
           contentions.push_back({load.id, own});
           continue;
         }

@@ -23,7 +23,7 @@ void IterationTimer::refresh_first_messages(PipelineState& pipeline_state) const
     most = std::max(most, hop.occupancy_s);
   }
   const int per_flush = micro_batches_per_flush(work.flush, work.micro_batches);
-  if (model_.schedule == PipelineSchedule::gpipe) now += (per_flush - 1) * most;
+  if (traits(model_.schedule).forwards_first) now += (per_flush - 1) * most;
   for (std::size_t i = stages - 1; i > 0; --i) {
     const HopTime& hop = work.backward_hops[i - 1];
     now += work.backward_s[i];
@@ -61,7 +61,7 @@ void IterationTimer::apply_synchronized_contention(std::size_t boundary, bool fo
   }
   std::sort(first_messages_.begin(), first_messages_.end());
   constexpr double rounding = 1e-9;
-  const bool phases = model_.schedule == PipelineSchedule::gpipe;
+  const bool phases = traits(model_.schedule).forwards_first;
   const auto add_overlap = [&](const FirstMessage& own,
                                const FirstMessage& other) {  // false: no later message overlaps either
     const double offset_s = std::abs(own.sent_s - other.sent_s),

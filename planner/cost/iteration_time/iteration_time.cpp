@@ -43,8 +43,8 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
       stages(by_degree.back()),
       shared_network(std::move(its_network)),
       network(*shared_network),
-      schedule(parse_pipeline_schedule(of.job.parallelism.schedule)),
-      sync(gradient_sync(of.job.parallelism.gradient_sync)),
+      schedule(of.job.parallelism.schedule),
+      sync(of.job.parallelism.gradient_sync),
       chunks(stage_chunks(of.job)),
       flush(of.job.parallelism.flush.value_or(0)) {}
 
@@ -129,7 +129,7 @@ void IterationTimer::set_flush(int micro_batches) {
 
 int IterationTimer::max_fitting_flush() {
   refresh();
-  if (model_.schedule != PipelineSchedule::gpipe) return 0;
+  if (!traits(model_.schedule).forwards_first) return 0;
   double least = std::numeric_limits<double>::max();
   for (const Pipeline& pipeline : plan_.pipelines)
     for (const Stage& stage : pipeline.stages) {

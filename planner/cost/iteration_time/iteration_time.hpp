@@ -59,8 +59,8 @@ struct IterationModel {
   const StageCosts& stages;                   // of the largest degree
   std::shared_ptr<const NetworkCost> shared_network;
   const NetworkCost& network;
-  PipelineSchedule schedule;
-  GradientSyncAlgorithm sync;
+  Schedule schedule;
+  GradientSync sync;
   int chunks;  // stages per device
   int flush;   // micro-batches between flushes; 0: one flush per iteration
 };

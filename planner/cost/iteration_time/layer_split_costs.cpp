@@ -39,7 +39,7 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
     if (m > 0) weights.rounds = model.flush > 0 ? (m + model.flush - 1) / model.flush : 1;
     weights.steady = m - weights.rounds;
     most = {std::max(most.rounds, weights.rounds), std::max(most.steady, weights.steady)};
-    if (m > 0 && schedule_ == PipelineSchedule::one_f_one_b)
+    if (m > 0 && schedule_ == Schedule::one_f_one_b)
       mean_weight_ = std::max(mean_weight_, weights.steady / weights.rounds);
     for (int stage = 0; stage < stages(); ++stage) {
       const std::vector<int>& devices = chain.devices[at(stage)];
@@ -118,7 +118,7 @@ void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vect
     }
     ResourceTime hop = resource_time(weights, there, back);
     // In contrast to computations, messages of both directions are sent concurrently.
-    if (schedule_ != PipelineSchedule::gpipe) hop.forward = weights.steady * std::max(there, back);
+    if (!traits(schedule_).forwards_first) hop.forward = weights.steady * std::max(there, back);
     hop.sum += weights.rounds * (latency + latency_back);
     take_larger(hops_[at_hop(stage, end)], hop);
   }
@@ -127,8 +127,7 @@ void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vect
 ResourceTime LayerSplitCosts::resource_time(const Weights& weights, double forward_s,
                                             double backward_s) const {
   const double sum = weights.rounds * (forward_s + backward_s);
-  if (schedule_ == PipelineSchedule::gpipe)
-    return {sum, weights.steady * forward_s, weights.steady * backward_s};
+  if (traits(schedule_).forwards_first) return {sum, weights.steady * forward_s, weights.steady * backward_s};
   return {sum, weights.steady * (forward_s + backward_s), 0};
 }
 

@@ -80,7 +80,7 @@ class LayerSplitCosts {
   std::vector<StageNeeds> needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
 
   const IterationModel& model_;
-  const PipelineSchedule schedule_;
+  const Schedule schedule_;
   const int chunks_;
   double mean_weight_ = 0, compression_slack_ = 0;
   std::vector<std::vector<StageResource>> stage_resources_;  // by stage

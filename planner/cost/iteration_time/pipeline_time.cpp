@@ -201,7 +201,7 @@ PipelineWork with_contention(const PipelineWork& work, double (*steady_s)(const 
 
 /// Extrapolates from a few unrolled micro-batches: after `warm_up` of them the pipeline is in steady state,
 /// which repeats after `steady` more. The cool-down is as long as the warm-up.
-PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, int warm_up, int steady) {
+PipelineTime unrolled_time(Schedule schedule, const PipelineWork& work, int warm_up, int steady) {
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, 2 * warm_up + steady);
   UnrolledPipeline unrolled = unroll_pipeline(schedule, first);
@@ -223,7 +223,7 @@ PipelineTime one_f_one_b_time(const PipelineWork& alone) {
   if (any_hop(work, [](const HopTime& hop) {
         return hop.occupancy_while_sending_s > 0 || hop.occupancy_while_receiving_s > 0;
       }))
-    return unrolled_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
+    return unrolled_time(Schedule::one_f_one_b, work, stages, stages + 4);
   const int steady_after = 3 * stages + 4;  // micro-batches until the steady state
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, steady_after);
@@ -240,8 +240,7 @@ PipelineTime interleaved_time(const PipelineWork& alone) {
                 fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
                             "pipeline; there are {}",
                             devices, alone.micro_batches));
-  return unrolled_time(PipelineSchedule::interleaved, with_contention(alone, busiest_s), 2 * devices,
-                       2 * devices);
+  return unrolled_time(Schedule::interleaved, with_contention(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
 /// Lower bound by the busiest link, if this pipeline causes all of its traffic: its first message must reach
@@ -286,13 +285,26 @@ PipelineWork with_synchronized_sends(PipelineWork work) {
   return work;
 }
 
-PipelineTime time_of_round(PipelineSchedule schedule, const PipelineWork& alone) {
+/// The formula of each schedule, without a flush before the end.
+PipelineTime schedule_time(Schedule schedule, const PipelineWork& work) {
+  switch (schedule) {
+    case Schedule::gpipe:
+      return gpipe_time(work);
+    case Schedule::one_f_one_b:
+      return one_f_one_b_time(work);
+    case Schedule::interleaved:
+      return interleaved_time(work);
+    default:
+      throw Error("", fmt::format("schedule {} has no time formula", name_of(schedule)));
+  }
+}
+
+PipelineTime time_of_round(Schedule schedule, const PipelineWork& alone) {
   if (alone.micro_batches == 0)
     return {std::vector<double>(alone.forward_s.size()), std::vector<double>(alone.forward_s.size()), 0, 0};
   const PipelineWork work = with_synchronized_sends(alone);
-  if (schedule == PipelineSchedule::gpipe) return gpipe_time(work);
-  PipelineTime time =
-      schedule == PipelineSchedule::one_f_one_b ? one_f_one_b_time(work) : interleaved_time(work);
+  PipelineTime time = schedule_time(schedule, work);
+  if (traits(schedule).forwards_first) return time;
   add_seconds(time, std::max(0.0, link_bound_s(work) - time.end_s));
   return time;
 }
@@ -321,16 +333,9 @@ double busiest_s(const PipelineWork& work) {
   return most;
 }
 
-PipelineSchedule parse_pipeline_schedule(std::string_view name) {
-  if (name == "gpipe") return PipelineSchedule::gpipe;
-  if (name == "1f1b") return PipelineSchedule::one_f_one_b;
-  if (name == "interleaved") return PipelineSchedule::interleaved;
-  throw Error("", fmt::format("there is no schedule `{}`", name));
-}
-
 /// Rounds between flushes do not overlap: the first stage is the last to end a round, and starts the next
 /// one.
-PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work) {
+PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work) {
   if (work.flush <= 0 || work.flush >= work.micro_batches) return time_of_round(schedule, work);
   PipelineWork round = work;
   round.micro_batches = work.flush;

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <compare>
-#include <string_view>
 #include <vector>
+
+#include "planner/core/schedule.hpp"
 
 namespace dtfm::cost {
 
@@ -61,13 +62,9 @@ struct PipelineTime {
   double steady_s = 0;              // of one more micro-batch
 };
 
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
-/// Parses the job's `schedule`. Throws Error for an unknown name.
-PipelineSchedule parse_pipeline_schedule(std::string_view name);
-
 /// Time of a pipeline. Exact without contention, except for `interleaved`, and for `1f1b` with many
 /// micro-batches, whose steady state is extrapolated from the first ones. Throws Error if the schedule cannot
-/// run (interleaved: micro-batches that are not a multiple of the devices).
+/// run (interleaved: micro-batches that are not a multiple of the devices), or if jobs may not name it.
 ///
 /// - gpipe: m messages through a chain of resources (stages and hops) with times t take Σ t + (m − 1) max t
 ///   plus all latencies, forward and then backward; resource k is done after the sum and the maximum of those
@@ -79,6 +76,6 @@ PipelineSchedule parse_pipeline_schedule(std::string_view name);
 ///   (`unroll_pipeline`), and their growth per micro-batch is extrapolated.
 /// - interleaved (arXiv 2104.04473): the first micro-batches are unrolled, and their growth is extrapolated.
 /// - 1f1b and interleaved: never faster than a link that carries only messages of this pipeline allows.
-PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work);
+PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

@@ -12,7 +12,7 @@ namespace {
 
 class PipelineUnroll {
  public:
-  PipelineUnroll(PipelineSchedule schedule, const PipelineWork& work)
+  PipelineUnroll(Schedule schedule, const PipelineWork& work)
       : work_(work),
         stages_(static_cast<int>(work.forward_s.size())),
         devices_(stages_ / work.chunks),
@@ -163,7 +163,7 @@ class PipelineUnroll {
 
 }  // namespace
 
-UnrolledPipeline unroll_pipeline(PipelineSchedule schedule, const PipelineWork& work) {
+UnrolledPipeline unroll_pipeline(Schedule schedule, const PipelineWork& work) {
   return PipelineUnroll(schedule, work).run();
 }
 

@@ -18,6 +18,6 @@ struct UnrolledPipeline {
 /// one message at a time. A message is slower (HopTime::occupancy_while_sending_s,
 /// occupancy_while_receiving_s) while its sender sends, or its receiver receives, a message of the other
 /// direction. For interleaved, micro-batches must be a multiple of the devices.
-UnrolledPipeline unroll_pipeline(PipelineSchedule schedule, const PipelineWork& work);
+UnrolledPipeline unroll_pipeline(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

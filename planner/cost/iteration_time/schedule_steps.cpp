@@ -8,10 +8,10 @@
 
 namespace dtfm::cost {
 
-std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices, int device, int chunks,
+std::vector<ScheduleStep> schedule_steps(Schedule schedule, int devices, int device, int chunks,
                                          int micro_batches) {
   const int all = micro_batches * chunks, after = devices - 1 - device;
-  const int warm_up = schedule == PipelineSchedule::interleaved ? 2 * after + (chunks - 1) * devices : after;
+  const int warm_up = traits(schedule).has_chunks ? 2 * after + (chunks - 1) * devices : after;
   const int ahead = std::min(all, warm_up);
   const auto step = [&](bool forward, int number) {  // `number` counts forwards or backwards
     const int chunk = chunks == 1 ? 0 : number / devices % chunks;
@@ -26,21 +26,15 @@ std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices,
   return steps;
 }
 
-int max_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches) {
-  switch (schedule) {
-    case PipelineSchedule::gpipe:
-      return micro_batches;
-    case PipelineSchedule::one_f_one_b:
-      return std::min(micro_batches, stages - stage);
-    case PipelineSchedule::interleaved:
-      break;
-  }
+int max_in_flight(Schedule schedule, int stages, int stage, int chunks, int micro_batches) {
+  if (traits(schedule).forwards_first) return micro_batches;
+  if (!traits(schedule).has_chunks) return std::min(micro_batches, stages - stage);
   const int devices = stages / chunks, device = stage % devices;
   const long long ahead = 2LL * (devices - 1 - device) + (chunks - 1LL) * devices + 1;
   return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
 }
 
-InFlightMicroBatches::InFlightMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
+InFlightMicroBatches::InFlightMicroBatches(Schedule schedule, int devices, int device, int chunks,
                                            int micro_batches) {
   if (micro_batches == 0) return;
   if (chunks == 1) {

@@ -19,18 +19,18 @@ struct ScheduleStep {
 /// Steps of device `device` of `devices` under 1f1b or interleaved, in order: the warm-up forwards, then one
 /// forward and one backward in turn. With chunks, `devices` micro-batches pass through each chunk in turn
 /// (Narayanan et al., arXiv 2104.04473, section 2.2).
-std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices, int device, int chunks,
+std::vector<ScheduleStep> schedule_steps(Schedule schedule, int devices, int device, int chunks,
                                          int micro_batches);
 
 /// Maximum number of micro-batches that the device of stage `stage` of `stages` holds at a time, of
 /// `micro_batches` between two flushes. For interleaved: of all its chunks together.
-int max_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches);
+int max_in_flight(Schedule schedule, int stages, int stage, int chunks, int micro_batches);
 
 /// Micro-batches that a device holds, by chunk, at every moment at which its memory may peak.
 class InFlightMicroBatches {
  public:
   /// With chunks, `micro_batches` must be a multiple of `devices`.
-  InFlightMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks, int micro_batches);
+  InFlightMicroBatches(Schedule schedule, int devices, int device, int chunks, int micro_batches);
   /// Peak memory in bytes of a device with these chunks.
   double max_bytes(std::span<const StageNeeds> chunks) const;
   friend bool operator==(const InFlightMicroBatches&, const InFlightMicroBatches&) = default;
@@ -47,11 +47,11 @@ class InFlightMicroBatches {
 /// Cache of InFlightMicroBatches for pipelines with one schedule.
 class InFlightByDevice {
  public:
-  InFlightByDevice(PipelineSchedule schedule, int chunks) : schedule_(schedule), chunks_(chunks) {}
+  InFlightByDevice(Schedule schedule, int chunks) : schedule_(schedule), chunks_(chunks) {}
   const InFlightMicroBatches& of(int devices, int device, int micro_batches);
 
  private:
-  PipelineSchedule schedule_;
+  Schedule schedule_;
   int chunks_;
   std::map<std::tuple<int, int, int>, InFlightMicroBatches> known_;
 };

@@ -13,21 +13,7 @@ namespace dtfm::cost {
 namespace {
 
 bool recomputes(const Job& job) {
-  return job.training.recompute != "none";
-}
-
-/// Bytes of activations that a layer keeps per sequence from its forward to its backward. `input`: bytes of
-/// its input.
-double kept_bytes(const Layer& layer, double input, const std::string& recompute) {
-  if (recompute == "full") return input;
-  const double all = layer.activation_memory.value();
-  return recompute == "selective" ? all - layer.attention_memory.value() : all;
-}
-
-/// Bytes per sequence that a layer holds only while it is recomputed.
-double working_bytes(const Layer& layer, const std::string& recompute) {
-  if (recompute == "none") return 0;
-  return (recompute == "full" ? layer.activation_memory : layer.attention_memory).value();
+  return job.training.recomputation != Recomputation::none;
 }
 
 }  // namespace
@@ -70,6 +56,7 @@ void StageCosts::find_kinds() {
 void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
+  const RecomputationTraits& recomputation = traits(job.training.recomputation);
   const ParameterBytes bytes = parameter_bytes(job.training);
   held_ = bytes.resident + error_feedback_bytes(job);
   gradient_bytes_per_parameter_ = bytes.synced;
@@ -79,12 +66,12 @@ void StageCosts::find_bytes() {
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
     // The input of the first layer is assumed to be as large as its output.
-    const double input = chain[at(std::max(0, layer - 1))].output.value();
-    output_.push_back(input * share);
+    const Bytes input = chain[at(std::max(0, layer - 1))].output;
+    output_.push_back(input.value() * share);
     parameters_.push_back(parameters_.back() + it.parameters / tensor_);
-    kept_.push_back(kept_.back() + kept_bytes(it, input, job.training.recompute) * share);
+    kept_.push_back(kept_.back() + recomputation.kept(it, input).value() * share);
     all_reduced_.push_back(all_reduced_.back() + it.output.value() * job.training.micro_batch);
-    working_.push_back(working_bytes(it, job.training.recompute) * share);
+    working_.push_back(recomputation.working(it).value() * share);
     tied_.push_back(it.tied_parameters / tensor_);
     model_flops_ += (it.forward + it.backward).value();
   }
@@ -135,7 +122,7 @@ double StageCosts::gradient_compression_s(double bytes) const {
 /// arXiv 1909.08053), each of the layer's output in 2 (t − 1) messages of 1 / t of it. Full recomputation
 /// repeats those of the forward.
 StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
-  const double count = backward && problem_.job.training.recompute == "full" ? 4 : 2;
+  const double count = backward && traits(problem_.job.training.recomputation).repeats_all_reduces ? 4 : 2;
   const double steps = 2.0 * (tensor_ - 1);
   return {(layers.second - layers.first) * count * steps,
           between(all_reduced_, layers) * count * steps / tensor_};
@@ -145,7 +132,7 @@ StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool 
 /// activations already include the input. Trainers with other schedules only buffer the output.
 StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   const auto [begin, end] = layers;
-  const bool buffers = problem_.job.parallelism.schedule == "gpipe";
+  const bool buffers = traits(problem_.job.parallelism.schedule).keeps_boundary_buffers;
   StageNeeds needs;
   needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
   needs.per_micro_batch = between(kept_, layers);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
 #include "planner/io/importers/megatron_stages.hpp"
 #include "planner/io/readers/device_inventory.hpp"
@@ -98,11 +99,10 @@ class MegatronReader {
   }
 
   void check_chunks(int chunks) {
-    const bool interleaved = job_.parallelism.schedule == "interleaved";
-    const int job_value = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
+    const int job_value = stage_chunks(job_);
     if (chunks != job_value)
       errors_.add(file_.path, fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}",
-                                          chunks, job_.name, job_.parallelism.schedule, job_value));
+                                          chunks, job_.name, name_of(job_.parallelism.schedule), job_value));
   }
 
   /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.
@@ -141,7 +141,7 @@ class MegatronReader {
 /// Notes on differences between the plan and what Megatron does.
 std::vector<std::string> megatron_notes(const Plan& plan) {
   std::vector<std::string> notes;
-  if (plan.schedule == "gpipe")
+  if (plan.schedule == Schedule::gpipe)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;
   const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/core/compression.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/kind_table.hpp"
 #include "planner/io/readers/model_reader.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "planner/io/text/named_file.hpp"
@@ -36,19 +38,22 @@ int required_count(const YamlMap& map, std::string_view key, int max_value) {
   return read_whole_number(map.required(key), 1, max_value);
 }
 
-/// Sets `word` to the value of `key`, which must be one of `words`. Leaves it unchanged if the key is
-/// missing.
-void read_choice(const YamlMap& map, std::string_view key, std::initializer_list<std::string_view> words,
-                 std::string& word) {
-  if (const auto value = map.optional(key)) word = std::string(words.begin()[value->choice(words)]);
-}
-
-/// The same, but also accepts `auto`, which sets `automatic` and leaves `word` unchanged.
-void read_choice_or_auto(const YamlMap& map, std::string_view key,
-                         std::initializer_list<std::string_view> words, std::string& word, bool& automatic) {
+/// Sets `kind` to the value that `key` names: that of one of the rows of `table` which jobs may name. `auto`
+/// sets `automatic` and leaves `kind` unchanged.
+template <class Row>
+void read_kind_or_auto(const YamlMap& map, std::string_view key, std::span<const Row> table,
+                       decltype(Row::kind)& kind, bool& automatic) {
   const auto value = map.optional(key);
   automatic = value && value->is_word("auto");
-  if (!automatic) read_choice(map, key, words, word);
+  if (!value || automatic) return;
+  std::vector<const Row*> rows;
+  std::vector<std::string_view> names;
+  for (const Row& row : table)
+    if (row.in_jobs) {
+      rows.push_back(&row);
+      names.push_back(row.name);
+    }
+  kind = rows[value->choice(names)]->kind;
 }
 
 /// Returns nullopt for `auto` and if the key is missing.
@@ -63,6 +68,12 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
 }
 
+/// Sets `kind` to that of the row of `table` which `key` names. Leaves it unchanged if the key is missing.
+template <class Row, class Kind>
+void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> table, Kind& kind) {
+  if (const auto value = map.optional(key)) kind = table[value->choice(names_in(table))].kind;
+}
+
 Training read_training(const YamlValue& value, Automatic& automatic) {
   const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
   Training training;
@@ -75,11 +86,11 @@ Training read_training(const YamlValue& value, Automatic& automatic) {
       throw micro_batch->value_error(
           fmt::format("{} does not divide global_batch {}", training.micro_batch, training.global_batch));
   }
-  read_choice(map, "precision", {"fp16", "bf16", "tf32", "fp32"}, training.precision);
-  read_choice(map, "optimizer", {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"},
-              training.optimizer);
-  read_choice_or_auto(map, "recompute", {"none", "selective", "full"}, training.recompute,
-                      automatic.recompute);
+  read_kind(map, "precision", precision_table(), training.precision);
+  read_kind(map, "optimizer", optimizer_table(), training.optimizer);
+  const auto recompute = map.optional("recompute");
+  automatic.recomputation = recompute && recompute->is_word("auto");
+  if (!automatic.recomputation) read_kind(map, "recompute", recomputation_table(), training.recomputation);
   return training;
 }
 
@@ -92,20 +103,19 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
   const auto tensor = map.optional("tensor");
   automatic.tensor = tensor && tensor->is_word("auto");
-  read_choice_or_auto(map, "schedule", {"gpipe", "1f1b", "interleaved"}, parallelism.schedule,
-                      automatic.schedule);
-  read_choice_or_auto(map, "gradient_sync", {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"},
-                      parallelism.gradient_sync, automatic.gradient_sync);
+  read_kind_or_auto(map, "schedule", schedule_table(), parallelism.schedule, automatic.schedule);
+  read_kind_or_auto(map, "gradient_sync", gradient_sync_table(), parallelism.gradient_sync,
+                    automatic.gradient_sync);
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
   if (const auto uniform_pipelines = map.optional("uniform_pipelines"))
     parallelism.uniform_pipelines = uniform_pipelines->boolean();
-  const bool interleaved = parallelism.schedule == "interleaved";
-  if (interleaved && !parallelism.chunks)
+  const ScheduleTraits& schedule = traits(parallelism.schedule);
+  if (schedule.has_chunks && !parallelism.chunks)
     throw map.required("schedule")
-        .value_error("`interleaved` needs `chunks`, the stages that a device holds");
-  if (!interleaved && parallelism.chunks)
+        .value_error(fmt::format("`{}` needs `chunks`, the stages that a device holds", schedule.name));
+  if (!schedule.has_chunks && parallelism.chunks)
     throw map.required("chunks").value_error("is for schedule `interleaved` alone");
   return parallelism;
 }
@@ -114,9 +124,23 @@ bool is_number(const std::string& text) {
   return text.find_first_not_of("0123456789+-.eE") == std::string::npos;
 }
 
-/// Reads a ratio, the name of a preset, which `compress` applies, or `auto`, which leaves `ratio` unchanged.
-void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& automatic,
-                const std::function<void(const std::string&)>& compress) {
+/// Reads the name of a preset of one of `methods`.
+CompressionPreset read_compression_preset(const YamlValue& value,
+                                          std::span<const CompressionTraits> methods) {
+  const auto preset = parse_compression_preset(value.text());
+  std::vector<std::string_view> known;
+  for (const CompressionTraits& method : methods) {
+    if (preset && preset->method == method.kind) return *preset;
+    known.push_back(method.description);
+  }
+  throw value.value_error(
+      fmt::format("expected {}, a ratio or `auto`; found {}", fmt::join(known, ", "), quote(value.text())));
+}
+
+/// Reads a ratio, a preset, which `compress` applies, or `auto`, which leaves `ratio` unchanged.
+void read_ratio(const YamlMap& map, std::string_view key, std::span<const CompressionTraits> methods,
+                double& ratio, bool& automatic,
+                const std::function<void(const CompressionPreset&)>& compress) {
   const auto value = map.optional(key);
   automatic = value && value->is_word("auto");
   if (!value || automatic) return;
@@ -124,10 +148,11 @@ void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& a
     ratio = value->ratio();
     return;
   }
+  const CompressionPreset preset = read_compression_preset(*value, methods);
   try {
-    compress(value->text());
+    compress(preset);
   } catch (const Error& error) {
-    throw value->value_error(fmt::format("{}; found {}", error.what(), quote(value->text())));
+    throw value->value_error(error.what());
   }
 }
 
@@ -135,10 +160,13 @@ void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& a
 void read_compression(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"activations", "gradients", "throughput", "bandwidth_threshold"});
   Compression& compression = job.compression;
-  read_ratio(map, "activations", compression.activations, job.automatic.activations,
-             [&](const std::string& preset) { compress_activations(job, preset); });
-  read_ratio(map, "gradients", compression.gradients, job.automatic.gradients,
-             [&](const std::string& preset) { compress_gradients(job, preset); });
+  std::vector<CompressionTraits> for_activations;
+  for (const CompressionTraits& method : compression_table())
+    if (method.compresses_activations) for_activations.push_back(method);
+  read_ratio(map, "activations", for_activations, compression.activations, job.automatic.activations,
+             [&](const CompressionPreset& preset) { compress_activations(job, preset); });
+  read_ratio(map, "gradients", compression_table(), compression.gradients, job.automatic.gradients,
+             [&](const CompressionPreset& preset) { compress_gradients(job, preset); });
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
   if (const auto threshold = map.optional("bandwidth_threshold"))
     compression.bandwidth_threshold = threshold->rate();

@@ -271,7 +271,7 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
 }
 
 /// Throws Error if `parallelism`, which repeats values of the job in the same file, disagrees with it.
-void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& job_value) {
+void check_agrees(const JsonCursor& parallelism, const char* key, std::string_view job_value) {
   const auto value = parallelism.optional(key);
   if (value && value->as_string() != job_value)
     value->fail(
@@ -350,8 +350,8 @@ std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
   if (!plan.optional("job")) return std::nullopt;
   Job job = parse_job(isolate_value(text, "job").value(), file);
   if (const auto parallelism = plan.optional("parallelism")) {
-    check_agrees(*parallelism, "schedule", job.parallelism.schedule);
-    check_agrees(*parallelism, "gradient_sync", job.parallelism.gradient_sync);
+    check_agrees(*parallelism, "schedule", name_of(job.parallelism.schedule));
+    check_agrees(*parallelism, "gradient_sync", name_of(job.parallelism.gradient_sync));
   }
   return job;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/core/kind_table.hpp"
 #include "planner/io/readers/model_reader.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
@@ -15,7 +16,6 @@
 namespace dtfm::io {
 namespace {
 
-using namespace std::string_view_literals;
 using nlohmann::ordered_json;
 
 constexpr double max_seconds = 1e6, max_bytes = 1e18;
@@ -108,8 +108,7 @@ LayerProfile read_profile(const YamlValue& value) {
       static_cast<LayerProfile::Source>(map.required("source").choice({"measured", "imported", "estimated"}));
   if (const auto derivation = map.optional("derivation"))
     profile.derivation = derivation->text(max_text_length);
-  const auto precisions = {"fp16"sv, "bf16"sv, "tf32"sv, "fp32"sv};
-  profile.precision = precisions.begin()[map.required("precision").choice(precisions)];
+  profile.precision = precision_table()[map.required("precision").choice(names_in(precision_table()))].kind;
   profile.model = map.required("model").text();
   if (const auto shape = map.optional("shape")) profile.shape = read_shape(*shape);
   if (const auto software = map.optional("software"))
@@ -129,9 +128,12 @@ LayerProfile read_profile(const std::filesystem::path& file) {
 }
 
 ordered_json profile_json(const LayerProfile& profile) {
-  ordered_json json = {{"schema", "dtfm-profile/1"},        {"gpu", profile.gpu},
-                       {"source", name_of(profile.source)}, {"derivation", profile.derivation},
-                       {"precision", profile.precision},    {"model", profile.model}};
+  ordered_json json = {{"schema", "dtfm-profile/1"},
+                       {"gpu", profile.gpu},
+                       {"source", name_of(profile.source)},
+                       {"derivation", profile.derivation},
+                       {"precision", name_of(profile.precision)},
+                       {"model", profile.model}};
   if (profile.derivation.empty()) json.erase("derivation");
   if (profile.shape) json["shape"] = shape_json(*profile.shape);
   for (const auto& [what, version] : profile.software) json["software"][what] = version;

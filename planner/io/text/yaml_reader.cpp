@@ -174,11 +174,11 @@ DollarsPerByte YamlValue::data_price() const {
   return require_not_negative(*this, text, parse_at(*this, text, parse_data_price));
 }
 
-std::size_t YamlValue::choice(std::initializer_list<std::string_view> words) const {
+std::size_t YamlValue::choice(const std::vector<std::string_view>& words) const {
   const std::string& text = scalar("a word");
   const auto word = std::find(words.begin(), words.end(), text);
   if (word == words.end())
-    throw value_error(fmt::format("unknown {}; {}", quote(text), suggestion(text, std::vector(words))));
+    throw value_error(fmt::format("unknown {}; {}", quote(text), suggestion(text, words)));
   return static_cast<std::size_t>(word - words.begin());
 }
 

@@ -5,7 +5,8 @@
 //   const YamlMap job = versioned_map(document, "a job", {"version", "name", "training"});
 //   const YamlMap training = job.required("training").map({"global_batch", "precision"});
 //   const auto batch = training.required("global_batch").integer(1, 1'000'000);
-//   if (const auto precision = training.optional("precision")) precision->choice({"fp16", "fp32"});
+//   if (const auto precision = training.optional("precision"))
+//     precision->choice(names_in(precision_table()));
 //
 // Anchors, aliases, tags, multiple documents, duplicate keys and deep nesting are rejected.
 #pragma once
@@ -91,7 +92,7 @@ class YamlValue {
   DollarsPerHour price() const;       // ≥ 0
   DollarsPerByte data_price() const;  // ≥ 0
   /// Index in `words` of the text of this scalar.
-  std::size_t choice(std::initializer_list<std::string_view> words) const;
+  std::size_t choice(const std::vector<std::string_view>& words) const;
 
   std::vector<YamlValue> list() const;
   /// This value as a map with no keys other than `keys`.

@@ -27,26 +27,26 @@ ordered_json unless_auto(bool automatic, const T& value) {
 }
 
 /// The name of the preset if there is one, else the ratio; `auto` if the planner decides.
-ordered_json ratio_json(bool automatic, double ratio, const std::string& preset) {
-  return preset.empty() ? unless_auto(automatic, ratio) : unless_auto(automatic, preset);
+ordered_json ratio_json(bool automatic, double ratio, const std::optional<CompressionPreset>& preset) {
+  return preset ? unless_auto(automatic, name_of(*preset)) : unless_auto(automatic, ratio);
 }
 
 ordered_json training_json(const Training& training, const Automatic& automatic) {
   return {{"global_batch", training.global_batch},
           {"micro_batch", unless_auto(automatic.micro_batch, training.micro_batch)},
-          {"precision", training.precision},
-          {"optimizer", training.optimizer},
-          {"recompute", unless_auto(automatic.recompute, training.recompute)}};
+          {"precision", name_of(training.precision)},
+          {"optimizer", name_of(training.optimizer)},
+          {"recompute", unless_auto(automatic.recomputation, name_of(training.recomputation))}};
 }
 
 ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& automatic) {
   ordered_json json = {{"pipeline", number_or_auto(parallelism.pipeline)},
                        {"data", number_or_auto(parallelism.data)},
                        {"tensor", unless_auto(automatic.tensor, parallelism.tensor)},
-                       {"schedule", unless_auto(automatic.schedule, parallelism.schedule)}};
+                       {"schedule", unless_auto(automatic.schedule, name_of(parallelism.schedule))}};
   if (parallelism.chunks) json["chunks"] = *parallelism.chunks;
   if (parallelism.flush) json["flush"] = *parallelism.flush;
-  json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
+  json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(parallelism.gradient_sync));
   if (parallelism.overlap) json["overlap"] = true;
   if (parallelism.uniform_pipelines) json["uniform_pipelines"] = true;
   return json;

@@ -51,8 +51,8 @@ class PlanWriter {
     return {{"pipeline", depth(plan_)},
             {"data", plan_.pipelines.size()},
             {"tensor", plan_.tensor},
-            {"schedule", plan_.schedule},
-            {"gradient_sync", plan_.gradient_sync}};
+            {"schedule", name_of(plan_.schedule)},
+            {"gradient_sync", name_of(plan_.gradient_sync)}};
   }
 
  private:
@@ -250,7 +250,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   ordered_json json = {{"schema", "dtfm-plan/1"},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
                        {"job", job_json(job)},
-                       {"objective", record.objective},
+                       {"objective", name_of(record.objective)},
                        {"parallelism", writer.parallelism()},
                        {"pipelines", writer.pipelines()},
                        {"groups", writer.groups()},

@@ -12,6 +12,7 @@
 
 #include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
+#include "planner/core/objective.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
 
@@ -139,7 +140,7 @@ struct PlanRecord {
     Migration migration;
   };
 
-  std::string objective;
+  Objective objective = Objective::iteration_time;
   std::optional<CommCostEstimate> comm_cost;
   std::optional<IterationEstimate> iteration;
   std::optional<PredictionInterval> interval;  // for measured iteration times; nullopt if unknown

@@ -1,6 +1,7 @@
 #include "planner/search/iteration_time/decisions.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -52,6 +53,12 @@ std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
   return chain;
 }
 
+/// The numbers of chunks to try with a schedule; nullopt: it has none.
+std::vector<std::optional<int>> chunk_counts(const ScheduleTraits& schedule) {
+  if (!schedule.has_chunks) return {std::nullopt};
+  return {2, 4};
+}
+
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
   return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
 }
@@ -60,8 +67,9 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 
 std::string decisions_key(const Job& job) {
   return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
-                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
-                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
+                     name_of(job.training.recomputation), name_of(job.parallelism.schedule),
+                     job.parallelism.chunks.value_or(0), name_of(job.parallelism.gradient_sync),
+                     job.compression.activations, job.compression.gradients);
 }
 
 Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
@@ -78,8 +86,8 @@ void Decisions::exclude(const std::vector<int>& devices) {
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
-  if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
-  if (job.automatic.recompute) job.training.recompute = "full";
+  if (job.automatic.schedule) job.parallelism.schedule = Schedule::one_f_one_b;
+  if (job.automatic.recomputation) job.training.recomputation = Recomputation::full;
   if (!job.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic.activations) job.compression.activations = strongest;
     if (job.automatic.gradients) job.compression.gradients = strongest;
@@ -147,7 +155,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (std::find(sizes.begin(), sizes.end(), other.training.micro_batch) != sizes.end())
       job.training.micro_batch = other.training.micro_batch;
   }
-  if (undecided.recompute) job.training.recompute = other.training.recompute;
+  if (undecided.recomputation) job.training.recomputation = other.training.recomputation;
   if (undecided.schedule) {
     job.parallelism.schedule = other.parallelism.schedule;
     job.parallelism.chunks = other.parallelism.chunks;
@@ -194,34 +202,30 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   // These three determine memory together.
   const std::vector<int> sizes =
       undecided.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
-  const std::vector<std::string> recomputes = undecided.recompute
-                                                  ? std::vector<std::string>{"none", "selective", "full"}
-                                                  : std::vector{job.training.recompute};
+  const std::span<const RecomputationTraits> recomputations =
+      undecided.recomputation ? recomputation_table() : std::span(&traits(job.training.recomputation), 1);
   const std::vector<int> tensors =
       undecided.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
   for (const int tensor : tensors)
     for (const int size : sizes)
-      for (const std::string& recompute : recomputes)
+      for (const RecomputationTraits& recomputation : recomputations)
         add([&](Job& it) {
           it.parallelism.tensor = tensor;
           it.training.micro_batch = size;
-          it.training.recompute = recompute;
+          it.training.recomputation = recomputation.kind;
         });
-  if (undecided.schedule) {
-    for (const char* schedule : {"gpipe", "1f1b"})
-      add([&](Job& it) {
-        it.parallelism.schedule = schedule;
-        it.parallelism.chunks.reset();
-      });
-    for (const int chunks : {2, 4})
-      add([&](Job& it) {
-        it.parallelism.schedule = "interleaved";
-        it.parallelism.chunks = chunks;
-      });
-  }
+  if (undecided.schedule)
+    for (const ScheduleTraits& schedule : schedule_table()) {
+      if (!schedule.is_candidate) continue;
+      for (const std::optional<int> chunks : chunk_counts(schedule))
+        add([&](Job& it) {
+          it.parallelism.schedule = schedule.kind;
+          it.parallelism.chunks = chunks;
+        });
+    }
   if (undecided.gradient_sync)
-    for (const char* sync : {"sharded-ps", "ring", "tree", "hierarchical"})
-      add([&](Job& it) { it.parallelism.gradient_sync = sync; });
+    for (const GradientSyncTraits& sync : gradient_sync_table())
+      if (sync.is_candidate) add([&](Job& it) { it.parallelism.gradient_sync = sync.kind; });
   for (const double ratio : compressions) {
     if (!job.compression.throughput) break;  // see first()
     if (undecided.activations) add([&](Job& it) { it.compression.activations = ratio; });

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "planner/core/parallel.hpp"
-#include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
 

@@ -79,7 +79,7 @@ namespace {
 /// after every micro-batch, which exceeds memory least.
 PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
   PlanCandidate candidate = evaluate_plan(job, std::move(plan), 0, score);
-  const bool can_flush = job->model.schedule == cost::PipelineSchedule::gpipe && job->model.flush == 0;
+  const bool can_flush = traits(job->model.schedule).forwards_first && job->model.flush == 0;
   if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
   cost::IterationTimer timer(job->model, candidate.plan);
   const int flush = std::max(1, fit_flush_interval(*job, timer));

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "planner/cost/iteration_time/migration_cost.hpp"
-#include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
 

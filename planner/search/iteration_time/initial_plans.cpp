@@ -247,7 +247,7 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
   Plan plan = from.plan;
   plan.schedule = now.parallelism.schedule;
   plan.gradient_sync = now.parallelism.gradient_sync;
-  const bool in_rounds = job->model.schedule == cost::PipelineSchedule::interleaved;
+  const bool in_rounds = traits(job->model.schedule).in_rounds;
   if (now.training.micro_batch != then.training.micro_batch || in_rounds)
     assign_micro_batches_evenly(*job, plan);
   if (in_rounds)  // every stage needs a layer for each of its chunks

@@ -241,7 +241,7 @@ class IterationSearch {
       Job same = job->problem.job;
       same.training.micro_batch = now.training.micro_batch;
       if (are_few) {
-        same.training.recompute = now.training.recompute;
+        same.training.recomputation = now.training.recomputation;
         same.parallelism.tensor = now.parallelism.tensor;
       }
       if (decisions_key(same) == decisions_key(now))

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "planner/search/iteration_time/objective.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
 namespace {

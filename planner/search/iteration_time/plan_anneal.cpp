@@ -363,7 +363,7 @@ double effort_of_move(const PlanCandidate& candidate) {
   const auto [stages, replicas] = candidate.shape();
   const bool shared = model.network.shared_count() > 0;
   double of_pipeline = stages;
-  if (model.schedule != cost::PipelineSchedule::gpipe) {
+  if (!traits(model.schedule).forwards_first) {
     const int batches = candidate.plan.pipelines.front().micro_batches;
     const int unrolled = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
     of_pipeline = 2.0 * stages * model.chunks * unrolled * (shared ? 4 : 1);

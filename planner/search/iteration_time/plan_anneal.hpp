@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "planner/core/rng.hpp"
-#include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
 

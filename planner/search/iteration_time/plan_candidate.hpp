@@ -42,7 +42,7 @@ inline int max_tensor_groups(const DecidedJob& job) {
 
 /// The micro-batches of a pipeline must be a multiple of this.
 inline int batch_step(const DecidedJob& job, int stages) {
-  return job.model.schedule == cost::PipelineSchedule::interleaved ? stages : 1;
+  return traits(job.model.schedule).in_rounds ? stages : 1;
 }
 
 struct Shape {

@@ -22,7 +22,7 @@ double min_share(const DecidedJob& job, const Automatic& undecided) {
   double share = 1;
   if (undecided.tensor) share /= max_devices_per_host(job.problem.topology);
   if (undecided.micro_batch) share /= job.problem.job.training.micro_batch;
-  if (undecided.recompute) share /= 2;
+  if (undecided.recomputation) share /= 2;
   return share;
 }
 

@@ -7,8 +7,8 @@
 
 #include "planner/cost/iteration_time/migration_cost.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
-#include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
 

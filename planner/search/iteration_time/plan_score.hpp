@@ -1,23 +1,18 @@
-// Objectives other than comm-cost.
+// The value of a plan under an objective other than comm_cost.
 #pragma once
 
 #include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "planner/core/objective.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::search {
-
-enum class Objective { iteration_time, cost_per_token, device_efficiency };
-/// Nothing for an unknown name.
-std::optional<Objective> objective_named(std::string_view name);
-std::string_view name_of(Objective objective);
 
 /// Every iteration trains the same number of tokens, so the score is the iteration time multiplied by the
 /// cost of a second: 1 (iteration time); USD of all devices used, to which egress is added (cost per token);

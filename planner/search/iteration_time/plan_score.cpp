@@ -1,4 +1,4 @@
-#include "planner/search/iteration_time/objective.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,29 +12,12 @@
 
 namespace dtfm::search {
 
-std::string_view name_of(Objective objective) {
-  switch (objective) {
-    case Objective::cost_per_token:
-      return "cost-per-token";
-    case Objective::device_efficiency:
-      return "device-efficiency";
-    default:
-      return "iteration-time";
-  }
-}
-
-std::optional<Objective> objective_named(std::string_view name) {
-  for (const Objective it :
-       {Objective::iteration_time, Objective::cost_per_token, Objective::device_efficiency})
-    if (name == name_of(it)) return it;
-  return std::nullopt;
-}
-
 PlanScore::PlanScore(Objective objective, const Topology& topology,
                      std::shared_ptr<const cost::MigrationCost> migration, double horizon_s)
     : is_money_(objective == Objective::cost_per_token),
       migration_(std::move(migration)),
       horizon_s_(horizon_s) {
+  DTFM_ASSERT(objective != Objective::comm_cost);
   if (objective == Objective::iteration_time) return;
   for (int device = 0; device < topology.size(); ++device) {
     const auto price = price_of(topology, device);

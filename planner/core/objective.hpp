@@ -1,0 +1,28 @@
+// What a plan minimizes.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace dtfm {
+
+enum class Objective : unsigned char {
+  iteration_time,
+  cost_per_token,
+  device_efficiency,  // devices × time
+  comm_cost,          // communication only, by the byte counts of Job::comm_cost
+};
+
+struct ObjectiveTraits {
+  Objective kind;
+  std::string_view name;
+  std::string_view unit;  // in which it is reported
+  std::string_view gain;  // what a plan with a smaller value is
+};
+
+/// A row for each value, in the order of the enum.
+std::span<const ObjectiveTraits> objective_table();
+const ObjectiveTraits& traits(Objective objective);
+std::string_view name_of(Objective objective);
+
+}  // namespace dtfm

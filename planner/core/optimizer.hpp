@@ -1,0 +1,26 @@
+// Optimizers and the memory that they need.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace dtfm {
+
+/// The number is the bytes per parameter on the device.
+enum class Optimizer : unsigned char { adam_16, adam_18, adam_20, sgd_12, sgd_8, host_offload };
+
+struct OptimizerTraits {
+  Optimizer kind;
+  std::string_view name;  // in jobs
+  double resident;        // bytes per parameter on the device: weights, gradients, optimizer state
+  bool accumulates_fp32;  // gradients are accumulated and sent in fp32; otherwise in the job's precision
+  double checkpointed;    // bytes per parameter in a checkpoint: fp32 weights and optimizer state
+  bool has_profiled_step_time;  // profiles give the times of Adam, whose variants take equally long
+};
+
+/// A row for each value, in the order of the enum.
+std::span<const OptimizerTraits> optimizer_table();
+const OptimizerTraits& traits(Optimizer optimizer);
+std::string_view name_of(Optimizer optimizer);
+
+}  // namespace dtfm

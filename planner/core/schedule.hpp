@@ -1,0 +1,67 @@
+// In which order a device computes the micro-batches of its stage. A schedule is one value of the enum, one
+// file in planner/core/schedule/, one row of the table in schedule.cpp, and, if jobs may name it, a time
+// formula in planner/cost/iteration_time/pipeline_time.cpp.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace dtfm {
+
+enum class Schedule : unsigned char { gpipe, one_f_one_b, one_f_one_b_blocking, interleaved, paths };
+
+struct Operation {
+  enum class Kind : unsigned char { forward, backward };
+  Kind kind = Kind::forward;
+  int chunk = 0;  // which of the device's stages: 0 but for interleaved
+  int micro_batch = 0;
+
+  friend bool operator==(const Operation&, const Operation&) = default;
+};
+
+/// Where a device stands in its pipeline. Interleaved: device d of p has the stages d, d + p, …, d + (chunks
+/// − 1) · p.
+struct PipelinePosition {
+  int devices = 1, device = 0;
+  int chunks = 1;
+  int micro_batches = 1;
+};
+
+struct ScheduleTraits {
+  Schedule kind;
+  std::string_view name;
+  /// The operations of a device between two pipeline flushes: every forward and every backward of every
+  /// micro-batch and chunk once. Null: the order is not a function of the position.
+  std::vector<Operation> (*order)(const PipelinePosition&) = nullptr;
+  bool in_jobs = false;       // a job may name it; only schemes use the others
+  bool is_candidate = false;  // the planner tries it if the job says `auto`
+  bool has_chunks = false;    // a device computes several stages
+  bool in_rounds = false;     // micro-batches must be a multiple of the devices of a pipeline
+  /// A device waits until what it sends has arrived before it computes on.
+  bool is_blocking = false;
+  /// Between two flushes all forwards come before all backwards: a device holds every micro-batch at once,
+  /// and messages go in one direction at a time.
+  bool forwards_first = false;
+  /// The trainer has four buffers a micro-batch: for input and output, and for the gradients of both.
+  bool keeps_boundary_buffers = false;
+};
+
+/// A row for each value, in the order of the enum.
+std::span<const ScheduleTraits> schedule_table();
+const ScheduleTraits& traits(Schedule schedule);
+std::string_view name_of(Schedule schedule);
+
+/// All micro-batches forward, then all backward in the same order (Huang et al., GPipe, arXiv 1811.06965).
+std::vector<Operation> gpipe_order(const PipelinePosition& position);
+/// min(p − d − 1, m) forwards, then one forward and one backward in turn, then the backwards that are left
+/// (Narayanan et al., arXiv 1806.03377 and 2104.04473).
+std::vector<Operation> one_f_one_b_order(const PipelinePosition& position);
+/// The same over chunks (arXiv 2104.04473, 2.2). Expects micro-batches to be a multiple of the devices.
+std::vector<Operation> interleaved_order(const PipelinePosition& position);
+
+/// The operations of a device in an iteration with a pipeline flush after every `flush` micro-batches (0:
+/// only at the end). Throws Error if the schedule cannot be run.
+std::vector<Operation> operation_order(Schedule schedule, const PipelinePosition& position, int flush);
+
+}  // namespace dtfm
