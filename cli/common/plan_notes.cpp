@@ -21,8 +21,9 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
     notes.push_back(
         fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
   if (largest->micro_batches - smallest->micro_batches > 1)
-    notes.push_back(fmt::format("the pipelines compute from {} to {} micro-batches each, not even shares",
-                                smallest->micro_batches, largest->micro_batches));
+    notes.push_back(
+        fmt::format("the micro-batches are not distributed evenly: pipelines compute from {} to {} each",
+                    smallest->micro_batches, largest->micro_batches));
   return notes;
 }
 

@@ -122,7 +122,7 @@ class MeasureScript(unittest.TestCase):
             (self.base / f"{reason}-c").unlink()
             self.assertEqual(result.returncode, 1)
             self.assertIn(f"measure.sh: {message}", result.stderr)
-            self.assertIn("2 pairs could not be measured; the same command tries these again", result.stderr)
+            self.assertIn("2 pairs could not be measured; the same command retries them", result.stderr)
             self.assertEqual(self.raw(), ["a,b.json", "b,a.json", "c,a.json", "c,b.json"])
             self.assertFalse((self.base / "out" / "topology.yaml").exists())
         self.measured("-o", "out", hosts="a\nb\nc")
