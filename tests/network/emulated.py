@@ -159,7 +159,7 @@ class Measured(unittest.TestCase):
         code, _, err = finished(measure("--pings", "1", hosts=hosts))
         self.assertEqual(code, 1, err)
         self.assertIn("tokyo -> far: 10.79.0.99 does not answer to ping", err)
-        self.assertIn("2 pairs could not be measured; the same command tries these again", err)
+        self.assertIn("2 pairs could not be measured; the same command retries them", err)
         self.assertNotIn("tokyo,far.json", raw_files())
         for path in (folder / "raw").glob("far,*"):
             path.unlink()
