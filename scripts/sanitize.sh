@@ -14,7 +14,7 @@ install_npm
 # The package of the sanitizer runtime is named after the version of the compiler.
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
-DTFM_UNITY=OFF build asan all # file by file: every file must include what it uses
+build asan all
 run_tests asan -LE numbers
-DTFM_UNITY=OFF build tsan thread_tests
+build tsan thread_tests
 run_tests tsan -L threads
