@@ -99,6 +99,7 @@ ordered_json topology_json(const Topology& topology) {
 ordered_json kinds_json() {
   return {{"F", "forward"},
           {"B", "backward"},
+          {"D", "weight gradients"},
           {"U", "weight update"},
           {"C", "compression"},
           {"A", "activations"},

@@ -20,6 +20,8 @@ SpanKind kind_of(sim::Activity activity) {
       return SpanKind::forward;
     case sim::Activity::backward:
       return SpanKind::backward;
+    case sim::Activity::weight_gradient:
+      return SpanKind::weight_gradient;
     case sim::Activity::update:
       return SpanKind::update;
     case sim::Activity::compress:

@@ -12,6 +12,7 @@ namespace dtfm::cli {
 enum class SpanKind : char {
   forward = 'F',
   backward = 'B',
+  weight_gradient = 'D',
   update = 'U',
   compress = 'C',
   activations = 'A',  // sent to the next stage

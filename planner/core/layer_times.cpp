@@ -62,6 +62,14 @@ double recomputed_share(const Layer& kind, Recomputation recomputation) {
   return kind.forward.value() == 0 ? 0 : traits(recomputation).repeated_share(kind);
 }
 
+/// Share of the backward without recomputation that computes gradients of parameters: every matrix product of
+/// the forward with parameters has one such product of equal FLOPs (Qi et al., arXiv 2401.10241, table 1).
+/// The attention core has no parameters.
+double weight_gradient_share(const Layer& kind) {
+  if (kind.parameters == 0 || kind.backward.value() == 0) return 0;
+  return std::clamp((kind.forward - kind.attention).value() / kind.backward.value(), 0.0, 1.0);
+}
+
 double tied_share(const Layer& kind) {
   return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
 }
@@ -204,8 +212,8 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofli
       }
       const double recompute_s = time.forward_s * recomputed_share(kind, job_.training.recomputation);
       const double update = time.update_s.value_or(0);
-      times.by_kind.push_back(
-          {time.forward_s, time.backward_s + recompute_s, update, update * tied_share(kind)});
+      times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
+                               update * tied_share(kind), time.backward_s * weight_gradient_share(kind)});
     }
   } catch (const Error& error) {
     times.error = error.what();
@@ -229,6 +237,7 @@ LayerTime LayerTimes::of(int layer, int device, int tensor) const {
     sum.backward_s += time.backward_s / it.speed;
     sum.update_s += time.update_s / it.speed;
     sum.tied_update_s += time.tied_update_s / it.speed;
+    sum.weight_gradient_s += time.weight_gradient_s / it.speed;
   }
   return sum;
 }

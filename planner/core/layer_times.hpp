@@ -18,6 +18,8 @@ struct LayerTime {
   /// Part of `update_s` for a copy of the first layer's parameters; a stage with the first layer has no such
   /// copy.
   double tied_update_s = 0;
+  /// Part of `backward_s` for the gradients of the parameters.
+  double weight_gradient_s = 0;
 };
 
 /// Returns whether the GPU would exceed its highest peak if forward and backward of a micro-batch on one of

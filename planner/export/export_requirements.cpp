@@ -40,7 +40,8 @@ std::vector<std::string> schedule_notes(const ExportBundle& bundle, Schedule tra
   const bool has_hops = std::any_of(pipelines.begin(), pipelines.end(),
                                     [](const Pipeline& it) { return it.stages.size() > 1; });
   std::vector<std::string> notes;
-  if (has_hops && planned.schedule != trainer_schedule)
+  const bool is_same_order = traits(planned.schedule).order == traits(trainer_schedule).order;
+  if (has_hops && !is_same_order)
     notes.push_back(fmt::format("it runs schedule {0}, but the plan assumes {1}: plan with schedule {0}",
                                 name_of(trainer_schedule), name_of(planned.schedule)));
   if (planned.flush && *planned.flush < pipelines.front().micro_batches)

@@ -47,7 +47,8 @@ void require_divisible_heads(const ExportBundle& bundle, std::string_view target
 /// Equal depth, layer split and micro-batches, as most trainers require.
 void require_uniform_pipelines(const ExportBundle& bundle, std::string_view target);
 
-/// Notes for a plan that assumes another schedule than `trainer_schedule`, or flushes within an iteration.
+/// Notes for a plan whose schedule computes in another order than `trainer_schedule`, or flushes within an
+/// iteration.
 std::vector<std::string> schedule_notes(const ExportBundle& bundle, Schedule trainer_schedule);
 
 /// Whether the model has the modules of Llama: RMS norm, a gated feed-forward network, no learned positions.

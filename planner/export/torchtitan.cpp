@@ -15,23 +15,30 @@ constexpr const char* toml_file = "torchtitan.toml";
 constexpr const char* python_file = "dtfm_plan.py";
 constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
 
+/// The name in torch.distributed.pipelining; empty if it has none.
+std::string schedule_name(const ExportBundle& bundle) {
+  switch (bundle.job.parallelism.schedule) {
+    case Schedule::gpipe:
+      return "GPipe";
+    case Schedule::one_f_one_b:
+    case Schedule::one_f_one_b_blocking:
+      return "1F1B";
+    case Schedule::interleaved:
+      return "Interleaved1F1B";
+    default:
+      return "";
+  }
+}
+
 void check_for_target(const ExportBundle& bundle, std::string_view target_name) {
   require_transformer(bundle, target_name);
   require_uniform_pipelines(bundle, target_name);
   require_one_tensor_degree(bundle, target_name);
   require_nonempty_stages(bundle, target_name);
   require_equal_flushes(bundle, target_name, ", or schedule 1f1b");
-}
-
-std::string schedule_name(const ExportBundle& bundle) {
-  switch (bundle.job.parallelism.schedule) {
-    case Schedule::gpipe:
-      return "GPipe";
-    case Schedule::one_f_one_b:
-      return "1F1B";
-    default:
-      return "Interleaved1F1B";
-  }
+  if (schedule_name(bundle).empty())
+    reject(target_name, fmt::format("schedule {} has no equivalent; plan with schedule 1f1b",
+                                    name_of(bundle.job.parallelism.schedule)));
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops

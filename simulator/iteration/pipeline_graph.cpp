@@ -61,9 +61,14 @@ class PipelineGraph {
   void send(int stage, const Operation& operation);
   std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
   std::vector<Part> parts(int stage, Kind kind) const;
-  bool is_last_backward(int stage, Kind kind) const {
-    return kind == Kind::backward && backwards_left_[at(stage)] == 0;
+  /// The kind of the operation that computes gradients of parameters.
+  Kind gradient_kind() const { return splits_backward_ ? Kind::weight_gradient : Kind::backward; }
+  /// Whether an operation of this kind, which is being added, completes the gradients of the stage.
+  bool completes_gradients(int stage, Kind kind) const {
+    return kind == gradient_kind() && gradients_left_[at(stage)] == 0;
   }
+  double seconds(int stage, Kind kind) const;
+  double gradient_seconds(const Stage& stage, int layer) const;
   /// Sets the tasks, by rank, after which the gradients of `layers` can be synchronized.
   void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
   double compressed_bytes(int stage, int other, int rank, bool sends) const;
@@ -78,12 +83,13 @@ class PipelineGraph {
   const Pipeline& pipeline_;
   const int number_;
   const bool adds_compression_;  // compressing messages takes time
+  const bool splits_backward_;   // into gradients of activations and of parameters
   const bool is_blocking_;       // a device does not compute while it sends
   int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
   std::optional<StageAllReduces> all_reduces_;  // set if some stage has several devices
   Direction forward_, backward_;
-  std::vector<int> backwards_left_;     // [stage]
+  std::vector<int> gradients_left_;     // [stage]: micro-batches without gradients of parameters
   std::vector<std::vector<int>> last_;  // [device][rank]: its last task, for which its next one waits
   PipelineEndTasks ends_;
 };
@@ -115,6 +121,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
       adds_compression_(model.activation_compression_s(1) > 0),
+      splits_backward_(traits(plan.schedule).splits_backward),
       is_blocking_(traits(plan.schedule).is_blocking),
       devices_(count_devices(pipeline_, plan.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
@@ -123,7 +130,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
   }
   forward_ = make_direction(Kind::forward);
   backward_ = make_direction(Kind::backward);
-  backwards_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
+  gradients_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
   for (int device = 0; device < devices_; ++device) last_.emplace_back(at(degree(device)), no_index);
   ends_.gradients.resize(at(model.layers()));
   for (const Stage& stage : pipeline_.stages)
@@ -182,12 +189,14 @@ PipelineEndTasks PipelineGraph::build() {
 }
 
 bool PipelineGraph::can_run(int stage, const Operation& operation) {
+  if (operation.kind == Kind::weight_gradient) return true;  // follows `backward` on the same device
   const int sender = operation.kind == Kind::forward ? stage - 1 : stage + 1;
   return !has_stage(sender) || arrived(stage, operation).front() != no_index;
 }
 
 void PipelineGraph::run(int stage, const Operation& operation) {
-  if (operation.kind == Kind::backward) --backwards_left_[at(stage)];
+  if (operation.kind == gradient_kind()) --gradients_left_[at(stage)];
+  if (operation.kind == Kind::weight_gradient) return compute(stage, operation, no_index);
   compute(stage, operation, receive(stage, operation));
   send(stage, operation);
 }
@@ -247,24 +256,38 @@ int PipelineGraph::receive(int stage, const Operation& operation) {
   return is_waited_for ? no_index : received;
 }
 
-/// With several devices per stage, a part is complete only after its all-reduces.
+Activity activity_of(Kind kind) {
+  switch (kind) {
+    case Kind::forward:
+      return Activity::forward;
+    case Kind::backward:
+      return Activity::backward;
+    case Kind::weight_gradient:
+      break;
+  }
+  return Activity::weight_gradient;
+}
+
+/// With several devices per stage, a part is complete only after its all-reduces, of which the computation of
+/// weight gradients has none.
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
-  const bool forward = operation.kind == Kind::forward;
+  const bool reduces = degree(stage) > 1 && operation.kind != Kind::weight_gradient;
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
     for (int rank = 0; rank < degree(stage); ++rank) {
-      TaskLabel of = label(forward ? Activity::forward : Activity::backward, stage, operation, rank);
+      TaskLabel of = label(activity_of(operation.kind), stage, operation, rank);
       of.layer = part.layer;
       last[at(rank)] =
           builder_.compute(device_of(stage, rank), part.seconds, std::array{last[at(rank)], received}, of);
     }
     received = no_index;
-    if (degree(stage) > 1 && part.layers.first < part.layers.second) {
+    if (reduces && part.layers.first < part.layers.second) {
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.layer = part.layer;
-      last.assign(last.size(), all_reduces_->add(stage, part.layers, !forward, last, of));
+      last.assign(last.size(),
+                  all_reduces_->add(stage, part.layers, operation.kind == Kind::backward, last, of));
     }
-    if (is_last_backward(stage, operation.kind)) set_gradients(part.layers, last);
+    if (completes_gradients(stage, operation.kind)) set_gradients(part.layers, last);
   }
 }
 
@@ -293,7 +316,7 @@ void PipelineGraph::send(int stage, const Operation& operation) {
                         compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
     }
   }
-  const bool is_last = is_last_backward(stage, operation.kind) && !job_.parallelism.overlap;
+  const bool is_last = completes_gradients(stage, operation.kind) && !job_.parallelism.overlap;
   if (!is_last && !is_blocking_) return;
   const std::vector<int> sent = sent_by_rank(stage, operation, messages);
   if (is_last) set_gradients(pipeline_.stages[at(stage)].layers, sent);
@@ -317,17 +340,28 @@ void PipelineGraph::set_gradients(std::pair<int, int> layers, const std::vector<
   for (int layer = layers.first; layer < layers.second; ++layer) ends_.gradients[at(layer)] = tasks;
 }
 
-/// One part for the whole stage, except for the last backward with `overlap`, which is computed layer by
-/// layer so that each layer's gradients can be synchronized as soon as possible.
-std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
+double PipelineGraph::seconds(int stage, Kind kind) const {
   const StageLoad& load = loads_[at(stage)];
+  if (kind == Kind::forward) return load.forward_s;
+  if (kind == Kind::weight_gradient) return load.weight_gradient_s;
+  return splits_backward_ ? load.backward_s - load.weight_gradient_s : load.backward_s;
+}
+
+/// Seconds of one layer in the operation that computes gradients of parameters.
+double PipelineGraph::gradient_seconds(const Stage& stage, int layer) const {
+  return splits_backward_ ? model_.weight_gradient_s(stage, layer) : model_.backward_s(stage, layer);
+}
+
+/// One part for the whole stage, except for the operation that completes its gradients with `overlap`, which
+/// is computed layer by layer so that each layer's gradients can be synchronized as soon as possible.
+std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
   const auto [begin, end] = pipeline_.stages[at(stage)].layers;
-  if (!is_last_backward(stage, kind) || !job_.parallelism.overlap || begin == end)
-    return {{{begin, end}, kind == Kind::forward ? load.forward_s : load.backward_s}};
+  if (!completes_gradients(stage, kind) || !job_.parallelism.overlap || begin == end)
+    return {{{begin, end}, seconds(stage, kind)}};
   std::vector<Part> parts;
   for (int layer = end - 1; layer >= begin; --layer)
-    parts.push_back({{layer, layer + 1}, model_.backward_s(pipeline_.stages[at(stage)], layer), layer});
-  parts.front().seconds += load.overhead_s;
+    parts.push_back({{layer, layer + 1}, gradient_seconds(pipeline_.stages[at(stage)], layer), layer});
+  if (!splits_backward_) parts.front().seconds += loads_[at(stage)].overhead_s;
   return parts;
 }
 

@@ -15,6 +15,8 @@ std::string_view letter_of(Activity activity) {
       return "F";
     case Activity::backward:
       return "B";
+    case Activity::weight_gradient:
+      return "WG";
     case Activity::send_activations:
       return "SA";
     case Activity::send_gradients:

@@ -11,6 +11,7 @@ namespace dtfm::sim {
 enum class Activity : std::uint8_t {
   forward,
   backward,
+  weight_gradient,  // the part of a split backward that computes gradients of parameters
   send_activations,
   send_gradients,   // gradients of activations, to the previous stage
   all_reduce,       // of activations or their gradients, between the devices of a stage

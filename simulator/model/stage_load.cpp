@@ -27,6 +27,7 @@ LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
     const LayerTime time = times_.of(layer, device, static_cast<int>(stage.devices.size()));
     slowest.forward_s = std::max(slowest.forward_s, time.forward_s * scale_);
     slowest.backward_s = std::max(slowest.backward_s, time.backward_s * scale_);
+    slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s * scale_);
     slowest.update_s = std::max(slowest.update_s, time.update_s * scale_);
     slowest.tied_update_s = std::max(slowest.tied_update_s, time.tied_update_s * scale_);
   }
@@ -39,6 +40,10 @@ double LoadModel::forward_s(const Stage& stage, int layer) const {
 
 double LoadModel::backward_s(const Stage& stage, int layer) const {
   return time_of(stage, layer).backward_s;
+}
+
+double LoadModel::weight_gradient_s(const Stage& stage, int layer) const {
+  return time_of(stage, layer).weight_gradient_s;
 }
 
 double LoadModel::uncompressed_gradient_bytes(int layer, bool tied) const {
@@ -114,6 +119,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
     const LayerTime time = time_of(stage, layer);
     load.forward_s += time.forward_s;
     load.backward_s += time.backward_s;
+    load.weight_gradient_s += time.weight_gradient_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * share;
     load.gradient_bytes += gradient_bytes(layer, begin == 0, true) / tensor;

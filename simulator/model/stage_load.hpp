@@ -17,6 +17,7 @@ namespace dtfm::sim {
 /// Load of one device; with tensor parallelism, of each device of the stage.
 struct StageLoad {
   double forward_s = 0, backward_s = 0;  // per micro-batch; backward includes recomputation
+  double weight_gradient_s = 0;          // part of `backward_s` for the gradients of parameters
   double overhead_s = 0;                 // part of each of them that belongs to no layer
   double update_s = 0;                   // optimizer step, once per iteration
   double model_flops = 0;                // per micro-batch, forward and backward, without recomputation
@@ -57,6 +58,8 @@ class LoadModel {
   double forward_s(const Stage& stage, int layer) const;
   /// Seconds that one layer contributes to the backward of a stage, without overhead.
   double backward_s(const Stage& stage, int layer) const;
+  /// Seconds of `backward_s` that compute the gradients of the layer's parameters.
+  double weight_gradient_s(const Stage& stage, int layer) const;
   /// Bytes of one layer's gradients that are synchronized, compressed or not. `tied`: the device also holds
   /// the first layer, so that parameters tied to it count only there.
   double gradient_bytes(int layer, bool tied, bool compressed) const;

@@ -122,6 +122,7 @@ std::string format_step(const TaskLabel& label, const Topology& topology) {
   switch (label.activity) {
     case Activity::forward:
     case Activity::backward:
+    case Activity::weight_gradient:
       return fmt::format("compute stage {} on {}", label.stage, id(label.device));
     case Activity::send_activations:
       return message("send activations");

@@ -9,7 +9,7 @@
 namespace dtfm::sim {
 namespace {
 
-/// A forward or backward pass that was executed, or one of its all-reduces.
+/// A forward or backward pass, or a part of one, that was executed, or one of its all-reduces.
 struct Computation {
   int device, stage, pipeline, micro_batch;
   bool is_forward;
@@ -32,7 +32,9 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
     const TaskLabel& label = run_interval.graph.labels[i];
     const TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_forward = belongs_to(label, Activity::forward);
-    if (!is_forward && !belongs_to(label, Activity::backward)) continue;
+    if (!is_forward && !belongs_to(label, Activity::backward) &&
+        label.activity != Activity::weight_gradient)
+      continue;
     // The device that computes, or that receives the message of an all-reduce.
     const int device = label.peer == no_index ? label.device : label.peer;
     if (has_started(record))

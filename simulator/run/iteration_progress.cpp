@@ -29,7 +29,8 @@ void resume_task(Task& task, const UnfinishedTask& unfinished) {
 }
 
 bool is_layer(const TaskLabel& label) {
-  return label.activity == Activity::backward && label.layer != no_index;
+  return (label.activity == Activity::backward || label.activity == Activity::weight_gradient) &&
+         label.layer != no_index;
 }
 
 TaskLabel without_layer(TaskLabel label) {
@@ -70,7 +71,7 @@ const IterationProgress::State* IterationProgress::state_of(const TaskLabel& lab
 /// The last backward pass is computed layer by layer. If redistributed micro-batches follow it, it is
 /// computed as a whole, less the layers that are done.
 double IterationProgress::done_layer_seconds(const TaskLabel& label) const {
-  if (label.activity != Activity::backward || label.layer != no_index) return 0;
+  if (label.layer != no_index) return 0;
   const auto done = done_layer_s_.find(key_of(label));
   return done == done_layer_s_.end() ? 0 : done->second;
 }

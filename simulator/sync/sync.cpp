@@ -5,6 +5,24 @@
 #include "planner/core/error.hpp"
 
 namespace dtfm::sim {
+
+// Each is defined in a file of its own. The formulas are of n devices that send and receive at rate B with
+// latency a, for S bytes of gradients.
+
+/// Every device sums a shard of all, then sends it to all: 2 (a + (n − 1) S / (n B)).
+std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group);
+/// The first device sums everything, then sends the sum to all: 2 (a + (n − 1) S / B).
+std::vector<int> central_ps(GraphBuilder& builder, const SyncGroup& group);
+/// Reduce-scatter and all-gather around a ring (Patarasu and Yuan, 2009): 2 (n − 1) (a + S / (n B)).
+std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group);
+/// Reduction to the first device and broadcast from it over a binomial tree: at most 2 ⌈log2 n⌉ (a + S / B).
+std::vector<int> tree(GraphBuilder& builder, const SyncGroup& group);
+/// The gradients are cut into as many shards as the smallest site has devices. In every site one device per
+/// shard sums it, those of the same shard form a ring across the sites, and then each sends its shard to all
+/// of its site. With t sites of k devices: 2 (a + (k − 1) S / (k B)) inside, 2 (t − 1) (a' + S / (k t B'))
+/// across.
+std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group);
+
 namespace {
 
 struct SyncAlgorithm {

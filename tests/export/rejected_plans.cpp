@@ -182,6 +182,15 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
              contains("give its topology with --topology"));
 }
 
+TEST_CASE("torchtitan rejects a schedule that it cannot run") {
+  ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
+  bundle.job.parallelism.schedule = Schedule::zero_bubble_h1;
+  CHECK(rejection_message("torchtitan", bundle) ==
+        "torchtitan: schedule zb-h1 has no equivalent; plan with schedule 1f1b");
+  bundle.job.parallelism.schedule = Schedule::one_f_one_b_blocking;
+  CHECK(rejection_message("torchtitan", bundle) == "no error");
+}
+
 TEST_CASE("a trainer's different schedule and missing flushes are noted") {
   ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
   bundle.job.parallelism.schedule = Schedule::gpipe;

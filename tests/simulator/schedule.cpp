@@ -30,8 +30,14 @@ std::vector<std::vector<Operation>> orders_of(const Shape& shape, int flush = 0)
   return orders;
 }
 
+/// Number of kinds of operations.
+int kinds_of(Schedule schedule) {
+  return traits(schedule).splits_backward ? 3 : 2;
+}
+
 /// Whether all operations can be computed in each device's order, if a forward pass needs that of the
-/// previous stage, and a backward pass that of the next stage or, in the last stage, its own forward pass.
+/// previous stage, a backward pass that of the next stage or, in the last stage, its own forward pass, and
+/// weight gradients their backward pass.
 bool runs(const Shape& shape, const std::vector<std::vector<Operation>>& orders) {
   const int stages = shape.devices * shape.chunks;
   std::set<std::tuple<Kind, int, int>> done;  // kind, stage, micro-batch
@@ -42,18 +48,21 @@ bool runs(const Shape& shape, const std::vector<std::vector<Operation>>& orders)
       if (next[device] == orders[device].size()) continue;
       const Operation op = orders[device][next[device]];
       const int stage = op.chunk * shape.devices + static_cast<int>(device);
+      const auto is_done = [&](Kind kind, int where) {
+        return done.count({kind, where, op.micro_batch}) > 0;
+      };
       const bool ready =
-          op.kind == Kind::forward
-              ? stage == 0 || done.count({Kind::forward, stage - 1, op.micro_batch}) > 0
-              : done.count({Kind::forward, stage, op.micro_batch}) > 0 &&
-                    (stage + 1 == stages || done.count({Kind::backward, stage + 1, op.micro_batch}) > 0);
+          op.kind == Kind::forward ? stage == 0 || is_done(Kind::forward, stage - 1)
+          : op.kind == Kind::weight_gradient
+              ? is_done(Kind::backward, stage)
+              : is_done(Kind::forward, stage) && (stage + 1 == stages || is_done(Kind::backward, stage + 1));
       if (!ready) continue;
       done.insert({op.kind, stage, op.micro_batch});
       ++next[device];
       moved = true;
     }
   }
-  return done.size() == static_cast<std::size_t>(2 * stages * shape.micro_batches);
+  return done.size() == static_cast<std::size_t>(kinds_of(shape.schedule) * stages * shape.micro_batches);
 }
 
 void check_once_each(const Shape& shape, const std::vector<Operation>& order) {
@@ -63,12 +72,16 @@ void check_once_each(const Shape& shape, const std::vector<Operation>& order) {
     REQUIRE((op.micro_batch >= 0 && op.micro_batch < shape.micro_batches));
     REQUIRE(seen.insert({op.kind, op.chunk, op.micro_batch}).second);
   }
-  REQUIRE(order.size() == static_cast<std::size_t>(2 * shape.chunks * shape.micro_batches));
+  REQUIRE(order.size() ==
+          static_cast<std::size_t>(kinds_of(shape.schedule) * shape.chunks * shape.micro_batches));
 }
 
-int max_in_flight(const std::vector<Operation>& order) {
+int max_in_flight(const std::vector<Operation>& order, Kind last = Kind::backward) {
   int now = 0, most = 0;
-  for (const Operation& op : order) most = std::max(most, now += op.kind == Kind::forward ? 1 : -1);
+  for (const Operation& op : order) {
+    if (op.kind == Kind::forward) most = std::max(most, ++now);
+    if (op.kind == last) --now;
+  }
   return most;
 }
 
@@ -84,9 +97,10 @@ double makespan(Job job, int devices, int micro_batches) {
 TEST_CASE("every operation occurs once in an order that can be run") {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 16; ++m)
-      for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
-        CAPTURE(schedule, p, m);
-        const Shape shape{schedule, p, 1, m};
+      for (const ScheduleTraits& schedule : schedule_table()) {
+        if (schedule.order == nullptr || schedule.has_chunks) continue;
+        CAPTURE(std::string(schedule.name), p, m);
+        const Shape shape{schedule.kind, p, 1, m};
         const auto orders = orders_of(shape);
         for (const auto& order : orders) check_once_each(shape, order);
         REQUIRE(runs(shape, orders));
@@ -100,6 +114,21 @@ TEST_CASE("every operation occurs once in an order that can be run") {
         for (const auto& order : orders) check_once_each(shape, order);
         REQUIRE(runs(shape, orders));
       }
+}
+
+TEST_CASE("the micro-batches in flight of every schedule are those of its order") {
+  for (const ScheduleTraits& schedule : schedule_table()) {
+    if (schedule.order == nullptr) continue;
+    const Kind last = schedule.splits_backward ? Kind::weight_gradient : Kind::backward;
+    for (int p = 1; p <= 6; ++p)
+      for (int m = p; m <= 4 * p; m += p)
+        for (int chunks = 1; chunks <= (schedule.has_chunks ? 3 : 1); ++chunks)
+          for (int d = 0; d < p; ++d) {
+            CAPTURE(std::string(schedule.name), p, m, chunks, d);
+            const PipelinePosition position{p, d, chunks, m};
+            CHECK(schedule.in_flight(position) == max_in_flight(schedule.order(position), last));
+          }
+  }
 }
 
 TEST_CASE("gpipe holds all micro-batches and 1f1b as many as there are stages to the end") {
@@ -152,6 +181,18 @@ TEST_CASE("gpipe and 1f1b take (m + p - 1)(tf + tb)") {
         job.parallelism.schedule = schedule;
         CHECK(makespan(job, p, m) == Approx((m + p - 1) * 3));
       }
+}
+
+// One layer with parameters per stage: forward, input gradients and weight gradients of 1 s each (Qi et al.,
+// arXiv 2401.10241, table 2).
+TEST_CASE("zb-h1 takes m (f + b + w) + (p - 1)(f + b - w)") {
+  for (int p = 1; p <= 8; ++p)
+    for (int m : {p, p + 1, 4 * p}) {
+      CAPTURE(p, m);
+      Job job = chain_job(p, 1, 0);
+      job.parallelism.schedule = Schedule::zero_bubble_h1;
+      CHECK(makespan(job, p, m) == Approx(3 * m + p - 1));
+    }
 }
 
 // v layers per device, one per chunk: tf + tb of a device is 3 v.

@@ -35,8 +35,9 @@ inline void set_training(Rng& rng, Job& job, Schedule schedule) {
 
 /// Randomizes the schedule, too.
 inline void set_training(Rng& rng, Job& job) {
-  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved};
-  set_training(rng, job, schedules[rng.below(3)]);
+  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
+                                Schedule::zero_bubble_h1, Schedule::one_f_one_b_blocking};
+  set_training(rng, job, schedules[rng.below(std::size(schedules))]);
 }
 
 /// Returns a random split of the layers into stages of at least `min_layers` layers.

@@ -9,4 +9,8 @@ std::vector<Operation> gpipe_order(const PipelinePosition& position) {
   return order;
 }
 
+int gpipe_in_flight(const PipelinePosition& position) {
+  return position.micro_batches;
+}
+
 }  // namespace dtfm

@@ -13,4 +13,8 @@ std::vector<Operation> one_f_one_b_order(const PipelinePosition& position) {
       });
 }
 
+int one_f_one_b_in_flight(const PipelinePosition& position) {
+  return std::min(position.micro_batches, position.devices - position.device);
+}
+
 }  // namespace dtfm

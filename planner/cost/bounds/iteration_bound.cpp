@@ -240,9 +240,12 @@ double IterationBounds::hops_s(int stages) const {
   return model_.chunks * hop_.sum(stages) + around + 4 * compression_s_ * (stages * model_.chunks - 1);
 }
 
+/// If the schedule splits the backward, only the forward of the path is counted, because weight gradients are
+/// computed beside it.
 double IterationBounds::micro_batch_path_s(int stages) const {
-  return (stages == 1 ? layer_times_.forward_backward.single_device_s : layer_times_.forward_backward.sum_s) +
-         hops_s(stages);
+  const WorkBound& work =
+      traits(model_.schedule).splits_backward ? layer_times_.forward : layer_times_.forward_backward;
+  return (stages == 1 ? work.single_device_s : work.sum_s) + hops_s(stages);
 }
 
 /// Lower bound on the time of m micro-batches including pipeline fill. Before its first forward, stage s
@@ -263,6 +266,7 @@ double IterationBounds::fill_time_s(int stages, int micro_batches) const {
     return work;
   };
   double low = micro_batches * balanced_.forward_backward / rate_sums_[at(stages)];
+  if (traits(model_.schedule).splits_backward) return low;  // weight gradients are computed while others wait
   double high = low + micro_batch_path_s(stages) + hop_.sum(stages) + stages * balanced_.forward_backward * c;
   if (!(reached(high) >= balanced_.forward_backward)) return low;
   for (int step = 0; step < 50; ++step) {
@@ -277,9 +281,10 @@ double IterationBounds::fill_time_s(int stages, int micro_batches) const {
 /// maximum over all prefixes of the stages.
 double IterationBounds::total_fill_s(int stages, int pipelines) const {
   double min_s = std::numeric_limits<double>::infinity(), waits = 0;
+  const bool is_split = traits(model_.schedule).splits_backward;
   for (int stage = 0; stage < stages; ++stage) {
     const double rates = rate_sums_[at((stage + 1) * pipelines)];
-    waits += (rates - rate_sums_[at(stage * pipelines)]) * hop_.sum(stage + 1);
+    if (!is_split) waits += (rates - rate_sums_[at(stage * pipelines)]) * hop_.sum(stage + 1);
     min_s = std::min(min_s, (micro_batches_ * balanced_.forward_backward + waits) / rates);
   }
   return min_s;
@@ -307,7 +312,9 @@ IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_ba
   } else {
     const double layer =
         std::max(layer_times_.forward.sorted_s.back(), layer_times_.backward.sorted_s.back());
-    const double stage = model_.chunks > 1 ? layer : std::max(forward, backward);
+    const double stage = traits(model_.schedule).splits_backward ? forward
+                         : model_.chunks > 1                     ? layer
+                                                                 : std::max(forward, backward);
     parts.push_back(
         {rounds * path_s + after_first * stage, "latency of a micro-batch and the slowest stage"});
   }

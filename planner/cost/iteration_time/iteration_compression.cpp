@@ -70,14 +70,16 @@ double IterationTimer::compressed_in_backward_s(int pipeline, const GradientBuck
   const double own_s = bucket.compress_s[at(pipeline)], done_s = ready_s(pipeline, stage, layer);
   const double first_s =
       std::max(0.0, std::exchange(codec.waiting_s, 0) + decompress_before(pipeline, stage, done_s));
+  // A split backward has all-reduced and sent before it computes weight gradients.
+  const bool is_split = traits(model_.schedule).splits_backward;
   double begin_s = 0;
   if (layer > pipeline_state.layers[at(stage)].first) {
     sync_delays_s += first_s;
-    const double idle_s = all_reduce_s(devices_of(pipeline, stage), {layer - 1, layer}, true);
+    const double idle_s = is_split ? 0 : all_reduce_s(devices_of(pipeline, stage), {layer - 1, layer}, true);
     begin_s = ready_s(pipeline, stage, layer - 1) - idle_s;
     codec.waiting_s = own_s - idle_s;
   } else {
-    const double sent_s = pipeline_state.compressing_sent_s[at(stage)];
+    const double sent_s = is_split ? 0 : pipeline_state.compressing_sent_s[at(stage)];
     if (sent_s > 0) sync_delays_s += first_s;
     begin_s = done_s + first_s + sent_s;
     codec.deferred_s = sync_delays_s + (sent_s > 0 ? 0 : first_s) + own_s;

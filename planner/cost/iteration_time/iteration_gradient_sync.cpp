@@ -220,9 +220,14 @@ double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
     return pipeline_state.time.gradients_s[at(stage)] + pipeline_state.sync_delays_s[at(stage)];
   const std::vector<int>& devices = devices_of(pipeline, stage);
   const std::pair<int, int> later = {pipeline_state.layers[at(stage)].first, layer};
+  const bool is_split = traits(model_.schedule).splits_backward;
   double rest = 0;
-  for (const int device : devices)
-    rest = std::max(rest, costs_of(devices).compute(costs_of(devices).kind_of(device), later).backward_s);
+  for (const int device : devices) {
+    const ComputeTime time = costs_of(devices).compute(costs_of(devices).kind_of(device), later);
+    rest = std::max(rest, is_split ? time.weight_gradient_s : time.backward_s);
+  }
+  if (is_split)
+    return pipeline_state.time.backward_s[at(stage)] + pipeline_state.sync_delays_s[at(stage)] - rest;
   return pipeline_state.time.backward_s[at(stage)] + pipeline_state.sync_delays_s[at(stage)] - rest -
          all_reduce_s(devices, later, true) - pipeline_state.compressing_sent_s[at(stage)];
 }

@@ -325,6 +325,7 @@ void IterationTimer::refresh_work(int pipeline) {
   work.chunks = model_.chunks;
   work.forward_s.resize(stages);
   work.backward_s.resize(stages);
+  work.weight_gradient_s.resize(stages);
   pipeline_state.compressing_sent_s.assign(stages, 0);
   work.forward_hops.resize(stages - 1);
   work.backward_hops.resize(stages - 1);
@@ -337,9 +338,11 @@ void IterationTimer::refresh_work(int pipeline) {
       const ComputeTime time = costs.compute(costs.kind_of(device), layers);
       slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
       slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
+      slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
     }
     const double overhead = model_.problem.constants.micro_batch_overhead_s;
     work.forward_s[i] = slowest.forward_s + overhead + all_reduce_s(devices, layers, false);
+    work.weight_gradient_s[i] = slowest.weight_gradient_s;
     work.backward_s[i] = slowest.backward_s + overhead + all_reduce_s(devices, layers, true);
     // Devices compress and decompress activations, and their gradients, as part of their computation.
     using Direction = IterationModel::Direction;

@@ -13,9 +13,9 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
+#include "planner/cost/iteration_time/in_flight.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 #include "planner/cost/iteration_time/pipeline_time.hpp"
-#include "planner/cost/iteration_time/schedule_steps.hpp"
 #include "planner/cost/iteration_time/stage_cost.hpp"
 
 namespace dtfm::cost {

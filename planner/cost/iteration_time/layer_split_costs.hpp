@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/cost/iteration_time/in_flight.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
-#include "planner/cost/iteration_time/schedule_steps.hpp"
 
 namespace dtfm::cost {
 

@@ -285,7 +285,7 @@ PipelineWork with_synchronized_sends(PipelineWork work) {
   return work;
 }
 
-/// The formula of each schedule, without a flush before the end.
+/// The time of each schedule, without a flush before the end; those without a formula are unrolled.
 PipelineTime schedule_time(Schedule schedule, const PipelineWork& work) {
   switch (schedule) {
     case Schedule::gpipe:
@@ -294,8 +294,10 @@ PipelineTime schedule_time(Schedule schedule, const PipelineWork& work) {
       return one_f_one_b_time(work);
     case Schedule::interleaved:
       return interleaved_time(work);
-    default:
-      throw Error("", fmt::format("schedule {} has no time formula", name_of(schedule)));
+    default: {
+      const int warm_up = 2 * stages_of(work);
+      return unrolled_time(schedule, with_contention(work, busiest_s), warm_up, warm_up);
+    }
   }
 }
 
@@ -304,7 +306,8 @@ PipelineTime time_of_round(Schedule schedule, const PipelineWork& alone) {
     return {std::vector<double>(alone.forward_s.size()), std::vector<double>(alone.forward_s.size()), 0, 0};
   const PipelineWork work = with_synchronized_sends(alone);
   PipelineTime time = schedule_time(schedule, work);
-  if (traits(schedule).forwards_first) return time;
+  // The bound assumes that a micro-batch passes whole backwards.
+  if (traits(schedule).forwards_first || traits(schedule).splits_backward) return time;
   add_seconds(time, std::max(0.0, link_bound_s(work) - time.end_s));
   return time;
 }
@@ -334,7 +337,8 @@ double busiest_s(const PipelineWork& work) {
 }
 
 /// Rounds between flushes do not overlap: the first stage is the last to end a round, and starts the next
-/// one.
+/// one. If the backward is split, it does not wait for the weight gradients of others, so this is an upper
+/// bound.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work) {
   if (work.flush <= 0 || work.flush >= work.micro_batches) return time_of_round(schedule, work);
   PipelineWork round = work;

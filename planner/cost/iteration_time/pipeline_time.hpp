@@ -36,6 +36,8 @@ struct PipelineWork {
   int micro_batches = 0;
   int flush = 0;   // micro-batches between flushes; 0: a single flush at the end
   int chunks = 1;  // stages per device
+  /// By stage, the part of `backward_s` that a schedule which splits the backward delays. Others ignore it.
+  std::vector<double> weight_gradient_s = {};
   friend auto operator<=>(const PipelineWork&, const PipelineWork&) = default;
 };
 

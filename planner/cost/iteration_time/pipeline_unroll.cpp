@@ -5,31 +5,41 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
-#include "planner/cost/iteration_time/schedule_steps.hpp"
 
 namespace dtfm::cost {
 namespace {
+
+using Kind = Operation::Kind;
+
+/// A computation, or the message with its result.
+struct Step {
+  Kind kind = Kind::forward;
+  int stage = 0, message = 0;  // stage in the order of computation; micro-batch
+  bool is_forward() const { return kind == Kind::forward; }
+};
 
 class PipelineUnroll {
  public:
   PipelineUnroll(Schedule schedule, const PipelineWork& work)
       : work_(work),
+        traits_(traits(schedule)),
         stages_(static_cast<int>(work.forward_s.size())),
         devices_(stages_ / work.chunks),
         devices_state_(at(devices_)),
         channels_(at(2 * devices_)),
         arrived_(at(2 * stages_ * work.micro_batches), -1) {
     for (int device = 0; device < devices_; ++device)
-      devices_state_[at(device)].steps =
-          schedule_steps(schedule, devices_, device, work.chunks, work.micro_batches);
-    for (int message = 0; message < work.micro_batches; ++message) arrived({true, 0, message}) = 0;
+      for (const auto& [kind, chunk, micro_batch] :
+           operation_order(schedule, {devices_, device, work.chunks, work.micro_batches}, /*flush=*/0))
+        devices_state_[at(device)].steps.push_back({kind, chunk * devices_ + device, micro_batch});
+    for (int message = 0; message < work.micro_batches; ++message) arrived({Kind::forward, 0, message}) = 0;
     result_.time.backward_s.assign(at(stages_), 0);
     result_.time.gradients_s.assign(at(stages_), 0);
     result_.micro_batch_done_s.assign(at(work.micro_batches), 0);
   }
 
   UnrolledPipeline run() {
-    for (int device = 0; device < devices_; ++device) begin_next(device);
+    for (int device = 0; device < devices_; ++device) begin_next(device, 0);
     for (;;) {
       const auto next_device =
           std::min_element(devices_state_.begin(), devices_state_.end(),
@@ -48,12 +58,13 @@ class PipelineUnroll {
 
  private:
   struct DeviceState {
-    std::vector<ScheduleStep> steps;
+    std::vector<Step> steps;
     std::size_t next = 0;
     double end_s = infinity;  // of the current computation
+    bool is_blocked = false;  // by a message that has not arrived
   };
   struct Channel {
-    std::vector<ScheduleStep> messages;  // in the order of computation
+    std::vector<Step> messages;  // in the order of computation
     std::size_t next = 0;
     double end_s = infinity;        // of the current message: of its overhead, then of its bytes
     bool is_sending_bytes = false;  // its overhead is over
@@ -61,44 +72,59 @@ class PipelineUnroll {
            pace_s = 0;  // remaining share at the time updated_s, and seconds for the whole message
   };
 
-  double& arrived(const ScheduleStep& step) {
-    return arrived_[at(((step.forward ? 0 : stages_) + step.stage) * work_.micro_batches + step.message)];
+  double& arrived(const Step& step) {
+    return arrived_[at(((step.is_forward() ? 0 : stages_) + step.stage) * work_.micro_batches +
+                       step.message)];
   }
   int around(int device) const { return (device + 2 * devices_) % devices_; }
   int channel_of(bool forward, int device) const { return (forward ? 0 : devices_) + around(device); }
   bool is_sending_bytes(int channel) const { return channels_[at(channel)].is_sending_bytes; }
-  const HopTime& hop(const ScheduleStep& sent) const {
-    return sent.forward ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
+  const HopTime& hop(const Step& sent) const {
+    return sent.is_forward() ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
   }
 
-  void begin_next(int device) {
+  double seconds(const Step& step) const {
+    if (step.is_forward()) return work_.forward_s[at(step.stage)];
+    if (!traits_.splits_backward) return work_.backward_s[at(step.stage)];
+    const double weight_gradient_s = work_.weight_gradient_s[at(step.stage)];
+    return step.kind == Kind::weight_gradient ? weight_gradient_s
+                                              : work_.backward_s[at(step.stage)] - weight_gradient_s;
+  }
+
+  /// When the input of a step is on its device; negative: not yet. Weight gradients need what the device has
+  /// computed before.
+  double input_s(const Step& step) { return step.kind == Kind::weight_gradient ? 0 : arrived(step); }
+
+  /// Begins the next step of a device that is free from `free_s` on, if its input has arrived.
+  void begin_next(int device, double free_s) {
     DeviceState& it = devices_state_[at(device)];
-    if (it.end_s < infinity || it.next == it.steps.size()) return;
-    const ScheduleStep& step = it.steps[it.next];
-    const double arrival = arrived(step);
-    if (arrival < 0) return;
-    it.end_s = std::max(now_, arrival) + (step.forward ? work_.forward_s : work_.backward_s)[at(step.stage)];
+    if (it.end_s < infinity || it.is_blocked || it.next == it.steps.size()) return;
+    const Step& step = it.steps[it.next];
+    if (input_s(step) < 0) return;
+    it.end_s = std::max(free_s, input_s(step)) + seconds(step);
   }
 
   void end_computation(int device) {
     DeviceState& it = devices_state_[at(device)];
-    const ScheduleStep step = it.steps[it.next++];
+    const Step step = it.steps[it.next++];
     it.end_s = infinity;
     PipelineTime& time = result_.time;
-    time.end_s = now_;
-    if (!step.forward) {
+    time.end_s = std::max(time.end_s, now_);
+    if (!step.is_forward()) {
       time.backward_s[at(step.stage)] = time.gradients_s[at(step.stage)] = now_;
       if (step.stage == 0) result_.micro_batch_done_s[at(step.message)] = now_;
     }
-    if (step.forward && step.stage + 1 == stages_)
-      arrived({false, step.stage, step.message}) = now_;
-    else if (step.forward || step.stage > 0)
+    if (step.is_forward() && step.stage + 1 == stages_) {
+      arrived({Kind::backward, step.stage, step.message}) = now_;
+    } else if (step.is_forward() || (step.kind == Kind::backward && step.stage > 0)) {
       send(step, device);
-    begin_next(device);
+      it.is_blocked = traits_.is_blocking;
+    }
+    begin_next(device, now_);
   }
 
-  void send(const ScheduleStep& step, int device) {
-    Channel& it = channels_[at(channel_of(step.forward, device))];
+  void send(const Step& step, int device) {
+    Channel& it = channels_[at(channel_of(step.is_forward(), device))];
     it.messages.push_back(step);
     if (it.end_s == infinity) it.end_s = now_ + hop(step).overhead_s;
   }
@@ -118,16 +144,23 @@ class PipelineUnroll {
       if (other != channel && is_sending_bytes(other)) set_pace(other);
   }
 
+  void unblock(int device, double arrival) {
+    devices_state_[at(device)].is_blocked = false;
+    result_.time.end_s = std::max(result_.time.end_s, arrival);
+    begin_next(device, arrival);
+  }
+
   void end_message(int channel) {
     Channel& it = channels_[at(channel)];
-    const ScheduleStep step = it.messages[it.next++];
+    const Step step = it.messages[it.next++];
     it.is_sending_bytes = false;
     it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : infinity;
-    const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
+    const Step received{step.kind, step.is_forward() ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
     arrived(received) = arrival;
-    if (!step.forward) result_.time.gradients_s[at(step.stage)] = arrival;
-    begin_next(received.stage % devices_);
+    if (!step.is_forward() && !traits_.splits_backward) result_.time.gradients_s[at(step.stage)] = arrival;
+    begin_next(received.stage % devices_, now_);
+    if (traits_.is_blocking) unblock(step.stage % devices_, arrival);
   }
 
   /// The channel of the other direction that has the same sender, and the one that has the same receiver.
@@ -153,6 +186,7 @@ class PipelineUnroll {
   }
 
   const PipelineWork& work_;
+  const ScheduleTraits& traits_;
   int stages_, devices_;
   double now_ = 0;
   std::vector<DeviceState> devices_state_;

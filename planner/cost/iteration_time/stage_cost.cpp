@@ -42,6 +42,7 @@ void StageCosts::find_kinds() {
         ComputeTime sum = kind.before.back();
         sum.forward_s += scale * time.forward_s;
         sum.backward_s += scale * time.backward_s;
+        sum.weight_gradient_s += scale * time.weight_gradient_s;
         sum.update_s += scale * time.update_s;
         kind.before.push_back(sum);
         kind.tied_update_s.push_back(kind.tied_update_s.back() + scale * time.tied_update_s);
@@ -93,7 +94,7 @@ ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
   const ComputeTime &begin = times.before[at(layers.first)], &end = times.before[at(layers.second)];
   const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0;
   return {end.forward_s - begin.forward_s, end.backward_s - begin.backward_s,
-          end.update_s - begin.update_s - tied};
+          end.update_s - begin.update_s - tied, end.weight_gradient_s - begin.weight_gradient_s};
 }
 
 /// Parameters that would be counted twice, because they are tied to the first layer of the same stage.

@@ -13,6 +13,7 @@ namespace dtfm::cost {
 /// Seconds of one device: forward and backward per micro-batch, update per optimizer step.
 struct ComputeTime {
   double forward_s = 0, backward_s = 0, update_s = 0;  // backward includes recomputation
+  double weight_gradient_s = 0;                        // part of `backward_s`
 };
 
 /// Bytes that a device of a stage holds.

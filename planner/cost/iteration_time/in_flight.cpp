@@ -1,4 +1,4 @@
-#include "planner/cost/iteration_time/schedule_steps.hpp"
+#include "planner/cost/iteration_time/in_flight.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -8,30 +8,9 @@
 
 namespace dtfm::cost {
 
-std::vector<ScheduleStep> schedule_steps(Schedule schedule, int devices, int device, int chunks,
-                                         int micro_batches) {
-  const int all = micro_batches * chunks, after = devices - 1 - device;
-  const int warm_up = traits(schedule).has_chunks ? 2 * after + (chunks - 1) * devices : after;
-  const int ahead = std::min(all, warm_up);
-  const auto step = [&](bool forward, int number) {  // `number` counts forwards or backwards
-    const int chunk = chunks == 1 ? 0 : number / devices % chunks;
-    const int message = chunks == 1 ? number : number / (devices * chunks) * devices + number % devices;
-    return ScheduleStep{forward, (forward ? chunk : chunks - 1 - chunk) * devices + device, message};
-  };
-  std::vector<ScheduleStep> steps;
-  for (int i = 0; i < all + ahead; ++i) {
-    if (i < all) steps.push_back(step(true, i));
-    if (i >= ahead) steps.push_back(step(false, i - ahead));
-  }
-  return steps;
-}
-
 int max_in_flight(Schedule schedule, int stages, int stage, int chunks, int micro_batches) {
-  if (traits(schedule).forwards_first) return micro_batches;
-  if (!traits(schedule).has_chunks) return std::min(micro_batches, stages - stage);
-  const int devices = stages / chunks, device = stage % devices;
-  const long long ahead = 2LL * (devices - 1 - device) + (chunks - 1LL) * devices + 1;
-  return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
+  const int devices = stages / chunks;
+  return traits(schedule).in_flight({devices, stage % devices, chunks, micro_batches});
 }
 
 InFlightMicroBatches::InFlightMicroBatches(Schedule schedule, int devices, int device, int chunks,
@@ -42,11 +21,13 @@ InFlightMicroBatches::InFlightMicroBatches(Schedule schedule, int devices, int d
     return;
   }
   std::vector<int> held(at(chunks));
-  for (const ScheduleStep& step : schedule_steps(schedule, devices, device, chunks, micro_batches)) {
-    const int chunk = step.stage / devices;
-    if (step.forward) ++held[at(chunk)];
+  using Kind = Operation::Kind;
+  const Kind last = traits(schedule).splits_backward ? Kind::weight_gradient : Kind::backward;
+  for (const auto& [kind, chunk, _] :
+       operation_order(schedule, {devices, device, chunks, micro_batches}, /*flush=*/0)) {
+    if (kind == Kind::forward) ++held[at(chunk)];
     moments_.push_back({chunk, held});
-    if (!step.forward) --held[at(chunk)];
+    if (kind == last) --held[at(chunk)];
   }
   // Sorted so that a moment comes before all those that it dominates, in which no chunk holds more.
   std::sort(moments_.begin(), moments_.end(), std::greater<>());

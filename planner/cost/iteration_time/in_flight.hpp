@@ -1,4 +1,4 @@
-// Order in which a device computes its micro-batches, and how many of them it holds meanwhile.
+// How many micro-batches a device holds while it computes.
 #pragma once
 
 #include <map>
@@ -10,17 +10,6 @@
 #include "planner/cost/iteration_time/stage_cost.hpp"
 
 namespace dtfm::cost {
-
-struct ScheduleStep {
-  bool forward = true;
-  int stage = 0, message = 0;  // stage in the order of computation; micro-batch
-};
-
-/// Steps of device `device` of `devices` under 1f1b or interleaved, in order: the warm-up forwards, then one
-/// forward and one backward in turn. With chunks, `devices` micro-batches pass through each chunk in turn
-/// (Narayanan et al., arXiv 2104.04473, section 2.2).
-std::vector<ScheduleStep> schedule_steps(Schedule schedule, int devices, int device, int chunks,
-                                         int micro_batches);
 
 /// Maximum number of micro-batches that the device of stage `stage` of `stages` holds at a time, of
 /// `micro_batches` between two flushes. For interleaved: of all its chunks together.
