@@ -28,7 +28,7 @@ import sys
 # Old key -> new key. "parent.key" renames the key below that parent only (by its old name).
 RENAMED = {}
 # Keys that only one of the two sides may have: "key", or "parent.key" (the parent by its old name).
-ONE_SIDED = set()
+ONE_SIDED = {"execution"}
 # Old name -> new name, of the strings under NAMES.
 RENAMED_NAMES = {}
 

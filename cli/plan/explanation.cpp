@@ -88,8 +88,8 @@ class ExplanationFormatter {
       case cost::Change::micro_batch_doubled:
         break;
     }
-    return fmt::format("micro-batch {} in place of {}", 2 * planned_.problem.job.training.micro_batch,
-                       planned_.problem.job.training.micro_batch);
+    return fmt::format("micro-batch {} in place of {}", 2 * planned_.problem.job.execution.micro_batch,
+                       planned_.problem.job.execution.micro_batch);
   }
 
   std::vector<std::string> scaling() const {
@@ -106,11 +106,12 @@ class ExplanationFormatter {
             ? fmt::format(
                   "this one would be with at least × {:.3g} more compression of activations and gradients",
                   *e_.compute_bound_compression)
-            : fmt::format(
-                  "this one would not be with more compression of activations and gradients, up to × "
-                  "{:g}, because of latency{}",
-                  cost::max_compression,
-                  planned_.problem.job.compression.bandwidth_threshold ? " and uncompressed messages" : ""));
+            : fmt::format("this one would not be with more compression of activations and gradients, up to × "
+                          "{:g}, because of latency{}",
+                          cost::max_compression,
+                          planned_.problem.job.execution.compression.bandwidth_threshold
+                              ? " and uncompressed messages"
+                              : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -211,7 +212,7 @@ bool is_link(const io::PlanRecord::Explanation::Change& change) {
 }  // namespace
 
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
-  const cost::PlannedProblem planned{candidate.job->problem, candidate.plan, candidate.flush};
+  const cost::PlannedProblem planned{candidate.job->problem, candidate.plan};
   const cost::PlanExplanation explained = api::explain_plan(candidate, threads);
   const ExplanationFormatter text(planned, explained);
   const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;

@@ -24,7 +24,7 @@ void check_for_target(const ExportBundle& bundle, std::string_view target_name) 
 }
 
 std::string schedule_name(const ExportBundle& bundle) {
-  switch (bundle.job.parallelism.schedule) {
+  switch (bundle.job.execution.schedule) {
     case Schedule::gpipe:
       return "GPipe";
     case Schedule::one_f_one_b:
@@ -64,11 +64,11 @@ ExportFiles toml_files(const ExportBundle& bundle) {
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
       "pipeline_parallel_degree = {}\n",
-      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * training.micro_batch,
+      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch,
       training.global_batch, sequence_length(bundle.job.model), replica_count(bundle), tensor_degree(bundle),
       stage_count(bundle));
   text += fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n{}{}\n",
-                      schedule_name(bundle), training.micro_batch, modules_key,
+                      schedule_name(bundle), bundle.job.execution.micro_batch, modules_key,
                       format_list(stage_modules(bundle, "output"), margin));
   return {{toml_file, text}};
 }
@@ -92,7 +92,7 @@ ExportFiles python_files(const ExportBundle& bundle) {
       "    p.{9}{10}\n"
       "    return c\n",
       layer_count(bundle.job.model), bundle.job.training.global_batch, sequence_length(bundle.job.model),
-      micro_batches_per_flush(bundle) * bundle.job.training.micro_batch, stage_count(bundle),
+      micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch, stage_count(bundle),
       replica_count(bundle), tensor_degree(bundle), schedule_name(bundle), micro_batches_per_flush(bundle),
       modules_key, format_list(stage_modules(bundle, "lm_head"), ","));
   return {{python_file, text}};

@@ -67,9 +67,9 @@ RandomPipeline random_pipeline(Rng& rng, Schedule schedule, const Size& size) {
     layer.backward = Flops(1e12 * (0.1 + rng.uniform()));
     layer.output = Bytes(1e6 * rng.uniform());
   }
-  it.problem.job.parallelism.schedule = schedule;
-  it.problem.job.parallelism.chunks = size.chunks;
-  if (size.flush > 0) it.problem.job.parallelism.flush = size.flush;
+  it.problem.job.execution.schedule = schedule;
+  it.problem.job.execution.chunks = size.chunks;
+  if (size.flush > 0) it.problem.job.execution.flush = size.flush;
   it.plan = plan_of(it.problem.job, size.devices, 1, size.micro_batches);
 
   PipelineWork& work = it.work;
