@@ -36,7 +36,7 @@ RENAMED = {
     "verification.caught": "detected",
 }
 # Keys that only one of the two sides may have: "key", or "parent.key" (the parent by its old name).
-ONE_SIDED = set()
+ONE_SIDED = {"execution"}
 # Old name -> new name, of the strings under NAMES.
 RENAMED_NAMES = {}
 

@@ -63,7 +63,7 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   report.length_s = length;
   statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
-  const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
+  const double tokens = micro_batches * plan.execution.micro_batch * sequence_length(problem.job.model);
   const bool iterations_differ = options.sync_every > 1 || has_disruptions(scenario);
   report.tokens_per_s = completed_per_s(report, tokens, iterations_differ);
   report.model_flops_per_s =
@@ -73,7 +73,7 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   if (has_disruptions(scenario))
     report.useful = useful_work(
         problem, scenario, report,
-        {micro_batches * problem.job.training.micro_batch,
+        {micro_batches * plan.execution.micro_batch,
          undisturbed_seconds(problem, plan, options.sync_every, options.paths), device_count(plan)},
         egress.usd());
   return report;
@@ -84,7 +84,7 @@ double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_ev
   const double synchronized_s = replay(iteration_graph(problem, plan, paths).graph).makespan;
   if (sync_every == 1) return synchronized_s;
   Plan unsynchronized = plan;
-  unsynchronized.gradient_sync = GradientSync::none;
+  unsynchronized.execution.gradient_sync = GradientSync::none;
   return (synchronized_s +
           (sync_every - 1) * replay(iteration_graph(problem, unsynchronized, paths).graph).makespan) /
          sync_every;

@@ -58,23 +58,25 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
 }
 
 std::string format_job_decisions(const Job& job, const Plan& plan) {
-  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", name_of(job.parallelism.schedule),
-                                 name_of(job.parallelism.gradient_sync), job.training.micro_batch,
-                                 name_of(job.training.recomputation));
+  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", name_of(job.execution.schedule),
+                                 name_of(job.execution.gradient_sync), job.execution.micro_batch,
+                                 name_of(job.execution.recomputation));
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
-  if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
-  if (const auto flush = job.parallelism.flush)
+  if (job.execution.chunks) text += fmt::format(", {} chunks a device", *job.execution.chunks);
+  if (const auto flush = job.execution.flush)
     text += *flush == 1 ? ", pipeline flush after every micro-batch"
                         : fmt::format(", pipeline flush every {} micro-batches", *flush);
   const auto add = [&](std::string_view what, double ratio, const std::optional<CompressionPreset>& preset) {
     if (ratio != 1)
       text += fmt::format(", {} × {:.4g}{}", what, ratio, preset ? " (" + name_of(*preset) + ")" : "");
   };
-  add("activations", job.compression.activations, job.compression.activation_preset);
-  add("gradients", job.compression.gradients, job.compression.gradient_preset);
-  const bool compresses = job.compression.activations != 1 || job.compression.gradients != 1;
-  if (const auto bandwidth_threshold = job.compression.bandwidth_threshold; bandwidth_threshold && compresses)
+  add("activations", job.execution.compression.activations, job.execution.compression.activation_preset);
+  add("gradients", job.execution.compression.gradients, job.execution.compression.gradient_preset);
+  const bool compresses =
+      job.execution.compression.activations != 1 || job.execution.compression.gradients != 1;
+  if (const auto bandwidth_threshold = job.execution.compression.bandwidth_threshold;
+      bandwidth_threshold && compresses)
     text += fmt::format(" on links slower than {}", io::format_rate(*bandwidth_threshold));
   return text;
 }

@@ -15,7 +15,7 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
       std::minmax_element(plan.pipelines.begin(), plan.pipelines.end(), by_count);
   long long sum = 0;
   for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
-  const int needed = micro_batch_count(job.training);
+  const int needed = micro_batch_count(job);
   std::vector<std::string> notes;
   if (sum != needed)
     notes.push_back(
@@ -33,12 +33,12 @@ std::vector<std::string> undecided_notes(const Job& job) {
   const auto add = [&](bool has_undecided, const char* key, const auto& value) {
     if (has_undecided) choices.push_back(fmt::format("{} {}", key, value));
   };
-  add(open.micro_batch, "micro_batch", job.training.micro_batch);
-  add(open.recomputation, "recompute", name_of(job.training.recomputation));
-  add(open.schedule, "schedule", name_of(job.parallelism.schedule));
-  add(open.gradient_sync, "gradient_sync", name_of(job.parallelism.gradient_sync));
-  add(open.activations, "activations", job.compression.activations);
-  add(open.gradients, "gradients", job.compression.gradients);
+  add(open.micro_batch, "micro_batch", job.execution.micro_batch);
+  add(open.recomputation, "recompute", name_of(job.execution.recomputation));
+  add(open.schedule, "schedule", name_of(job.execution.schedule));
+  add(open.gradient_sync, "gradient_sync", name_of(job.execution.gradient_sync));
+  add(open.activations, "activations", job.execution.compression.activations);
+  add(open.gradients, "gradients", job.execution.compression.gradients);
   if (choices.empty()) return {};
   return {
       fmt::format("nothing decides what job {} leaves open; used: {}", job.name, fmt::join(choices, ", "))};

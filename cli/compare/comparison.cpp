@@ -108,10 +108,10 @@ ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen
   json["tensor"] = plan.tensor;
   json["pipeline"] = depth(plan);
   json["data"] = plan.pipelines.size();
-  json["micro_batch"] = chosen.layout->job.training.micro_batch;
-  json["schedule"] = name_of(plan.schedule);
+  json["micro_batch"] = chosen.layout->job.execution.micro_batch;
+  json["schedule"] = name_of(plan.execution.schedule);
   json["sync_every"] = chosen.layout->sync_every;
-  json["gradient_sync"] = name_of(plan.gradient_sync);
+  json["gradient_sync"] = name_of(plan.execution.gradient_sync);
   if (chosen.layout->skipped) json["skipped"] = *chosen.layout->skipped;
   if (chosen.layout->routing) json["greedy_paths"] = chosen.layout->routing->greedy;
   return json;

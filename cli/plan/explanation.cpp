@@ -89,8 +89,8 @@ class ExplanationFormatter {
       case cost::Change::micro_batch_doubled:
         break;
     }
-    return fmt::format("micro-batch {} instead of {}", 2 * planned_.problem.job.training.micro_batch,
-                       planned_.problem.job.training.micro_batch);
+    return fmt::format("micro-batch {} instead of {}", 2 * planned_.problem.job.execution.micro_batch,
+                       planned_.problem.job.execution.micro_batch);
   }
 
   std::vector<std::string> scaling() const {
@@ -109,7 +109,7 @@ class ExplanationFormatter {
             : fmt::format("this plan would not be even with × {:g} more compression of activations and "
                           "gradients: latency{} remains",
                           cost::max_compression,
-                          planned_.problem.job.compression.bandwidth_threshold
+                          planned_.problem.job.execution.compression.bandwidth_threshold
                               ? ", and what is sent uncompressed,"
                               : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
@@ -212,7 +212,7 @@ bool is_link(const io::PlanRecord::Explanation::Change& change) {
 }  // namespace
 
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
-  const cost::PlannedProblem planned{candidate.job->problem, candidate.plan, candidate.flush};
+  const cost::PlannedProblem planned{candidate.job->problem, candidate.plan};
   const cost::PlanExplanation explained = api::explain_plan(candidate, threads);
   const ExplanationFormatter text(planned, explained);
   const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;

@@ -72,8 +72,8 @@ std::string format_pareto_front(const io::ParetoRecord& record, const std::strin
         {short_seconds(cost.iteration_time_s), cost.usd ? fmt::format("{:.4g}", *cost.usd) : "?",
          fmt::format("{}", it->devices),
          format_shape(depth(it->plan), static_cast<int>(it->plan.pipelines.size()), it->plan.tensor),
-         fmt::format("{}, {}, {}", name_of(it->job.training.recomputation), name_of(it->plan.schedule),
-                     name_of(it->plan.gradient_sync))});
+         fmt::format("{}, {}, {}", name_of(it->job.execution.recomputation),
+                     name_of(it->plan.execution.schedule), name_of(it->plan.execution.gradient_sync))});
   }
   return fmt::format(
       "{}\n{}",

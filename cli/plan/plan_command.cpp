@@ -46,9 +46,9 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
     given = io::plan_job(*given_plan);
   Job job = given ? *given : io::default_job();
   if (options.batch) {
-    if (*options.batch % job.training.micro_batch != 0)
+    if (*options.batch % job.execution.micro_batch != 0)
       throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", *options.batch,
-                                         job.training.micro_batch));
+                                         job.execution.micro_batch));
     job.training.global_batch = *options.batch;
   }
   if (options.tensor || options.tensor_auto) {
@@ -64,7 +64,7 @@ std::vector<std::string> shape_warnings(const Job& job, const Placement& placeme
   if (placement.stages() > layer_count(job.model))
     warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", placement.stages(),
                                    layer_count(job.model)));
-  const int micro_batches = micro_batch_count(job.training);
+  const int micro_batches = micro_batch_count(job);
   if (placement.replicas() > micro_batches)
     warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
                                    placement.replicas(), micro_batches));
@@ -166,9 +166,12 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, const Job& job,
+int score(const PlanOptions& options, const Topology& topology, const Job& given_job,
           const io::PlanSource& given_plan, const InterruptWatch& watch) {
-  const auto [given, notes] = io::read_any_plan(given_plan, topology, job, options.job.has_value());
+  const auto [given, notes, has_execution] =
+      io::read_any_plan(given_plan, topology, given_job, options.job.has_value());
+  Job job = given_job;
+  job.execution = given.execution;
   const Placement placement = io::balanced_placement(given, topology, *options.score);
   check_shape(options, given);
   const api::CommCostScoreResult scored = api::score_comm_cost({topology, job, placement});
@@ -176,7 +179,8 @@ int score(const PlanOptions& options, const Topology& topology, const Job& job,
   record.objective = options.objective;
   record.comm_cost = make_estimate(scored.cost);
   record.warnings = notes;
-  for (const auto& more : {undecided_notes(job), score_warnings(given, job)}) add_notes(more, record);
+  if (!has_execution) add_notes(undecided_notes(job), record);
+  add_notes(score_warnings(given, job), record);
   record.version = DTFM_VERSION;
   write_output(options, {topology, scored.problem, placement, given, record, scored.best_deployment}, watch);
   return exit_code::done;
@@ -239,9 +243,11 @@ int run_plan_command(const PlanOptions& given) {
                                                        : FittedCalibration{io::built_in_calibration()};
   const Problem problem{topology, job, constants, io::built_in_roofline()};
   if (!given_plan) return plan_by_iteration_time(options, problem, spread, read, watch);
-  const auto [plan, notes] = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
-  check_shape(options, plan);
-  return score_by_iteration_time(options, problem, spread, plan, notes, read, watch);
+  io::PlanAndNotes given_one = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
+  check_shape(options, given_one.plan);
+  if (!given_one.has_execution)
+    for (const std::string& note : undecided_notes(job)) given_one.notes.push_back(note);
+  return score_by_iteration_time(options, problem, spread, given_one.plan, given_one.notes, read, watch);
 }
 
 }  // namespace dtfm::cli

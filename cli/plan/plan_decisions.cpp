@@ -7,18 +7,16 @@
 namespace dtfm::cli {
 
 std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate& candidate) {
-  const Job& job = candidate.job->problem.job;
-  const Parallelism& how = job.parallelism;
-  const int flush = candidate.flush > 0 ? candidate.flush : how.flush.value_or(0);
-  return {{"micro_batch", job.training.micro_batch},
-          {"recompute", std::string(name_of(job.training.recomputation))},
+  const ExecutionConfig& how = candidate.plan.execution;
+  return {{"micro_batch", how.micro_batch},
+          {"recompute", std::string(name_of(how.recomputation))},
           {"schedule", std::string(name_of(how.schedule))},
           {"chunks", how.chunks.value_or(0)},
-          {"flush", flush},
+          {"flush", how.flush.value_or(0)},
           {"gradient_sync", std::string(name_of(how.gradient_sync))},
           {"tensor", candidate.plan.tensor},
-          {"activations", job.compression.activations},
-          {"gradients", job.compression.gradients}};
+          {"activations", how.compression.activations},
+          {"gradients", how.compression.gradients}};
 }
 
 void keep_only_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists) {

@@ -52,33 +52,33 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
   add("tensor",
       [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
-  add("schedule", [](const auto& it) { return name_of(it.job.parallelism.schedule); });
-  add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
-  add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
-  add("gradient_sync", [](const auto& it) { return name_of(it.job.parallelism.gradient_sync); });
+  add("schedule", [](const auto& it) { return name_of(it.job.execution.schedule); });
+  add("chunks", [](const auto& it) { return it.job.execution.chunks.value_or(1); });
+  add("flush", [](const auto& it) { return it.job.execution.flush.value_or(0); });
+  add("gradient_sync", [](const auto& it) { return name_of(it.job.execution.gradient_sync); });
   add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
-  add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
+  add("overlap", [](const auto& it) { return it.job.execution.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
-  add("micro_batch", [](const auto& it) { return it.job.training.micro_batch; });
-  add("recompute", [](const auto& it) { return name_of(it.job.training.recomputation); });
+  add("micro_batch", [](const auto& it) { return it.job.execution.micro_batch; });
+  add("recompute", [](const auto& it) { return name_of(it.job.execution.recomputation); });
   add("precision", [](const auto& it) { return name_of(it.job.training.precision); });
   add("optimizer", [](const auto& it) { return name_of(it.job.training.optimizer); });
   const auto by_name = [](double ratio, const std::optional<CompressionPreset>& preset) {
     return preset ? name_of(*preset) : fmt::format("{}", ratio);
   };
   add("activation_compression", [&](const auto& it) {
-    return by_name(it.job.compression.activations, it.job.compression.activation_preset);
+    return by_name(it.job.execution.compression.activations, it.job.execution.compression.activation_preset);
   });
   add("gradient_compression", [&](const auto& it) {
-    return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
+    return by_name(it.job.execution.compression.gradients, it.job.execution.compression.gradient_preset);
   });
   add("compressed_links", [](const auto& it) {
-    const auto& bandwidth_threshold = it.job.compression.bandwidth_threshold;
+    const auto& bandwidth_threshold = it.job.execution.compression.bandwidth_threshold;
     return bandwidth_threshold ? "slower than " + io::format_rate(*bandwidth_threshold) : "all";
   });
   add("compression_throughput", [](const auto& it) {
-    const auto& throughput = it.job.compression.throughput;
+    const auto& throughput = it.job.execution.compression.throughput;
     return throughput ? io::format_rate(*throughput) : "unlimited";
   });
   return result;

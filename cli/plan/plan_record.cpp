@@ -40,9 +40,9 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
   record.iteration = make_estimate(best);
   record.version = DTFM_VERSION;
   const Job& job = best.job->problem.job;
-  for (const std::string& note :
-       LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, tensor_degrees(best.plan))
-           .notes(pipeline_major(best.plan)))
+  for (const std::string& note : LayerTimes(job, best.plan.execution, best.job->problem.topology,
+                                            best.job->problem.roofline, tensor_degrees(best.plan))
+                                     .notes(pipeline_major(best.plan)))
     record.warnings.push_back(note);
   if (options.explain) record.explanation = make_explanation(best, options.threads);
   return record;
@@ -101,8 +101,8 @@ void add_bound(const api::PlanRequest& request, const api::PlanResult& result, i
   const std::optional<api::PlanBound> found =
       api::lower_bound(request.options, result.best(), result.simulated());
   if (!found) return;
-  io::PlanRecord::Bound bound{found->value, std::string(traits(request.options.objective).unit),
-                              found->gap(), found->method};
+  io::PlanRecord::Bound bound{found->value, std::string(traits(request.options.objective).unit), found->gap(),
+                              found->method};
   if (!(request.problem.job.automatic == Automatic{}))
     bound.method = "of plans with these decisions: " + bound.method;
   if (bound.gap < -1e-9)

@@ -19,7 +19,7 @@ Problem without_shape_limits(const PlanOptions& options, Problem problem) {
   if (options.job) return problem;
   problem.job.parallelism.pipeline.reset();
   problem.job.parallelism.data.reset();
-  problem.job.parallelism.flush.reset();
+  problem.job.execution.flush.reset();
   return problem;
 }
 
@@ -56,15 +56,13 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
                             InterruptWatch& watch) {
   const std::vector<api::NamedScenario> scenarios = read_scenarios(options, given.topology);
   check_not_read(read, output_files(options));
-  const std::vector<std::string> choices = undecided_notes(given.job);
   const Objective objective = options.objective;
   const api::ScoreResult scored =
       api::score({given, plan, objective, scenarios, options.robust.value_or(api::RobustCriterion::mean),
                   options.threads, watch.stop(), spread});
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
-  for (const auto& more : {notes, choices, batch_notes(plan, candidate.job->problem.job)})
-    add_notes(more, record);
+  for (const auto& more : {notes, batch_notes(plan, candidate.job->problem.job)}) add_notes(more, record);
   io::PlanRecord::Finalist& only = record.finalists.emplace_back(make_finalist(candidate));
   add_notes(simulation_notes(scored), record);
   only.simulated = make_simulated(scored.result.simulated);

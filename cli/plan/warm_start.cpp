@@ -65,6 +65,7 @@ RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
     throw Error(file, "is not a plan written by dtfm-plan -o (JSON)");
   Job job = io::plan_job(source).value_or(fallback);
   io::StandalonePlan named = io::parse_standalone_plan(source.file.text, file, job);
+  job.execution = named.plan.execution;
   try {
     for (const Pipeline& pipeline : named.plan.pipelines) layers_by_stage(pipeline, stage_chunks(job));
   } catch (const Error& error) {

@@ -30,8 +30,8 @@ class Writer {
     if (!s_.record.scenario.empty()) text += ", scenario " + s_.record.scenario;
     text += fmt::format("\n{} of {}, {}, {}; {} in {} of simulated time\n",
                         format_count(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
-                        format_count(depth(s_.plan), "stage"), name_of(s_.plan.schedule),
-                        name_of(s_.plan.gradient_sync),
+                        format_count(depth(s_.plan), "stage"), name_of(s_.plan.execution.schedule),
+                        name_of(s_.plan.execution.gradient_sync),
                         format_count(static_cast<long long>(report_.iterations.size()), "iteration"),
                         format_duration(report_.length_s));
     if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";

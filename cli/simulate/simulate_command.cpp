@@ -62,13 +62,20 @@ Job job_of_plan(const io::PlanSource& source) {
   return std::move(*job);
 }
 
+void append_notes(const std::vector<std::string>& more, std::vector<std::string>& notes) {
+  notes.insert(notes.end(), more.begin(), more.end());
+}
+
 void read_plan_input(const SimulateOptions& options, Input& input) {
   const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
   input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
-  const auto [plan, notes] =
-      io::read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
+  Job& job = input.problem.job;
+  const auto [plan, notes, has_execution] =
+      io::read_any_plan(source, input.problem.topology, job, options.job.has_value());
   input.plan = plan;
   input.notes = notes;
+  job.execution = plan.execution;
+  if (!has_execution) append_notes(undecided_notes(job), input.notes);
 }
 
 /// The fastest of its layouts. Throws NoLayout where none fits.
@@ -124,8 +131,10 @@ Input read_input(const SimulateOptions& options) {
     read_plan_input(options, input);
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
   check_not_read(read, output_files(options));
-  if (options.scheme) choose_scheme_layout(options, input);
-  for (const std::string& note : undecided_notes(input.problem.job)) input.notes.push_back(note);
+  if (options.scheme) {
+    choose_scheme_layout(options, input);
+    append_notes(undecided_notes(input.problem.job), input.notes);
+  }
   return input;
 }
 
@@ -259,7 +268,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   if (!input.swarm) devices = pipeline_major(input.plan);
   for (const auto& more :
        {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
-        LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline,
+        LayerTimes(input.problem.job, input.plan.execution, input.problem.topology, input.problem.roofline,
                    input.swarm ? std::vector{1} : tensor_degrees(input.plan))
             .notes(devices)})
     notes.insert(notes.end(), more.begin(), more.end());

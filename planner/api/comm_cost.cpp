@@ -60,7 +60,7 @@ void check_comm_cost(const Job& job) {
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
                 fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
-  if (job.compression.bandwidth_threshold)
+  if (job.execution.compression.bandwidth_threshold)
     throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
 }
 

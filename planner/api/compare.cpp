@@ -28,9 +28,7 @@ void report_progress(const CompareRequest& request, const ComparisonProgress& pr
 }
 
 double failure_free_s(const search::PlanCandidate& candidate) {
-  Problem problem = candidate.job->problem;
-  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
-  return sim::undisturbed_seconds(problem, candidate.plan);
+  return sim::undisturbed_seconds(candidate.job->problem, candidate.plan);
 }
 
 /// The plan that `plan` finds by default: of the search's finalists, the one that is simulated fastest.
@@ -58,7 +56,7 @@ ChosenLayout plan_layout(const CompareRequest& request) {
   const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
   const search::PlanCandidate& plan = fitting[static_cast<std::size_t>(best)];
   chosen.layout = Layout{plan.job->problem.job, plan.plan, 1};
-  if (plan.flush > 0) chosen.layout->job.parallelism.flush = plan.flush;
+  chosen.layout->job.execution = plan.plan.execution;
   return chosen;
 }
 

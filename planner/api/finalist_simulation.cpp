@@ -98,7 +98,7 @@ double aggregate_seconds(const std::vector<SimulatedTimes>& scenarios, RobustCri
 
 Problem simulated_problem(const search::PlanCandidate& candidate) {
   Problem problem = candidate.job->problem;
-  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
+  problem.job.execution = candidate.plan.execution;
   problem.job.parallelism.pipeline = candidate.shape().stages;
   problem.job.parallelism.data = candidate.shape().replicas;
   return problem;

@@ -30,10 +30,9 @@ PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best,
 PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   const Problem& problem = candidate.job->problem;
   cost::IterationTimer timer(candidate.job->model, candidate.plan);
-  timer.set_flush(candidate.flush);
   const cost::IterationEstimate estimate = timer.estimate();
   const double sequences =
-      static_cast<double>(total_micro_batches(candidate.plan)) * problem.job.training.micro_batch;
+      static_cast<double>(total_micro_batches(candidate.plan)) * problem.job.execution.micro_batch;
   const double tokens = sequences * sequence_length(problem.job.model);
   PlanEstimate result;
   result.iteration_s = estimate.iteration_s;
@@ -53,8 +52,8 @@ PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
 }
 
 cost::PlanExplanation explain_plan(const search::PlanCandidate& candidate, int threads) {
-  return cost::explain_plan({candidate.job->problem, candidate.plan, candidate.flush},
-                            candidate.job->model.shared_network, threads);
+  return cost::explain_plan({candidate.job->problem, candidate.plan}, candidate.job->model.shared_network,
+                            threads);
 }
 
 double first_scenario_seconds(const search::PlanCandidate& candidate,

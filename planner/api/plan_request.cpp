@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/api/plan_estimate.hpp"
+#include "planner/core/plan_conflicts.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
 
@@ -96,16 +97,18 @@ PlanResult plan(const PlanRequest& request) {
 }
 
 ScoreResult score(const ScoreRequest& request) {
+  check_no_conflict(request.plan, request.problem.job);
   Problem problem = request.problem;
   problem.job.automatic = {};
   problem.job.parallelism.tensor = request.plan.tensor;
+  problem.job.execution = request.plan.execution;
   const auto network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
   const auto job =
       std::make_shared<const search::DecidedJob>(problem, problem.job, tensor_degrees(request.plan), network);
   for (const int device : pipeline_major(request.plan))
     if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   const search::PlanScore score(request.objective, problem.topology);
-  ScoreResult scored{search::evaluate_plan(job, request.plan, 0, score), SimulationStatus::done, {}, {}};
+  ScoreResult scored{search::evaluate_plan(job, request.plan, score), SimulationStatus::done, {}, {}};
   FinalistResult result;
   if (scored.fits()) {
     result = simulate_finalists({scored.candidate}, request.scenarios, request.robust, request.threads,

@@ -86,7 +86,8 @@ struct ScoreResult {
 };
 
 /// Estimates and simulates a plan as it is. Settings that the job leaves open are taken as the job has them;
-/// the tensor-parallel degree is that of the plan. Throws Error if the times of a device are not known.
+/// the tensor-parallel degree is that of the plan. Throws Error if the plan contradicts the job
+/// (plan_conflicts), and if the times of a device are not known.
 ScoreResult score(const ScoreRequest& request);
 
 /// The objective of a plan whose iterations take `seconds`, without migration: s, USD, or device-seconds.

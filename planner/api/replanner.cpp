@@ -62,15 +62,16 @@ Plan renumber_devices(Plan plan, const std::vector<int>& numbers) {
   return plan;
 }
 
-/// The job under which the plan runs, with nothing left to the planner except the shape.
+/// The job under which the plan runs, with nothing left to the planner except the shape and, unless the job
+/// of the run fixes them, the flushes.
 Job job_of(const Problem& problem, const Plan& plan) {
   Job job = problem.job;
   job.automatic = {};
   job.parallelism.pipeline.reset();
   job.parallelism.data.reset();
   job.parallelism.tensor = plan.tensor;
-  job.parallelism.schedule = plan.schedule;
-  job.parallelism.gradient_sync = plan.gradient_sync;
+  job.execution = plan.execution;
+  job.execution.flush = problem.job.execution.flush;
   return job;
 }
 

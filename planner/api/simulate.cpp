@@ -4,6 +4,7 @@
 
 #include "planner/api/replanner.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "planner/core/plan_conflicts.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/simulate.hpp"
 
@@ -103,6 +104,7 @@ std::optional<sim::FairnessComparison> compare_fairness(const SimulateRequest& r
 }  // namespace
 
 SimulateResult simulate(const SimulateRequest& request) {
+  if (!request.swarm) check_no_conflict(request.plan, request.problem.job);
   if (request.swarm && !request.samples) return simulate_swarm(request, common_options(request));
   SimulateResult result = request.samples ? simulate_samples(request, plan_options(request))
                                           : simulate_plan(request, plan_options(request));

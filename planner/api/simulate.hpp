@@ -63,7 +63,8 @@ struct SimulateResult {
 };
 
 /// Simulates the request. A policy that asks a planner is answered by `make_replanner`. The result does not
-/// depend on the number of threads. Throws Error for a plan that cannot be run.
+/// depend on the number of threads. Throws Error for a plan that cannot be run or contradicts the job
+/// (plan_conflicts).
 SimulateResult simulate(const SimulateRequest& request);
 
 }  // namespace dtfm::api

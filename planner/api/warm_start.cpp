@@ -14,12 +14,11 @@ namespace dtfm::api {
 namespace {
 
 bool is_same(const search::PlanCandidate& a, const search::PlanCandidate& b) {
-  return a.job == b.job && a.plan == b.plan && a.flush == b.flush;
+  return a.job == b.job && a.plan == b.plan;
 }
 
 double tokens_per_iteration(const Job& job) {
-  return static_cast<double>(micro_batch_count(job.training)) * job.training.micro_batch *
-         sequence_length(job.model);
+  return static_cast<double>(micro_batch_count(job)) * job.execution.micro_batch * sequence_length(job.model);
 }
 
 /// The time that the ranking used: simulated if possible.
@@ -91,6 +90,7 @@ search::WarmStart warm_start(const RunningPlan& running, const Topology& topolog
   for (int device = 0; device < topology.size(); ++device)
     device_of[topology.devices[at(device)].id] = device;
   search::WarmStart warm{running.plan, running.job, horizon_s};
+  warm.job.execution = running.plan.execution;
   for (Pipeline& pipeline : warm.plan.pipelines)
     for (Stage& stage : pipeline.stages)
       for (int& device : stage.devices) {

@@ -31,8 +31,9 @@ double min_memory_bandwidth(const Topology& topology) {
   return min_bandwidth;
 }
 
-double compression_s_per_byte(const Topology& topology, const Job& job, double ratio, double traffic) {
-  if (job.compression.throughput) return ratio == 1 ? 0 : bits_per_byte / job.compression.throughput->value();
+double compression_s_per_byte(const Topology& topology, const Compression& compression, double ratio,
+                              double traffic) {
+  if (compression.throughput) return ratio == 1 ? 0 : bits_per_byte / compression.throughput->value();
   return traffic > 0 ? traffic / 2 / min_memory_bandwidth(topology) : 0;
 }
 
@@ -54,28 +55,26 @@ CompressionEffect gradient_compression(const CompressionPreset& preset, const Tr
 }
 
 void compress_activations(Job& job, const CompressionPreset& preset) {
-  job.compression.activations = activation_compression(preset, job.training, job.model).ratio;
-  job.compression.activation_preset = preset;
+  job.execution.compression.activations = activation_compression(preset, job.training, job.model).ratio;
+  job.execution.compression.activation_preset = preset;
 }
 
 void compress_gradients(Job& job, const CompressionPreset& preset) {
-  job.compression.gradients = gradient_compression(preset, job.training, job.model).ratio;
-  job.compression.gradient_preset = preset;
+  job.execution.compression.gradients = gradient_compression(preset, job.training, job.model).ratio;
+  job.execution.compression.gradient_preset = preset;
 }
 
-double activation_compression_s_per_byte(const Topology& topology, const Job& job) {
-  const Compression& it = job.compression;
+double activation_compression_s_per_byte(const Topology& topology, const Job& job, const Compression& it) {
   const double traffic = it.activation_preset
                              ? activation_compression(*it.activation_preset, job.training, job.model).traffic
                              : 0;
-  return compression_s_per_byte(topology, job, it.activations, traffic);
+  return compression_s_per_byte(topology, it, it.activations, traffic);
 }
 
-double gradient_compression_s_per_byte(const Topology& topology, const Job& job) {
-  const Compression& it = job.compression;
+double gradient_compression_s_per_byte(const Topology& topology, const Job& job, const Compression& it) {
   const double traffic =
       it.gradient_preset ? gradient_compression(*it.gradient_preset, job.training, job.model).traffic : 0;
-  return compression_s_per_byte(topology, job, it.gradients, traffic);
+  return compression_s_per_byte(topology, it, it.gradients, traffic);
 }
 
 bool is_compressed(const Topology& topology, const Compression& compression, int from, int to) {
@@ -91,9 +90,9 @@ bool is_compressed(const Topology& topology, const Compression& compression, std
   return false;
 }
 
-double error_feedback_bytes(const Job& job) {
-  const auto& preset = job.compression.gradient_preset;
-  return preset && traits(preset->method).has_error_feedback ? parameter_bytes(job.training).synced : 0;
+double error_feedback_bytes(const Training& training, const Compression& compression) {
+  const auto& preset = compression.gradient_preset;
+  return preset && traits(preset->method).has_error_feedback ? parameter_bytes(training).synced : 0;
 }
 
 }  // namespace dtfm

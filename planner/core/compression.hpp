@@ -26,15 +26,17 @@ void compress_activations(Job& job, const CompressionPreset& preset);
 void compress_gradients(Job& job, const CompressionPreset& preset);
 
 /// Seconds that a device takes to compress one byte, and again to decompress it, per byte uncompressed: by
-/// the job's throughput if given, else the memory traffic of the preset at the memory bandwidth of the
+/// its throughput if given, else the memory traffic of the preset at the memory bandwidth of the
 /// slowest device, which the pipeline waits for. 0 if nothing is compressed or no cost is known. Throws Error
 /// if the memory bandwidth of a device is unknown.
-double activation_compression_s_per_byte(const Topology& topology, const Job& job);
-double gradient_compression_s_per_byte(const Topology& topology, const Job& job);
+double activation_compression_s_per_byte(const Topology& topology, const Job& job,
+                                         const Compression& compression);
+double gradient_compression_s_per_byte(const Topology& topology, const Job& job,
+                                       const Compression& compression);
 
 /// Whether messages from one device to another are compressed: never those that stay on a device and, if the
-/// job has a bandwidth threshold, only those over slower links, by Topology::uncontended_bandwidth (per-link
-/// compression as in Tang et al., arXiv 2410.12707).
+/// compression has a bandwidth threshold, only those over slower links, by Topology::uncontended_bandwidth
+/// (per-link compression as in Tang et al., arXiv 2410.12707).
 bool is_compressed(const Topology& topology, const Compression& compression, int from, int to);
 /// Whether gradients synchronized among these devices are compressed: if any of the devices has such a link
 /// to another one, because all messages have the same size.
@@ -42,6 +44,6 @@ bool is_compressed(const Topology& topology, const Compression& compression, std
 
 /// Bytes per parameter of error feedback: what was not sent and is added to the next gradients. 0 if the
 /// method keeps nothing.
-double error_feedback_bytes(const Job& job);
+double error_feedback_bytes(const Training& training, const Compression& compression);
 
 }  // namespace dtfm

@@ -10,10 +10,10 @@ namespace dtfm {
 namespace {
 
 /// Sequences of the pipeline with the most micro-batches, which determines the largest message volume.
-double max_sequences_per_pipeline(const Training& training, int replicas) {
-  const int micro_batches = micro_batch_count(training);
+double max_sequences_per_pipeline(const Job& job, int replicas) {
+  const int micro_batches = micro_batch_count(job);
   const int max_micro_batches = (micro_batches + replicas - 1) / replicas;
-  return static_cast<double>(max_micro_batches) * training.micro_batch;
+  return static_cast<double>(max_micro_batches) * job.execution.micro_batch;
 }
 
 }  // namespace
@@ -37,8 +37,8 @@ CommVolumes comm_volumes(const Job& job, int stages, int replicas) {
     const bool sends = stage + 1 < stages || stages == 1;
     if (sends && layers.second > 0) output = std::max(output, chain[at(layers.second - 1)].output);
   }
-  return {Bytes(parameters * parameter_bytes(job.training).synced * job.compression.gradients),
-          output * (max_sequences_per_pipeline(job.training, replicas) * job.compression.activations)};
+  return {Bytes(parameters * parameter_bytes(job.training).synced * job.execution.compression.gradients),
+          output * (max_sequences_per_pipeline(job, replicas) * job.execution.compression.activations)};
 }
 
 }  // namespace dtfm

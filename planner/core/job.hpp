@@ -5,51 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/compression_preset.hpp"
-#include "planner/core/gradient_sync.hpp"
+#include "planner/core/execution_config.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
 #include "planner/core/optimizer.hpp"
 #include "planner/core/precision.hpp"
-#include "planner/core/recomputation.hpp"
-#include "planner/core/schedule.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
 
 struct Training {
-  int global_batch = 0, micro_batch = 1;  // sequences
+  int global_batch = 0;  // sequences
   Precision precision = Precision::fp16;
   Optimizer optimizer = Optimizer::adam_16;
-  Recomputation recomputation = Recomputation::none;
 };
-
-/// Number of micro-batches per iteration, of all pipelines together.
-inline int micro_batch_count(const Training& training) {
-  return training.global_batch / training.micro_batch;
-}
 
 struct Parallelism {
   std::optional<int> pipeline, data;  // empty: auto
   int tensor = 1;
-  Schedule schedule = Schedule::gpipe;
-  GradientSync gradient_sync = GradientSync::sharded_ps;
-  std::optional<int> chunks;  // virtual stages per device, for schedule interleaved
-  std::optional<int> flush;   // micro-batches after which the pipeline is flushed; empty: once per iteration
   bool uniform_pipelines = false;  // all pipelines have the same layers and equally many micro-batches
-  bool overlap = false;            // gradient synchronization of a layer overlaps with the backward of others
-};
-
-/// `activations` and `gradients` are ratios: bytes sent ÷ bytes uncompressed.
-struct Compression {
-  double activations = 1, gradients = 1;
-  /// Rate at which a device compresses or decompresses, in uncompressed data; empty: that of the preset.
-  std::optional<BitsPerSecond> throughput = {};
-  /// The presets that define the ratios; empty if only a ratio is given. Without preset and throughput,
-  /// compression takes no time.
-  std::optional<CompressionPreset> activation_preset = {}, gradient_preset = {};
-  /// Only messages over links slower than this are compressed (planner/core/compression.hpp); empty: all.
-  std::optional<BitsPerSecond> bandwidth_threshold = {};
 };
 
 /// The message sizes that objective comm-cost depends on, per replica.
@@ -72,7 +46,7 @@ struct Job {
   Model model;
   Training training;
   Parallelism parallelism;
-  Compression compression;
+  ExecutionConfig execution;
   Automatic automatic;
   std::vector<LayerProfile>
       profiles;                      // measured, imported or estimated layer times, one profile per GPU type
@@ -80,6 +54,11 @@ struct Job {
   std::optional<CommVolumes> comm_cost;  // empty: derived from the model by `comm_volumes`
   std::optional<int> comm_cost_stages;   // number of stages that `comm_cost` is valid for
 };
+
+/// Number of micro-batches per iteration, of all pipelines together.
+inline int micro_batch_count(const Job& job) {
+  return job.training.global_batch / job.execution.micro_batch;
+}
 
 /// Bytes of one weight, activation or gradient.
 double bytes_per_element(const Training& training);

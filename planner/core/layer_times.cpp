@@ -118,9 +118,11 @@ bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tens
   return highest > 0 && flops > highest * seconds;
 }
 
-LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline,
-                       std::vector<int> tensor_degrees)
+LayerTimes::LayerTimes(const Job& job, const ExecutionConfig& execution, const Topology& topology,
+                       const Roofline& roofline, std::vector<int> tensor_degrees)
     : job_(job),
+      micro_batch_(execution.micro_batch),
+      recomputation_(execution.recomputation),
       topology_(topology),
       kinds_(layer_kinds(job.model, bytes_per_element(job.training))),
       tensor_degrees_(std::move(tensor_degrees)),
@@ -170,8 +172,7 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
       if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
         notes.push_back(fmt::format(
             "times on GPU {} are extrapolated{}: its profile is not of micro-batch {} at tensor degree {}",
-            name, format_layer_names(layers, kinds_.kinds.size()), job_.training.micro_batch,
-            tensor_degrees_[degree]));
+            name, format_layer_names(layers, kinds_.kinds.size()), micro_batch_, tensor_degrees_[degree]));
     for (const Times& times : times_[at(gpu)]) {
       if (times.beyond_peak.empty()) continue;
       notes.push_back(fmt::format(
@@ -192,25 +193,24 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
 LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const {
   const LayerProfile* profile = profile_of(job_, gpu);
   const auto row_of = [&](const Layer& kind) {
-    return job_.efficiency
-               ? analytic_row(gpu, kind, job_.training, *job_.efficiency, job_.training.micro_batch, tensor)
-               : estimated_row(gpu, kind, job_.training, roofline, job_.training.micro_batch, tensor);
+    return job_.efficiency ? analytic_row(gpu, kind, job_.training, *job_.efficiency, micro_batch_, tensor)
+                           : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor);
   };
   Times times;
   try {
     for (const Layer& kind : kinds_.kinds) {
       ProfiledTime time;
       if (profile) {
-        time = profiled_time(*profile, kind.name, job_.training.micro_batch, tensor);
+        time = profiled_time(*profile, kind.name, micro_batch_, tensor);
         if (time.extrapolated) times.extrapolated.push_back(kind.name);
-        if (is_beyond_peak(gpu, kind, job_.training.micro_batch, tensor, time.forward_s + time.backward_s))
+        if (is_beyond_peak(gpu, kind, micro_batch_, tensor, time.forward_s + time.backward_s))
           times.beyond_peak.push_back(kind.name);
         times.has_unknown_updates = times.has_unknown_updates || (kind.parameters > 0 && !time.update_s);
       } else {
         const ProfileRow row = row_of(kind);
         time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
-      const double recompute_s = time.forward_s * recomputed_share(kind, job_.training.recomputation);
+      const double recompute_s = time.forward_s * recomputed_share(kind, recomputation_);
       const double update = time.update_s.value_or(0);
       times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update,
                                update * tied_share(kind), time.backward_s * weight_gradient_share(kind)});

@@ -26,14 +26,14 @@ struct LayerTime {
 /// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
-/// Layer times for every GPU of the topology: from the job's profile of it, else an estimate (by the job's
-/// `efficiency`, else by the roofline).
+/// Layer times with the micro-batch and the recomputation of an execution, for every GPU of the topology:
+/// from the job's profile of it, else an estimate (by the job's `efficiency`, else by the roofline).
 class LayerTimes {
  public:
   /// `tensor_degrees` are the degrees that will be requested. Throws Error for a profile with another
   /// precision or of a transformer with other sizes, or one that cannot distinguish the layers.
-  LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline,
-             std::vector<int> tensor_degrees);
+  LayerTimes(const Job& job, const ExecutionConfig& execution, const Topology& topology,
+             const Roofline& roofline, std::vector<int> tensor_degrees);
 
   /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
   /// devices that share it. The backward includes what recomputation repeats of the forward. Throws Error if
@@ -59,6 +59,8 @@ class LayerTimes {
   Times gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const;
 
   const Job& job_;
+  int micro_batch_;
+  Recomputation recomputation_;
   const Topology& topology_;
   LayerKinds kinds_;
   std::vector<int> tensor_degrees_;

@@ -58,8 +58,8 @@ std::pair<int, int> even_split(int layers, int stages, int stage) {
 }
 
 Plan plan_from_placement(const Placement& placement, const Job& job) {
-  const int micro_batches = micro_batch_count(job.training);
-  Plan plan{job.parallelism.tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  const int micro_batches = micro_batch_count(job);
+  Plan plan{job.parallelism.tensor, job.execution, {}};
   for (int replica = 0; replica < placement.replicas(); ++replica) {
     const auto [begin, end] = even_split(micro_batches, placement.replicas(), replica);
     Pipeline pipeline{end - begin, {}};

@@ -1,5 +1,5 @@
-// The assignment of layers and micro-batches to devices: the result of planning. Pipelines may be
-// heterogeneous.
+// The result of planning: the assignment of layers and micro-batches to devices, and the settings with which
+// they are executed. Pipelines may be heterogeneous.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/core/gradient_sync.hpp"
-#include "planner/core/schedule.hpp"
+#include "planner/core/execution_config.hpp"
 
 namespace dtfm {
 
@@ -28,8 +27,7 @@ struct Pipeline {
 
 struct Plan {
   int tensor = 1;  // maximum tensor degree over all stages; see planner/core/shards.hpp if they differ
-  Schedule schedule = Schedule::gpipe;
-  GradientSync gradient_sync = GradientSync::sharded_ps;
+  ExecutionConfig execution;
   std::vector<Pipeline> pipelines;
 
   friend bool operator==(const Plan&, const Plan&) = default;

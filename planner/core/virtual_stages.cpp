@@ -7,7 +7,7 @@
 namespace dtfm {
 
 int stage_chunks(const Job& job) {
-  return traits(job.parallelism.schedule).has_chunks ? job.parallelism.chunks.value_or(1) : 1;
+  return traits(job.execution.schedule).has_chunks ? job.execution.chunks.value_or(1) : 1;
 }
 
 std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks) {

@@ -47,8 +47,8 @@ std::string config(const ExportBundle& bundle) {
   return fmt::format(
       R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
       "\n",
-      training.global_batch, training.micro_batch, micro_batches_per_pipeline(bundle),
-      bundle.job.parallelism.gradient_sync == GradientSync::sharded_ps ? 1 : 0);
+      training.global_batch, bundle.job.execution.micro_batch, micro_batches_per_pipeline(bundle),
+      bundle.job.execution.gradient_sync == GradientSync::sharded_ps ? 1 : 0);
 }
 
 ExportFiles files(const ExportBundle& bundle) {

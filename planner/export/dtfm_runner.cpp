@@ -71,19 +71,20 @@ ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   ExportFiles files = {
       {script_file,
-       fill_template(export_dtfm_sh,
-                     {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
-                      {"master", bundle.master()},
-                      {"port", fmt::format("{}", bundle.launch.port)},
-                      {"world", fmt::format("{}", bundle.world_size())},
-                      {"stages", fmt::format("{}", stage_count(bundle))},
-                      {"replicas", fmt::format("{}", replica_count(bundle))},
-                      {"batch", fmt::format("{}", micro_batches_per_flush(bundle) * training.micro_batch)},
-                      {"micro_batch", fmt::format("{}", training.micro_batch)},
-                      {"rounds", fmt::format("{}", micro_batches_per_pipeline(bundle) /
-                                                       micro_batches_per_flush(bundle))},
-                      {"dp_mode", dp_mode(bundle.job.parallelism.gradient_sync)},
-                      {"precision", training.precision == Precision::fp16 ? " --fp16" : ""}}),
+       fill_template(
+           export_dtfm_sh,
+           {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
+            {"master", bundle.master()},
+            {"port", fmt::format("{}", bundle.launch.port)},
+            {"world", fmt::format("{}", bundle.world_size())},
+            {"stages", fmt::format("{}", stage_count(bundle))},
+            {"replicas", fmt::format("{}", replica_count(bundle))},
+            {"batch", fmt::format("{}", micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch)},
+            {"micro_batch", fmt::format("{}", bundle.job.execution.micro_batch)},
+            {"rounds",
+             fmt::format("{}", micro_batches_per_pipeline(bundle) / micro_batches_per_flush(bundle))},
+            {"dp_mode", dp_mode(bundle.job.execution.gradient_sync)},
+            {"precision", training.precision == Precision::fp16 ? " --fp16" : ""}}),
        true}};
   if (std::string map = rank_map(bundle); !map.empty()) files.push_back({map_file, std::move(map)});
   return files;
@@ -121,13 +122,13 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
       "import "
       "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
-  if (const Schedule planned = bundle.job.parallelism.schedule; planned != Schedule::gpipe)
+  if (const Schedule planned = bundle.job.execution.schedule; planned != Schedule::gpipe)
     notes.push_back(fmt::format("it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe",
                                 name_of(planned)));
-  if (dp_mode(bundle.job.parallelism.gradient_sync) == "allreduce")
+  if (dp_mode(bundle.job.execution.gradient_sync) == "allreduce")
     notes.push_back(
         fmt::format("--dp-mode allreduce lets NCCL choose the all-reduce algorithm; the plan assumes {}",
-                    name_of(bundle.job.parallelism.gradient_sync)));
+                    name_of(bundle.job.execution.gradient_sync)));
   return notes;
 }
 

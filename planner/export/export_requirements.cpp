@@ -36,7 +36,7 @@ void reject(std::string_view target, const std::string& what) {
 
 std::vector<std::string> schedule_notes(const ExportBundle& bundle, Schedule trainer_schedule) {
   const auto& pipelines = bundle.plan.pipelines;
-  const Parallelism& planned = bundle.job.parallelism;
+  const ExecutionConfig& planned = bundle.job.execution;
   const bool has_hops = std::any_of(pipelines.begin(), pipelines.end(),
                                     [](const Pipeline& it) { return it.stages.size() > 1; });
   std::vector<std::string> notes;
@@ -99,7 +99,7 @@ void require_no_tensor_parallelism(const ExportBundle& bundle, std::string_view 
 }
 
 void require_full_global_batch(const ExportBundle& bundle, std::string_view target) {
-  const Training& training = bundle.job.training;
+  const int global_batch = bundle.job.training.global_batch, micro_batch = bundle.job.execution.micro_batch;
   long long all = 0;
   for (const Pipeline& pipeline : bundle.plan.pipelines) {
     if (pipeline.micro_batches == 0)
@@ -108,11 +108,11 @@ void require_full_global_batch(const ExportBundle& bundle, std::string_view targ
                          target));
     all += pipeline.micro_batches;
   }
-  if (all * training.micro_batch != training.global_batch)
+  if (all * micro_batch != global_batch)
     reject(target,
            fmt::format(
                "{} micro-batches of {} do not make up the job's global batch {}; plan again for this job",
-               all, training.micro_batch, training.global_batch));
+               all, micro_batch, global_batch));
 }
 
 void require_equal_micro_batches(const ExportBundle& bundle, std::string_view target) {
@@ -124,13 +124,13 @@ void require_equal_micro_batches(const ExportBundle& bundle, std::string_view ta
                          "global batch; {}",
                          p, count, pipeline.micro_batches, target, heterogeneous_hint));
   });
-  const Training& training = bundle.job.training;
+  const int global_batch = bundle.job.training.global_batch, micro_batch = bundle.job.execution.micro_batch;
   const auto replicas = static_cast<long long>(bundle.plan.pipelines.size());
-  if (training.global_batch % (training.micro_batch * replicas) != 0)
+  if (global_batch % (micro_batch * replicas) != 0)
     reject(target,
            fmt::format("global batch {} is not a multiple of micro-batch {} x dp {}; plan with another "
                        "--batch or --data",
-                       training.global_batch, training.micro_batch, replicas));
+                       global_batch, micro_batch, replicas));
   require_full_global_batch(bundle, target);
 }
 
@@ -221,7 +221,7 @@ int micro_batches_per_pipeline(const ExportBundle& bundle) {
 }
 
 int micro_batches_per_flush(const ExportBundle& bundle) {
-  return std::min(bundle.job.parallelism.flush.value_or(micro_batches_per_pipeline(bundle)),
+  return std::min(bundle.job.execution.flush.value_or(micro_batches_per_pipeline(bundle)),
                   micro_batches_per_pipeline(bundle));
 }
 

@@ -99,7 +99,7 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
 }
 
 std::vector<std::string> compression_notes(const ExportBundle& bundle) {
-  const Compression& compression = bundle.job.compression;
+  const Compression& compression = bundle.job.execution.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};
   return {fmt::format(
       "the plan assumes compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which is "

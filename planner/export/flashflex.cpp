@@ -66,7 +66,7 @@ std::string config(const ExportBundle& bundle) {
 ExportFiles files(const ExportBundle& bundle) {
   std::vector<int> batches, chunks;
   for (const Pipeline& pipeline : bundle.plan.pipelines) {
-    batches.push_back(pipeline.micro_batches * bundle.job.training.micro_batch);
+    batches.push_back(pipeline.micro_batches * bundle.job.execution.micro_batch);
     chunks.push_back(pipeline.micro_batches);
   }
   const std::string script = fmt::format(

@@ -66,12 +66,13 @@ std::string model_flags(const Transformer& model) {
   return flags;
 }
 
-std::string training_flags(const Training& training) {
+std::string training_flags(const Job& job) {
   std::string flags;
-  if (training.precision == Precision::fp16) flags += "  --fp16\n";
-  if (training.precision == Precision::bf16) flags += "  --bf16\n";
-  if (training.recomputation == Recomputation::selective) flags += "  --recompute-granularity selective\n";
-  if (training.recomputation == Recomputation::full)
+  if (job.training.precision == Precision::fp16) flags += "  --fp16\n";
+  if (job.training.precision == Precision::bf16) flags += "  --bf16\n";
+  if (job.execution.recomputation == Recomputation::selective)
+    flags += "  --recompute-granularity selective\n";
+  if (job.execution.recomputation == Recomputation::full)
     flags += "  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n";
   return flags;
 }
@@ -90,9 +91,10 @@ ExportFiles files(const ExportBundle& bundle) {
       "  --micro-batch-size {}\n"
       "  --global-batch-size {}\n",
       rank_order_name(bundle.order), tensor_degree(bundle), stage_count(bundle),
-      layer_count(bundle.job.model), format_layout(bundle), training.micro_batch, training.global_batch);
+      layer_count(bundle.job.model), format_layout(bundle), bundle.job.execution.micro_batch,
+      training.global_batch);
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
-  text += model_flags(std::get<Transformer>(bundle.job.model)) + training_flags(training) + ")\n";
+  text += model_flags(std::get<Transformer>(bundle.job.model)) + training_flags(bundle.job) + ")\n";
   return {{file_name, text}};
 }
 

@@ -8,6 +8,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/plan_conflicts.hpp"
 #include "planner/export/host_addresses.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -58,6 +59,8 @@ ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<J
   bundle.job = job_or_error(plan, job);
   auto [named, ids] = io::parse_standalone_plan(plan.text, plan.path, bundle.job);
   bundle.plan = std::move(named);
+  if (job) check_no_conflict(bundle.plan, *job, plan.path);
+  bundle.job.execution = bundle.plan.execution;
   const std::size_t used = pipeline_major(bundle.plan).size();
   bundle.locations = locate_gpus(ids, used, choices.hosts, plan.path);
   if (choices.master) put_first(bundle.plan, bundle.locations, *choices.master);

@@ -17,7 +17,7 @@ constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
 
 /// The name in torch.distributed.pipelining; empty if it has none.
 std::string schedule_name(const ExportBundle& bundle) {
-  switch (bundle.job.parallelism.schedule) {
+  switch (bundle.job.execution.schedule) {
     case Schedule::gpipe:
       return "GPipe";
     case Schedule::one_f_one_b:
@@ -38,7 +38,7 @@ void check_for_target(const ExportBundle& bundle, std::string_view target_name) 
   require_equal_flushes(bundle, target_name, ", or schedule 1f1b");
   if (schedule_name(bundle).empty())
     reject(target_name, fmt::format("schedule {} has no equivalent; plan with schedule 1f1b",
-                                    name_of(bundle.job.parallelism.schedule)));
+                                    name_of(bundle.job.execution.schedule)));
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops
@@ -71,11 +71,11 @@ ExportFiles toml_files(const ExportBundle& bundle) {
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
       "pipeline_parallel_degree = {}\n",
-      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * training.micro_batch,
+      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch,
       training.global_batch, sequence_length(bundle.job.model), replica_count(bundle), tensor_degree(bundle),
       stage_count(bundle));
   text += fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n{}{}\n",
-                      schedule_name(bundle), training.micro_batch, modules_key,
+                      schedule_name(bundle), bundle.job.execution.micro_batch, modules_key,
                       format_list(stage_modules(bundle, "output"), margin));
   return {{toml_file, text}};
 }
@@ -99,7 +99,7 @@ ExportFiles python_files(const ExportBundle& bundle) {
       "    p.{9}{10}\n"
       "    return c\n",
       layer_count(bundle.job.model), bundle.job.training.global_batch, sequence_length(bundle.job.model),
-      micro_batches_per_flush(bundle) * bundle.job.training.micro_batch, stage_count(bundle),
+      micro_batches_per_flush(bundle) * bundle.job.execution.micro_batch, stage_count(bundle),
       replica_count(bundle), tensor_degree(bundle), schedule_name(bundle), micro_batches_per_flush(bundle),
       modules_key, format_list(stage_modules(bundle, "lm_head"), ","));
   return {{python_file, text}};

@@ -42,13 +42,14 @@ std::string stage_map(const ExportBundle& bundle) {
 
 ExportFiles files(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
-  return {{file_name,
-           fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
-                       "Source this file; ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
-                       "\"{}\"\n)\nBATCH_SIZE={} # global, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
-                       "micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
-                       rank_order_name(bundle.order), stage_map(bundle), training.global_batch,
-                       training.micro_batch, stage_count(bundle) - 1, layer_counts(bundle).front())}};
+  return {
+      {file_name,
+       fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
+                   "Source this file; ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
+                   "\"{}\"\n)\nBATCH_SIZE={} # global, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
+                   "micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
+                   rank_order_name(bundle.order), stage_map(bundle), training.global_batch,
+                   bundle.job.execution.micro_batch, stage_count(bundle) - 1, layer_counts(bundle).front())}};
 }
 
 /// The pipeline of a rank is its position in the list of its stage.

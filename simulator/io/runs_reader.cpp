@@ -167,7 +167,7 @@ class RunsReader {
       throw table_.error(index, fmt::format("job {} has tensor degree {}, which requires a plan", job.name,
                                             job.parallelism.tensor));
     run.name = fmt::format("{} × {}, batch {} by {}", stages, pipelines, job.training.global_batch,
-                           job.training.micro_batch);
+                           job.execution.micro_batch);
     auto& known = workloads_[{job_json(job).dump(), "", stages, pipelines}];
     if (!known) {
       Placement placement(stages, pipelines);
@@ -181,21 +181,22 @@ class RunsReader {
   Job job_with_batches(int pipelines) {
     const std::optional<Job> given = job_of_row();
     Job job = given ? *given : default_job();
-    Training& training = job.training;
+    int& micro_batch = job.execution.micro_batch;
+    int& global_batch = job.training.global_batch;
     std::size_t place = required(Column::pipeline);
-    for (const auto& [column, value] : {std::pair{Column::micro_batch, &training.micro_batch},
-                                        std::pair{Column::global_batch, &training.global_batch}})
+    for (const auto& [column, value] :
+         {std::pair{Column::micro_batch, &micro_batch}, std::pair{Column::global_batch, &global_batch}})
       if (const auto index = cell(column)) {
         *value = count(*index);
         place = *index;
       }
-    if (training.global_batch % training.micro_batch != 0)
-      throw table_.error(place, fmt::format("a micro-batch of {} does not divide a batch of {}",
-                                            training.micro_batch, training.global_batch));
-    const int micro_batches = micro_batch_count(training);
+    if (global_batch % micro_batch != 0)
+      throw table_.error(
+          place, fmt::format("a micro-batch of {} does not divide a batch of {}", micro_batch, global_batch));
+    const int micro_batches = micro_batch_count(job);
     if (micro_batches < pipelines)
       throw table_.error(place, fmt::format("a batch of {} has only {} micro-batches for {} pipelines",
-                                            training.global_batch, micro_batches, pipelines));
+                                            global_batch, micro_batches, pipelines));
     return job;
   }
 

@@ -44,7 +44,7 @@ class IterationGraph {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_pipeline_ends(number);
     }
-    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != GradientSync::none)
+    if (plan_.pipelines.size() > 1 && plan_.execution.gradient_sync != GradientSync::none)
       for (const LayerGroup& group : groups())
         if (group.holders.size() > 1) add_group_sync(group);
     add_updates();
@@ -138,7 +138,7 @@ class IterationGraph {
         it.shares_first_layer = it.parts == first.front().parts && it.holders == first[at(it.part)].holders;
         if (at(it.part) == by_part.size()) by_part.emplace_back();
         std::vector<LayerGroup>& before = by_part[at(it.part)];
-        if (!before.empty() && !job_.parallelism.overlap && before.back().layers.second == layer &&
+        if (!before.empty() && !plan_.execution.overlap && before.back().layers.second == layer &&
             before.back().parts == it.parts && before.back().holders == it.holders)
           ++before.back().layers.second;
         else
@@ -184,7 +184,7 @@ class IterationGraph {
     }
     const SyncGroup sync_group{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
                                group.label};
-    const std::vector<int> ends = add_gradient_sync(builder_, plan_.gradient_sync, sync_group);
+    const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
     for (std::size_t i = 0; i < ends.size(); ++i)
       add_end_task(group.holders[i], add_compression(group, i, compression_s, 1, ends[i]));
   }
@@ -235,11 +235,11 @@ void check_size(const Plan& plan) {
 
 }  // namespace
 
-Plan expand_virtual_stages(const Job& job, const Plan& plan) {
-  if (!traits(plan.schedule).has_chunks) return plan;
+Plan expand_virtual_stages(const Plan& plan) {
+  if (!traits(plan.execution.schedule).has_chunks) return plan;
   Plan result = plan;
   for (Pipeline& pipeline : result.pipelines)
-    pipeline.stages = split_into_chunks(pipeline.stages, job.parallelism.chunks.value_or(1));
+    pipeline.stages = split_into_chunks(pipeline.stages, plan.execution.chunks.value_or(1));
   return result;
 }
 
@@ -247,8 +247,8 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipelines");
   check_size(plan);
   check_tensor_degrees(plan);
-  if (zero_stage(plan.gradient_sync)) return zero_graph(problem, plan);
-  const Plan computed = expand_virtual_stages(problem.job, plan);
+  if (zero_stage(plan.execution.gradient_sync)) return zero_graph(problem, plan);
+  const Plan computed = expand_virtual_stages(plan);
   return IterationGraph(problem, computed, paths).build();
 }
 

@@ -45,6 +45,6 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
 /// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of
 /// each device are cut into `chunks` parts, and part c of device d of p is stage c · p + d. Throws Error if a
 /// device has fewer layers than chunks.
-Plan expand_virtual_stages(const Job& job, const Plan& plan);
+Plan expand_virtual_stages(const Plan& plan);
 
 }  // namespace dtfm::sim

@@ -78,7 +78,6 @@ class PipelineGraph {
 
   GraphBuilder& builder_;
   const LoadModel& model_;
-  const Job& job_;
   const Plan& plan_;
   const Pipeline& pipeline_;
   const int number_;
@@ -116,17 +115,17 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
                              int number)
     : builder_(builder),
       model_(model),
-      job_(job),
       plan_(plan),
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
       adds_compression_(model.activation_compression_s(1) > 0),
-      splits_backward_(traits(plan.schedule).splits_backward),
-      is_blocking_(traits(plan.schedule).is_blocking),
-      devices_(count_devices(pipeline_, plan.schedule)) {
+      splits_backward_(traits(plan.execution.schedule).splits_backward),
+      is_blocking_(traits(plan.execution.schedule).is_blocking),
+      devices_(count_devices(pipeline_, plan.execution.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));
-    if (stage.devices.size() > 1 && !all_reduces_) all_reduces_.emplace(builder, job, pipeline_);
+    if (stage.devices.size() > 1 && !all_reduces_)
+      all_reduces_.emplace(builder, job, plan.execution, pipeline_);
   }
   forward_ = make_direction(Kind::forward);
   backward_ = make_direction(Kind::backward);
@@ -165,9 +164,9 @@ std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
 PipelineEndTasks PipelineGraph::build() {
   std::vector<std::vector<Operation>> orders;
   for (int device = 0; device < devices_; ++device)
-    orders.push_back(operation_order(plan_.schedule,
+    orders.push_back(operation_order(plan_.execution.schedule,
                                      {devices_, device, stages() / devices_, pipeline_.micro_batches},
-                                     job_.parallelism.flush.value_or(0)));
+                                     plan_.execution.flush.value_or(0)));
   std::vector<std::size_t> next(orders.size());
   for (bool all = false; !all;) {
     bool progressed = false;
@@ -316,7 +315,7 @@ void PipelineGraph::send(int stage, const Operation& operation) {
                         compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
     }
   }
-  const bool is_last = completes_gradients(stage, operation.kind) && !job_.parallelism.overlap;
+  const bool is_last = completes_gradients(stage, operation.kind) && !plan_.execution.overlap;
   if (!is_last && !is_blocking_) return;
   const std::vector<int> sent = sent_by_rank(stage, operation, messages);
   if (is_last) set_gradients(pipeline_.stages[at(stage)].layers, sent);
@@ -356,7 +355,7 @@ double PipelineGraph::gradient_seconds(const Stage& stage, int layer) const {
 /// is computed layer by layer so that each layer's gradients can be synchronized as soon as possible.
 std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
   const auto [begin, end] = pipeline_.stages[at(stage)].layers;
-  if (!completes_gradients(stage, kind) || !job_.parallelism.overlap || begin == end)
+  if (!completes_gradients(stage, kind) || !plan_.execution.overlap || begin == end)
     return {{{begin, end}, seconds(stage, kind)}};
   std::vector<Part> parts;
   for (int layer = end - 1; layer >= begin; --layer)

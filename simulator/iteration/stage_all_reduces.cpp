@@ -12,11 +12,11 @@ constexpr int forward_count = 2;  // all-reduces per layer: after its attention 
 
 }  // namespace
 
-StageAllReduces::StageAllReduces(GraphBuilder& builder, const Job& job, const Pipeline& pipeline)
+StageAllReduces::StageAllReduces(GraphBuilder& builder, const Job& job, const ExecutionConfig& execution,
+                                 const Pipeline& pipeline)
     : builder_(builder) {
-  for (const Layer& layer : layer_chain(job))
-    bytes_.push_back(layer.output.value() * job.training.micro_batch);
-  const bool repeats = traits(job.training.recomputation).repeats_all_reduces;
+  for (const Layer& layer : layer_chain(job)) bytes_.push_back(layer.output.value() * execution.micro_batch);
+  const bool repeats = traits(execution.recomputation).repeats_all_reduces;
   backward_count_ = repeats ? 2 * forward_count : forward_count;
   for (const Stage& stage : pipeline.stages) {
     const std::size_t tensor = stage.devices.size();

@@ -27,7 +27,8 @@ namespace dtfm::sim {
 class StageAllReduces {
  public:
   /// `builder` must outlive this.
-  StageAllReduces(GraphBuilder& builder, const Job& job, const Pipeline& pipeline);
+  StageAllReduces(GraphBuilder& builder, const Job& job, const ExecutionConfig& execution,
+                  const Pipeline& pipeline);
 
   /// Adds the all-reduces of layers [first, second) of `stage`, which must have at least two devices. They
   /// begin when all tasks of `computed`, one per rank, have ended. Returns the task that ends when all

@@ -49,7 +49,7 @@ class ZeroGraph {
  public:
   ZeroGraph(const Problem& problem, const Plan& plan)
       : plan_(plan),
-        zero_(*zero_stage(plan.gradient_sync)),
+        zero_(*zero_stage(plan.execution.gradient_sync)),
         model_(problem, plan),
         builder_(problem.topology, problem.constants),
         overhead_s_(problem.constants.iteration_overhead_s),
@@ -222,7 +222,7 @@ LabelledGraph zero_graph(const Problem& problem, const Plan& plan) {
   for (const Pipeline& pipeline : plan.pipelines)
     if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)
       throw Error("", fmt::format("{} requires that every pipeline is one stage on one device",
-                                  name_of(plan.gradient_sync)));
+                                  name_of(plan.execution.gradient_sync)));
   return ZeroGraph(problem, plan).build();
 }
 

@@ -10,14 +10,17 @@
 namespace dtfm::sim {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
+      execution_(plan.execution),
       topology_(problem.topology),
-      zero_(zero_stage(plan.gradient_sync)),
+      zero_(zero_stage(plan.execution.gradient_sync)),
       replicas_(static_cast<double>(plan.pipelines.size())),
       scale_(problem.constants.compute_scale),
       overhead_(problem.constants.micro_batch_overhead_s),
-      activation_compression_s_per_byte_(activation_compression_s_per_byte(problem.topology, problem.job)),
-      gradient_compression_s_per_byte_(gradient_compression_s_per_byte(problem.topology, problem.job)),
-      times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),
+      activation_compression_s_per_byte_(
+          activation_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
+      gradient_compression_s_per_byte_(
+          gradient_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
+      times_(problem.job, plan.execution, problem.topology, problem.roofline, tensor_degrees(plan)),
       chain_(layer_chain(problem.job)) {}
 
 /// The maximum over the devices of the stage.
@@ -52,12 +55,12 @@ double LoadModel::uncompressed_gradient_bytes(int layer, bool tied) const {
 }
 
 double LoadModel::gradient_bytes(int layer, bool tied, bool compressed) const {
-  return uncompressed_gradient_bytes(layer, tied) * (compressed ? job_.compression.gradients : 1);
+  return uncompressed_gradient_bytes(layer, tied) * (compressed ? execution_.compression.gradients : 1);
 }
 
 double LoadModel::gradient_compression_s(double bytes) const {
   if (gradient_compression_s_per_byte_ == 0) return 0;  // the compression ratio may be 0
-  return bytes / job_.compression.gradients * gradient_compression_s_per_byte_;
+  return bytes / execution_.compression.gradients * gradient_compression_s_per_byte_;
 }
 
 double LoadModel::parameter_bytes_of(int layer) const {
@@ -67,7 +70,8 @@ double LoadModel::parameter_bytes_of(int layer) const {
 
 /// Bytes held permanently per parameter.
 double LoadModel::state_bytes_per_parameter() const {
-  const double resident = parameter_bytes(job_.training).resident, kept = error_feedback_bytes(job_);
+  const double resident = parameter_bytes(job_.training).resident,
+               kept = error_feedback_bytes(job_.training, execution_.compression);
   if (!zero_) return resident + kept;
   // Gradients of stage 2 exist as a whole until they are scattered; only the rest is partitioned.
   const double whole = *zero_ == ZeroStage::gradients ? bytes_per_element(job_.training) : 0;
@@ -95,11 +99,11 @@ double LoadModel::input_bytes(int layer) const {
 /// Bytes per sequence held from forward to backward.
 double LoadModel::saved_activation_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
-  const RecomputationTraits& recomputation = traits(job_.training.recomputation);
+  const RecomputationTraits& recomputation = traits(execution_.recomputation);
   double sum = 0;
   for (int layer = begin; layer < end; ++layer)
     sum += recomputation.kept(chain_[at(layer)], Bytes(input_bytes(layer))).value();
-  const bool buffers = traits(job_.parallelism.schedule).keeps_boundary_buffers;
+  const bool buffers = traits(execution_.schedule).keeps_boundary_buffers;
   if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(end);
   if (begin > 0 && buffers) sum += input_bytes(begin);
   return sum;
@@ -109,10 +113,10 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   DTFM_ASSERT(!stage.devices.empty() && begin >= 0 && begin <= end && end <= layers());
   const double tensor = static_cast<double>(stage.devices.size());
-  const double share = job_.training.micro_batch / tensor;
+  const double share = execution_.micro_batch / tensor;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
-  const RecomputationTraits& recomputation = traits(job_.training.recomputation);
+  const RecomputationTraits& recomputation = traits(execution_.recomputation);
   double working = 0;
   for (int layer = begin; layer < end; ++layer) {
     const Layer& it = chain_[at(layer)];

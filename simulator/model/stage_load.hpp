@@ -29,7 +29,7 @@ struct StageLoad {
   double working_bytes = 0;     // held while computing
 };
 
-/// The loads of the stages of one job on one topology.
+/// The loads of the stages of one plan on one topology, with the execution of the plan.
 ///
 /// Times are those of LayerTimes, multiplied by the calibrated compute scale, plus the calibrated overhead
 /// per micro-batch. Tensor parallelism divides messages and memory evenly, which assumes sequence parallelism
@@ -64,14 +64,14 @@ class LoadModel {
   /// the first layer, so that parameters tied to it count only there.
   double gradient_bytes(int layer, bool tied, bool compressed) const;
   /// Returns the compressed size of so many bytes of activations.
-  double compressed_activations(double bytes) const { return bytes * job_.compression.activations; }
+  double compressed_activations(double bytes) const { return bytes * execution_.compression.activations; }
   /// Returns whether activations and their gradients are compressed between these devices.
   bool is_compressed(int from, int to) const {
-    return dtfm::is_compressed(topology_, job_.compression, from, to);
+    return dtfm::is_compressed(topology_, execution_.compression, from, to);
   }
   /// Returns whether gradients are compressed when these devices synchronize them.
   bool is_compressed(std::span<const int> devices) const {
-    return dtfm::is_compressed(topology_, job_.compression, devices);
+    return dtfm::is_compressed(topology_, execution_.compression, devices);
   }
   /// Bytes of one layer's parameters in the precision of the training, without those tied to the first layer.
   double parameter_bytes_of(int layer) const;
@@ -91,6 +91,7 @@ class LoadModel {
   double gathered_bytes(const Stage& stage) const;
 
   const Job& job_;
+  const ExecutionConfig execution_;
   const Topology& topology_;
   std::optional<ZeroStage> zero_;
   double replicas_;

@@ -61,13 +61,13 @@ Plan strip_devices(Plan plan) {
 }  // namespace
 
 StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies) {
-  return lookup_in(make_table(problem, expand_virtual_stages(problem.job, plan), copies));
+  return lookup_in(make_table(problem, expand_virtual_stages(plan), copies));
 }
 
 CurrentStageMemory::CurrentStageMemory(const Problem& problem, const Plan& plan, bool copies)
     : problem_(problem),
       copies_(copies),
-      layers_(strip_devices(expand_virtual_stages(problem.job, plan))),
+      layers_(strip_devices(expand_virtual_stages(plan))),
       memory_of_(stage_memory(problem, plan, copies)) {}
 
 /// Keeps the table if only devices were replaced: a replacement counts as a device that is not in the plan.

@@ -106,7 +106,7 @@ static_assert(has_row_for_each(policies, FailurePolicy::replan));
 
 /// The number of micro-batches that are distributed as a unit.
 int redistribution_unit(const Plan& plan, const std::vector<bool>& running, int total) {
-  if (!traits(plan.schedule).in_rounds) return 1;
+  if (!traits(plan.execution.schedule).in_rounds) return 1;
   int size = 1;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (!running[i]) continue;

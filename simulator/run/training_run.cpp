@@ -52,25 +52,25 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       has_failed_(is_running_.size()) {
   if (policy_.asks_planner && !replan_)
     throw Error("", fmt::format("policy {} requires a planner, but none is available", policy_.name));
-  if (policy_.keeps_copies && traits(plan.schedule).has_chunks)
+  if (policy_.keeps_copies && traits(plan.execution.schedule).has_chunks)
     throw Error("", fmt::format("policy {} requires a schedule with one stage per device; `{}` "
                                 "assigns several",
-                                policy_.name, name_of(plan.schedule)));
+                                policy_.name, name_of(plan.execution.schedule)));
   const bool leaves =
       std::any_of(scenario.events.begin(), scenario.events.end(),
                   [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
-  if (zero_stage(plan.gradient_sync) && leaves)
+  if (zero_stage(plan.execution.gradient_sync) && leaves)
     throw Error("",
                 fmt::format("device failures are not supported with {}: no other device has the shards of a "
                             "device that leaves",
-                            name_of(plan.gradient_sync)));
+                            name_of(plan.execution.gradient_sync)));
   if (paths && (leaves || scenario.exclude_slower_than > 0))
     throw Error("",
                 "devices that leave or are excluded are not supported with paths of micro-batches, which are "
                 "planned over all devices");
-  if (policy_.asks_planner && traits(plan.schedule).is_blocking)
+  if (policy_.asks_planner && traits(plan.execution.schedule).is_blocking)
     throw Error("", fmt::format("policy {} makes new plans, which do not support schedule {}", policy_.name,
-                                name_of(plan.schedule)));
+                                name_of(plan.execution.schedule)));
   if (policy_.resumes_iteration && sync_every_ > 1)
     throw Error("", fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
                                 "synchronize only in every {}th",
@@ -179,7 +179,8 @@ void TrainingRun::replan() {
   const std::optional<Plan> next = replan_(plan_, device_timeline_.available());
   if (!next || *next == plan_) return;
   const std::vector<int> devices = pipeline_major(*next);
-  if (next->schedule != plan_.schedule || total_micro_batches(*next) != total_micro_batches(plan_) ||
+  if (next->execution.schedule != plan_.execution.schedule ||
+      total_micro_batches(*next) != total_micro_batches(plan_) ||
       !std::all_of(devices.begin(), devices.end(),
                    [&](int it) { return device_timeline_.available()[at(it)]; }))
     throw Error("", "the new plan changes schedule or number of micro-batches, or uses unavailable devices");
@@ -220,7 +221,7 @@ void TrainingRun::decide() {
 }
 
 void TrainingRun::notify_assignment() {
-  const Plan computed = expand_virtual_stages(problem_.job, plan_);
+  const Plan computed = expand_virtual_stages(plan_);
   for (RunObserver* observer : observers_) observer->place(computed);
 }
 
@@ -252,7 +253,7 @@ void TrainingRun::note_replacements(const Plan& next) {
 void TrainingRun::make_graph() {
   Plan plan = running_plan(plan_, running_);
   if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0)
-    plan.gradient_sync = GradientSync::none;
+    plan.execution.gradient_sync = GradientSync::none;
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) is_running_[at(device)] = true;
   if (plan == graph_plan_) return;

@@ -13,7 +13,7 @@ bool TrainingRun::has_periodic_checkpoint() const {
 }
 
 std::vector<StageShard> TrainingRun::wanted_shards() const {
-  const Plan computed = expand_virtual_stages(problem_.job, plan_);
+  const Plan computed = expand_virtual_stages(plan_);
   std::vector<StageShard> shards = stage_shards(computed, running_);
   if (!policy_.keeps_copies) return shards;
   const std::vector<StageShard> copies =
@@ -109,7 +109,7 @@ bool TrainingRun::is_checkpoint_due() const {
 /// Writing is synchronous: no device computes meanwhile.
 void TrainingRun::write_checkpoint() {
   const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
-  const Plan computed = expand_virtual_stages(problem_.job, plan_);
+  const Plan computed = expand_virtual_stages(plan_);
   LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
                                          static_cast<int>(first), *scenario_.checkpoint);
   const ReplayedInterval replayed =

@@ -44,7 +44,7 @@ struct TrainingRun::ResumedIteration {
 
 /// Resumes the iteration after each failure until it is completed, or lost because no pipeline is left.
 void TrainingRun::resume_iteration(const ReplayedInterval& first) {
-  ResumedIteration resumed{expand_virtual_stages(problem_.job, plan_), plan_, {}, graph_, graph_};
+  ResumedIteration resumed{expand_virtual_stages(plan_), plan_, {}, graph_, graph_};
   const Plan own = running_plan(plan_, running_);
   for (std::size_t i = 0, next = 0; i < running_.size(); ++i)
     resumed.plan.pipelines[i].micro_batches = running_[i] ? own.pipelines[next++].micro_batches : 0;

@@ -25,7 +25,7 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
     throw Error("", "the share of verified calls must be from 0 to 1");
   if (!(setup.faulty_share >= 0 && setup.faulty_share <= 1))
     throw Error("", "the share of faulty peers must be from 0 to 1");
-  if (job.training.global_batch < 1 || job.training.micro_batch < 1)
+  if (job.training.global_batch < 1 || job.execution.micro_batch < 1)
     throw Error("", "a swarm requires a global batch and a micro-batch of at least one sample");
   if (!(scenario.horizon_s.value_or(options.seconds) > 0))
     throw Error("", "the simulated time of a swarm must be longer than 0 s");

@@ -9,18 +9,10 @@
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {
-namespace {
-
-Problem with_recomputation(Problem problem) {
-  problem.job.training.recomputation = Recomputation::full;
-  return problem;
-}
-
-}  // namespace
-
-SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.training.micro_batch) {
-  const Problem problem = with_recomputation(given);
-  const Plan of_single_devices{.pipelines = {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
+SwarmCosts::SwarmCosts(const Problem& problem, int stages) : samples_(problem.job.execution.micro_batch) {
+  ExecutionConfig execution = problem.job.execution;
+  execution.recomputation = Recomputation::full;
+  const Plan of_single_devices{1, execution, {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
   const LoadModel model(problem, of_single_devices);
   std::map<std::pair<int, double>, int> kinds;  // keyed by GPU and speed
   for (int device = 0; device < problem.topology.size(); ++device) {

@@ -129,6 +129,6 @@ TEST_CASE("communication cost rejects tensor parallelism, adaptive compression a
   CHECK(error_message([&] { api::plan_comm_cost(request); }).find("tensor 2") != std::string::npos);
   CHECK_THROWS_AS(api::score_comm_cost({request.topology, request.job, file_order(2, 2)}), Error);
   request = two_site_request("identity");
-  request.job.compression.bandwidth_threshold = BitsPerSecond(1e9);
+  request.job.execution.compression.bandwidth_threshold = BitsPerSecond(1e9);
   CHECK_THROWS_AS(api::plan_comm_cost(request), Error);
 }

@@ -54,7 +54,7 @@ TEST_CASE("Megatron ranks are in file order with replicas adjacent to each other
     CHECK(pipeline.stages[0] == Stage{{0, 2}, {d}});
     CHECK(pipeline.stages[1] == Stage{{2, 4}, {4 + d}});
   }
-  CHECK(layout->plan.gradient_sync == GradientSync::ring);
+  CHECK(layout->plan.execution.gradient_sync == GradientSync::ring);
 }
 
 TEST_CASE("Megatron tensor degrees fit in hosts and divide the heads") {
@@ -134,10 +134,10 @@ TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is
 // the first stage, for its output and the gradient of that, and one at the last stage, for its input's.
 TEST_CASE("GPipe flushes as often as its memory requires") {
   Problem problem = small_problem(1, 1, 8);
-  CHECK_FALSE(find_layout(gpipe_random_layouts(problem, {0}), 1, 2)->job.parallelism.flush);
+  CHECK_FALSE(find_layout(gpipe_random_layouts(problem, {0}), 1, 2)->job.execution.flush);
   problem.topology.gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
   const Layout two = *find_layout(gpipe_random_layouts(problem, {0}), 1, 2);
-  CHECK(two.job.parallelism.flush == 3);
+  CHECK(two.job.execution.flush == 3);
   CHECK(choose_layout(problem, scheme("gpipe-random"), {0}, 1).layout);
 }
 
@@ -225,9 +225,9 @@ TEST_CASE("the stages of a swarm fit every device") {
 // Four devices and a batch of 16: micro-batches of at most 4, each with 100 bytes of activations per layer.
 TEST_CASE("ZeRO takes the largest micro-batch that fits in memory") {
   Problem problem = small_problem(2, 1, 2);
-  CHECK(zero3_layouts(problem, {0}).front().job.training.micro_batch == 4);
+  CHECK(zero3_layouts(problem, {0}).front().job.execution.micro_batch == 4);
   problem.topology.gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
-  CHECK(zero3_layouts(problem, {0}).front().job.training.micro_batch == 2);
+  CHECK(zero3_layouts(problem, {0}).front().job.execution.micro_batch == 2);
   problem.job.training.global_batch = 3;
   CHECK(error_message([&] { zero3_layouts(problem, {0}); }) ==
         "a batch of 3 leaves some of 4 devices without a sequence");

@@ -38,7 +38,7 @@ Plan plan_of(const Problem& problem, Rng& rng) {
 /// Arguments: number of devices; whether they share links; gpipe or 1f1b.
 Problem problem_of(const benchmark::State& state) {
   Problem problem = problem_of(static_cast<int>(state.range(0)), state.range(1) != 0);
-  problem.job.parallelism.schedule = state.range(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
+  problem.job.execution.schedule = state.range(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
   return problem;
 }
 

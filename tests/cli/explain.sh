@@ -44,7 +44,12 @@ expect_status 0 '--score --explain'
 cp "$out" scored.json
 run gpus.yaml --job plain.yaml --quiet --score plan.json --explain --threads 2 --format json
 cmp -s "$out" scored.json || fail 'the explanation depends on the number of threads'
-run gpus.yaml --job compressed.yaml --quiet --score plan.json --format json
+run gpus.yaml --job compressed.yaml --quiet --score plan.json
+expect_status 2 'a job that contradicts the plan'
+expect_in "$err" "compression.activations 1, but the job's compression.activations is 0.5; use the plan without --job, or set the job's to 1 or auto"
+# A plan of pipelines alone takes the settings of the job.
+python3 -c 'import json; print(json.dumps({"pipelines": json.load(open("plan.json"))["pipelines"]}))' >pipelines.json
+run gpus.yaml --job compressed.yaml --quiet --score pipelines.json --format json
 cp "$out" compressed.json
 python3 - scored.json compressed.json <<'END_OF_PYTHON' || fail 'a what-if is not what the changed job gives'
 import json, math, sys

@@ -254,9 +254,12 @@ def test_automatic_decisions():
     check(time_s <= free["finalists"][0]["simulated"]["nominal"]["mean_s"] * (1 + 1e-9), "choices make it slower", time_s)
     note = ("nothing decides what job open leaves open; used: micro_batch 1, recompute none, schedule gpipe, "
             "gradient_sync sharded-ps, activations 1, gradients 1")
-    done = run("sites.yaml", "--job", "open.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
-    check(f"\nwarning: {note}\n" in done.stdout and "auto" not in json.dumps(read("scored.json")["job"]), done.stdout)
-    check(f"\nnote: {note}\n" in run("sites.yaml", "made.json", "--job", "open.yaml").stdout, "dtfm-sim does not say so")
+    write("pipelines.json", json.dumps({"pipelines": free["pipelines"]}))
+    for name, is_open in (("pipelines.json", True), ("made.json", False)):  # made.json has settings of its own
+        done = run("sites.yaml", "--job", "open.yaml", "--score", name, "-o", "scored.json", program=PLAN)
+        check((f"\nwarning: {note}\n" in done.stdout) == is_open, name, done.stdout)
+        check("auto" not in json.dumps(read("scored.json")["job"]), name, "has open settings")
+        check((f"\nnote: {note}\n" in run("sites.yaml", name, "--job", "open.yaml").stdout) == is_open, name, "dtfm-sim")
     by_cost, _ = planned("--objective", "comm-cost", "--pipeline", 4, job="open.yaml")
     check(note in by_cost["warnings"] and "auto" not in json.dumps(by_cost["job"]), by_cost.get("warnings"))
 

@@ -74,4 +74,13 @@ sed 's/global_batch: 24/global_batch: 48/' job.yaml >batch.yaml
 run net.yaml --job batch.yaml "${by_cost[@]}" --score plan.json
 expect_status 0 'another batch'
 expect_in "$out" 'warning: the pipelines compute 24 micro-batches, job small has 48'
+
+# A job that fixes another setting than the plan is refused, and one that leaves it to the planner is not.
+sed 's/pipeline: 3/pipeline: 3, schedule: auto/' job.yaml >auto.yaml
+run net.yaml --job auto.yaml "${by_cost[@]}" --score plan.json
+expect_status 0 'a job that leaves the schedule to the planner'
+sed 's/pipeline: 3/pipeline: 3, schedule: 1f1b/' job.yaml >1f1b.yaml
+run net.yaml --job 1f1b.yaml "${by_cost[@]}" --score plan.json
+expect_status 2 'a job with another schedule'
+expect_in "$err" "schedule gpipe, but the job's parallelism.schedule is 1f1b; use the plan without --job, or set the job's to gpipe or auto"
 finish

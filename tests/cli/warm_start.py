@@ -188,7 +188,7 @@ def test_rejected_usage():
     done = run(*warm, "broken.json", program=PLAN, status=2)
     check(done.stderr.startswith("dtfm-plan: broken.json:1:28: "), done.stderr)
     plan = read("old.json")
-    plan["job"]["parallelism"] |= {"schedule": "interleaved", "chunks": 13}
+    plan["execution"] |= {"schedule": "interleaved", "chunks": 13}
     plan["parallelism"]["schedule"] = "interleaved"
     write("chunks.json", json.dumps(plan))
     for arguments in ((*warm, "chunks.json"), ("--diff", "chunks.json", "old.json")):

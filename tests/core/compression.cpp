@@ -169,24 +169,31 @@ Job job_with(const std::string& activations, const std::string& gradients) {
 TEST_CASE("a preset costs memory traffic at the bandwidth of the slowest device") {
   const Topology topology = two_gpus(BitsPerSecond(8e11));  // 1e11 bytes per second
   const Job job = job_with("4-bit", "top-1%");
-  CHECK(activation_compression_s_per_byte(topology, job) == Approx(1.28125 / 1e11));
-  CHECK(gradient_compression_s_per_byte(topology, job) == Approx((4 + 2 * 0.03) / 2 / 1e11));
+  CHECK(activation_compression_s_per_byte(topology, job, job.execution.compression) ==
+        Approx(1.28125 / 1e11));
+  CHECK(gradient_compression_s_per_byte(topology, job, job.execution.compression) ==
+        Approx((4 + 2 * 0.03) / 2 / 1e11));
   Topology throttled = topology;
   throttled.devices[1].speed = 0.5;
-  CHECK(activation_compression_s_per_byte(throttled, job) == Approx(1.28125 / 5e10));
+  CHECK(activation_compression_s_per_byte(throttled, job, job.execution.compression) ==
+        Approx(1.28125 / 5e10));
 }
 
 TEST_CASE("a given throughput replaces the cost of a preset") {
   Job job = job_with("4-bit", "");
-  job.compression.throughput = BitsPerSecond(8e9);
-  CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job) == Approx(1e-9));
-  CHECK(gradient_compression_s_per_byte(two_gpus(std::nullopt), job) == 0);  // not compressed
+  job.execution.compression.throughput = BitsPerSecond(8e9);
+  CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job, job.execution.compression) ==
+        Approx(1e-9));
+  CHECK(gradient_compression_s_per_byte(two_gpus(std::nullopt), job, job.execution.compression) ==
+        0);  // not compressed
 }
 
 TEST_CASE("the cost of a preset is unknown if a memory bandwidth is unknown") {
-  CHECK(contains("(slow)").match(error_message(
-      [] { activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
-  CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
+  CHECK(contains("(slow)").match(error_message([] {
+    const Job job = job_with("8-bit", "");
+    activation_compression_s_per_byte(two_gpus(std::nullopt), job, job.execution.compression);
+  })));
+  CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("", ""), {}) == 0);
 }
 
 TEST_CASE("adaptive compression applies only to links and access links slower than the threshold") {
@@ -221,14 +228,22 @@ TEST_CASE(
   CHECK(is_compressed(topology, adaptive, near));
 }
 
+namespace {
+
+double feedback_bytes(const Job& job) {
+  return error_feedback_bytes(job.training, job.execution.compression);
+}
+
+}  // namespace
+
 TEST_CASE("error feedback keeps one more number per parameter") {
-  CHECK(error_feedback_bytes(job_with("8-bit", "top-1%")) == 2);
+  CHECK(feedback_bytes(job_with("8-bit", "top-1%")) == 2);
   Job in_full = job_with("", "rank-4");
-  CHECK(error_feedback_bytes(in_full) == 2);
+  CHECK(feedback_bytes(in_full) == 2);
   in_full.training.optimizer = Optimizer::adam_20;
-  CHECK(error_feedback_bytes(in_full) == 4);
-  CHECK(error_feedback_bytes(job_with("8-bit", "8-bit")) == 0);
-  CHECK(error_feedback_bytes(job_with("", "")) == 0);
+  CHECK(feedback_bytes(in_full) == 4);
+  CHECK(feedback_bytes(job_with("8-bit", "8-bit")) == 0);
+  CHECK(feedback_bytes(job_with("", "")) == 0);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ Job tiny_job(Recomputation recomputation) {
   job.name = "tiny";
   job.model = Transformer{3, 8, 2, 16, 100};
   job.training.global_batch = 4;
-  job.training.micro_batch = 2;
-  job.training.recomputation = recomputation;
+  job.execution.micro_batch = 2;
+  job.execution.recomputation = recomputation;
   return job;
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("times come from the profile of the GPU for each kind of layer") {
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   const Topology topology = one_gpu();
-  const LayerTimes times(job, topology, {}, {1});
+  const LayerTimes times(job, job.execution, topology, {}, {1});
   CHECK(times.of(0, 0, 1).forward_s == 1.25);
   CHECK(times.of(1, 0, 1).backward_s == 2);
   CHECK(times.of(2, 0, 1).forward_s == 5);
@@ -69,11 +69,11 @@ TEST_CASE("recomputation is added to the backward pass") {
   job.profiles = {measured()};
   const Topology topology = one_gpu();
   // The head is not recomputed; the embedding has no operations.
-  const LayerTimes full(job, topology, {}, {1});
+  const LayerTimes full(job, job.execution, topology, {}, {1});
   CHECK(full.of(0, 0, 1).backward_s == 0.5 + 2 + 1);
   CHECK(full.of(2, 0, 1).backward_s == 2 + 1 + 6);
-  job.training.recomputation = Recomputation::selective;
-  CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).backward_s ==
+  job.execution.recomputation = Recomputation::selective;
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).backward_s ==
         Approx(2 + attention_flops / forward_flops));
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("times come from the roofline model if there is no profile") {
   const Job job = tiny_job(Recomputation::none);
   const Topology topology = one_gpu();
   const Roofline roofline{1.5, 3, 8, 1e-6, 4};
-  const LayerTimes times(job, topology, roofline, {1, 2});
+  const LayerTimes times(job, job.execution, topology, roofline, {1, 2});
   const double activations = 2 * (34 * 128 + 5 * 2 * 256), weights = 2 * 872;
   const double compute = 1.5 * 2 * forward_flops / 1e12, traffic = (activations + weights) / 100e9;
   CHECK(times.of(1, 0, 1).forward_s == Approx(compute + 3 * traffic + 1e-6));
@@ -106,7 +106,7 @@ TEST_CASE("with an efficiency a layer takes its FLOPs divided by that share of t
   Job job = tiny_job(Recomputation::full);
   job.efficiency = 0.25;
   const Topology topology = one_gpu();
-  const LayerTimes times(job, topology, {}, {1, 4});
+  const LayerTimes times(job, job.execution, topology, {}, {1, 4});
   CHECK(times.of(1, 0, 1).forward_s == Approx(2 * forward_flops / 0.25e12));
   CHECK(times.of(1, 0, 4).backward_s == Approx(3 * 2 * forward_flops / 1e12));
   CHECK(times.of(2, 0, 1).backward_s == Approx((3 * forward_flops + 2 * head_flops) * 2 / 0.25e12));
@@ -131,9 +131,9 @@ TEST_CASE("the peak depends on the precision") {
 TEST_CASE("times outside the profiled range are noted") {
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
-  job.training.micro_batch = 4;
+  job.execution.micro_batch = 4;
   const Topology topology = one_gpu();
-  const LayerTimes times(job, topology, {}, {1});
+  const LayerTimes times(job, job.execution, topology, {}, {1});
   CHECK(times.of(1, 0, 1).forward_s == 2);
   CHECK(times.notes(all) ==
         std::vector<std::string>{
@@ -144,10 +144,10 @@ TEST_CASE("the note on extrapolated times names the layers if the profile covers
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   job.profiles.front().rows.push_back({"block", 4, 1, {2}, {4}, Timing{16}, {}, {}});
-  job.training.micro_batch = 4;
+  job.execution.micro_batch = 4;
   const Topology topology = one_gpu();
   CHECK(
-      LayerTimes(job, topology, {}, {1}).notes(all) ==
+      LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
       std::vector<std::string>{"times on GPU one are extrapolated for embedding, head: its profile is not of "
                                "micro-batch 4 at tensor degree 1"});
 }
@@ -158,17 +158,17 @@ TEST_CASE("implausible times and estimates and degrees that do not divide the he
   const Topology topology = one_gpu();
   job.profiles = {measured()};
   job.profiles.front().source = LayerProfile::Source::estimated;
-  CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates, as its profile says"});
   job.profiles = {measured()};
   job.profiles.front().rows[1].forward.median_s = job.profiles.front().rows[1].backward.median_s = 0;
   CHECK(
-      LayerTimes(job, topology, {}, {1}).notes(all) ==
+      LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
       std::vector<std::string>{"times on GPU one are shorter for block than its peak allows: its profile is "
                                "not of all that they compute, or of another model"});
   job.profiles.clear();
   job.efficiency = 0.5;
-  CHECK(LayerTimes(job, topology, {}, {1, 3}).notes(all) ==
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1, 3}).notes(all) ==
         std::vector<std::string>{"trainers do not divide 2 attention heads among 3 devices of a stage"});
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   job.profiles = {measured()};
   job.training.optimizer = Optimizer::host_offload;
   const Topology topology = one_gpu();
-  const auto notes = [&] { return LayerTimes(job, topology, {}, {1}).notes(all); };
+  const auto notes = [&] { return LayerTimes(job, job.execution, topology, {}, {1}).notes(all); };
   CHECK(notes() ==
         std::vector<std::string>{"optimizer steps on GPU one take the time that its profile has, which "
                                  "is Adam's; that of host-offload is not known"});
@@ -192,7 +192,7 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   job.profiles[0].rows[1].update.reset();
   CHECK(notes() == std::vector<std::string>{
                        "the profile of GPU one does not know optimizer steps, which take no time here"});
-  CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).update_s == 0);
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).update_s == 0);
 }
 
 TEST_CASE("a profile of another model or precision is rejected and so are unknown times") {
@@ -200,11 +200,11 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   job.profiles = {measured()};
   Topology topology = one_gpu();
   job.profiles[0].precision = Precision::bf16;
-  CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}); }) ==
+  CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }) ==
         "the profile of GPU one (tiny) is not of this job: it is of precision bf16, the job of fp16");
   job.profiles[0].precision = Precision::fp16;
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
-  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
   // The number of layers is irrelevant, as are tied weights and defaults that are written out.
   Transformer same{99, 8, 2, 16, 100};
@@ -212,27 +212,27 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   same.feed_forward = 32;
   same.tied = false;
   job.profiles[0].shape = same;
-  CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).forward_s == 1);
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).forward_s == 1);
   // The attention implementation is the measured one.
   job.profiles[0].shape->flash_attention = true;
-  CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
         std::vector<std::string>{
             "the profile of GPU one names another kind of attention than job tiny, whose memory is "
             "counted"});
   job.profiles[0].source = LayerProfile::Source::imported;
-  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
   job.profiles[0].shape->flash_attention = false;
 
   job.profiles[0].rows.pop_back();
-  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }),
              contains("device d: the profile of GPU one has no layer `head`"));
   job.profiles.clear();
   topology.gpus[0].memory_bandwidth.reset();
-  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }),
              contains("has no `memory_bandwidth`"));
   topology.devices[0].gpu = -1;
-  CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }) ==
+  CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }) ==
         "the speed of device d is not known: the topology gives it no `gpu`");
 }
 
@@ -248,13 +248,13 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   profile.rows = {{"layer", 2, 1, {1}, {2}, {}, {}, {}}, {"narrow", 2, 1, {4}, {8}, {}, {}, {}}};
   job.profiles = {profile};
   Topology topology = one_gpu();
-  CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}); }) ==
+  CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }) ==
         "the model has different layers of the name `layer`, which the profile of GPU one cannot tell apart; "
         "give "
         "them names of their own");
   narrow.name = "narrow";
   job.model = LayerChain{1, {wide, narrow, wide}};
-  const LayerTimes times(job, topology, {}, {1});
+  const LayerTimes times(job, job.execution, topology, {}, {1});
   CHECK(times.of(1, 0, 1).forward_s == 4);
   CHECK(times.of(2, 0, 1).forward_s == 1);
   CHECK(times.notes(all) ==
@@ -263,6 +263,6 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   // A profile of a GPU that no device has is ignored.
   job.profiles[0].precision = Precision::bf16;
   job.profiles[0].gpu = "another";
-  CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
+  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }

@@ -15,7 +15,7 @@ Job tiny_job() {
   job.name = "tiny";
   job.model = Transformer{4, 8, 2, 16, 100};  // layers, hidden, heads, sequence, vocabulary
   job.training.global_batch = 14;
-  job.training.micro_batch = 2;
+  job.execution.micro_batch = 2;
   return job;
 }
 
@@ -65,14 +65,14 @@ TEST_CASE("a placement returns its devices by stage and by replica") {
 // three stages: 1, 1, 2.
 TEST_CASE("a deployed placement has the layers and micro-batches of each pipeline") {
   Job job = tiny_job();
-  job.parallelism.schedule = Schedule::one_f_one_b;
-  job.parallelism.gradient_sync = GradientSync::ring;
+  job.execution.schedule = Schedule::one_f_one_b;
+  job.execution.gradient_sync = GradientSync::ring;
   Placement placement(3, 2);
   for (int i = 0; i < 6; ++i) placement.at(i / 2, i % 2) = 5 - i;  // stages 54, 32, 10
   const Plan plan = plan_from_placement(placement, job);
   CHECK(plan.tensor == 1);
-  CHECK(plan.schedule == Schedule::one_f_one_b);
-  CHECK(plan.gradient_sync == GradientSync::ring);
+  CHECK(plan.execution.schedule == Schedule::one_f_one_b);
+  CHECK(plan.execution.gradient_sync == GradientSync::ring);
   REQUIRE(plan.pipelines.size() == 2);
   CHECK(plan.pipelines[0].micro_batches == 3);
   CHECK(plan.pipelines[1].micro_batches == 4);
@@ -120,7 +120,7 @@ TEST_CASE("volumes are those of the largest stage") {
 TEST_CASE("volumes depend on precision and compression and the split of the batch") {
   Job job = tiny_job();
   job.training.precision = Precision::fp32;
-  job.compression = {0.25, 0.5};  // activations, gradients
+  job.execution.compression = {0.25, 0.5};  // activations, gradients
   const CommVolumes volumes = comm_volumes(job, 2, 4);
   CHECK(volumes.gradient.value() == 4 * 2672 * 0.5);
   // the larger pipeline has 4 sequences (2 of 7 micro-batches)
@@ -146,7 +146,7 @@ TEST_CASE("gradients have the bytes that the optimizer synchronizes") {
 TEST_CASE("volumes given by the job override stages and replicas and compression") {
   Job job = tiny_job();
   job.comm_cost = CommVolumes{Bytes(123), Bytes(45)};
-  job.compression = {0.25, 0.5};
+  job.execution.compression = {0.25, 0.5};
   for (int stages : {1, 2, 4}) {
     CHECK(comm_volumes(job, stages, 2).gradient.value() == 123);
     CHECK(comm_volumes(job, stages, 3).activation.value() == 45);

@@ -54,7 +54,7 @@ TEST_CASE("egress costs what the simulator's messages cost for any plan and sche
     set_training(rng, problem.job);
     const int tensor = problem.topology.size() > 1 && rng.below(3) == 0 ? 2 : 1;
     const Plan plan = arbitrary_plan(rng, problem, tensor, seed % 2 == 0);
-    const Parallelism& how = problem.job.parallelism;
+    const ExecutionConfig& how = problem.job.execution;
     CAPTURE(seed, tensor, plan.pipelines.size(), depth(plan), how.schedule, how.gradient_sync, how.overlap,
             how.flush.value_or(0), how.chunks.value_or(1));
     const double expected = simulated_usd(problem, plan), usd = egress_usd(problem, plan);
@@ -105,7 +105,7 @@ TEST_CASE("the sender pays the price of its direction") {
   CHECK(egress_usd(problem, plan_of(problem.job, 2, 1, 5)) == Approx(5 * 100 * (1e-3 + 1e-4)));
   // One replica per site, synchronized by two parameter servers: each sends half of its gradients and then
   // the half that it has summed, 2 layers × 1e3 parameters × 2 bytes in total.
-  problem.job.parallelism.gradient_sync = GradientSync::sharded_ps;
+  problem.job.execution.gradient_sync = GradientSync::sharded_ps;
   const double gradients = IterationModel(problem).stages.gradient_bytes({0, 2}, true);
   CHECK(egress_usd(problem, plan_of(problem.job, 1, 2, 2)) == Approx(gradients * (1e-3 + 1e-4)));
 }

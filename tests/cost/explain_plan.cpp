@@ -59,7 +59,7 @@ PlannedProblem crossing_pipelines() {
   for (int pipeline = 0; pipeline < 2; ++pipeline)
     for (int stage = 0; stage < 2; ++stage)
       plan.pipelines[at(pipeline)].stages[at(stage)].devices = {2 * stage + pipeline};
-  return {problem_of(flat_topology({2, 2}, link_of(0, B), link_of(0.5, B)), job), plan, 0};
+  return {problem_of(flat_topology({2, 2}, link_of(0, B), link_of(0.5, B)), job), plan};
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ TEST_CASE("the overhead of an iteration is the bottleneck") {
 // Flushed every 4 of 8 micro-batches: two rounds of 12 + 3 · 6 s.
 TEST_CASE("every flush adds a warm-up of the pipeline") {
   Job job = chain_job(4, 0, 1);
-  job.parallelism.flush = 4;
+  job.execution.flush = 4;
   Plan plan = plan_of(job, 2, 1, 8);
   const PlanBottleneck bottleneck = bottleneck_of(problem_of(flat_topology({2}, fast, fast), job), plan);
   CHECK(bottleneck.parts.fill_s == Approx(24));
@@ -145,7 +145,7 @@ TEST_CASE("every flush adds a warm-up of the pipeline") {
 // 1f1b with a hop whose latency is ten times the stages: the round trip of a micro-batch is the bottleneck.
 TEST_CASE("latency is the bottleneck if a schedule waits for every micro-batch") {
   Job job = chain_job(2, 0, 1);
-  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.execution.schedule = Schedule::one_f_one_b;
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, 1e15)), job);
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 40));
   CHECK(bottleneck.dominant.kind == Bottleneck::Kind::hops);
@@ -198,15 +198,16 @@ TEST_CASE("what-ifs of the job equal estimates for the changed job") {
     return seconds_of(other.problem, other.plan);
   };
   CHECK(found(all, Change::activations_halved).iteration_s ==
-        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.activations = 0.5; })));
-  CHECK(found(all, Change::activations_quartered).iteration_s ==
-        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.activations = 0.25; })));
+        Approx(expected([](PlannedProblem& it) { it.problem.job.execution.compression.activations = 0.5; })));
+  CHECK(found(all, Change::activations_quartered).iteration_s == Approx(expected([](PlannedProblem& it) {
+          it.problem.job.execution.compression.activations = 0.25;
+        })));
   CHECK(found(all, Change::gradients_halved).iteration_s ==
-        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.gradients = 0.5; })));
+        Approx(expected([](PlannedProblem& it) { it.problem.job.execution.compression.gradients = 0.5; })));
   CHECK(found(all, Change::gradients_quartered).iteration_s ==
-        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.gradients = 0.25; })));
+        Approx(expected([](PlannedProblem& it) { it.problem.job.execution.compression.gradients = 0.25; })));
   CHECK(found(all, Change::micro_batch_doubled).iteration_s == Approx(expected([](PlannedProblem& it) {
-          it.problem.job.training.micro_batch = 2;
+          it.problem.job.execution.micro_batch = 2;
           for (Pipeline& pipeline : it.plan.pipelines) pipeline.micro_batches = 4;
         })));
   // Gradients of 20e6 bytes in two halves in each direction take 20 s; half the bytes save 10 s.
@@ -233,7 +234,7 @@ TEST_CASE("micro-batches are redistributed when a pipeline is removed or added")
   Topology topology = flat_topology({4}, fast, fast);
   topology.devices[2].speed = 0.5;
   const Job job = chain_job(1, 0, 1);
-  const PlannedProblem planned{problem_of(topology, job), plan_of(job, 1, 3, 4), 0};
+  const PlannedProblem planned{problem_of(topology, job), plan_of(job, 1, 3, 4)};
   const auto all = what_ifs_of(planned);
   const WhatIf fewer = found(all, Change::pipeline_removed);
   CHECK(fewer.first == 2);  // 4 · 6 s; the other two then take 6 · 3 s
@@ -247,7 +248,7 @@ TEST_CASE("micro-batches are redistributed when a pipeline is removed or added")
 
 TEST_CASE("an impossible change has a reason") {
   const Job job = chain_job(2, 0, 1);
-  const auto all = what_ifs_of({problem_of(flat_topology({3}, fast, fast), job), plan_of(job, 2, 1, 3), 0});
+  const auto all = what_ifs_of({problem_of(flat_topology({3}, fast, fast), job), plan_of(job, 2, 1, 3)});
   CHECK(found(all, Change::pipeline_removed).impossible == "the plan has only one pipeline");
   CHECK(found(all, Change::pipeline_added).impossible == "too few unused devices for another pipeline");
   CHECK(found(all, Change::micro_batch_doubled).impossible == "3 micro-batches cannot be merged in pairs");
@@ -261,7 +262,7 @@ TEST_CASE("changes that exceed memory are listed after those that fit") {
   // The state of a device is 2 · 16e6 bytes. A pipeline of one stage stores 100 bytes per layer and
   // micro-batch: 400 with two micro-batches, and 800 with all four if the other pipeline is removed.
   topology.gpus[0].memory = Bytes(32e6 + 600);
-  const auto all = what_ifs_of({problem_of(topology, job), plan, 0});
+  const auto all = what_ifs_of({problem_of(topology, job), plan});
   const WhatIf removed = found(all, Change::pipeline_removed);
   CHECK(removed.deficit_bytes == Approx(200));
   for (const WhatIf& what : all)
@@ -332,7 +333,7 @@ TEST_CASE("doubling works for measured links and access links") {
 TEST_CASE("the compression from which a chain is compute-bound is found") {
   const Job job = chain_job(2, 0, 5e6);
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0, B)), job);
-  const auto explained = explain_plan({problem, plan_of(job, 2, 1, 8), 0}, network_of(problem), 1);
+  const auto explained = explain_plan({problem, plan_of(job, 2, 1, 8)}, network_of(problem), 1);
   const double expected = 2.5;
   REQUIRE(explained.compute_bound_compression);
   CHECK(*explained.compute_bound_compression >= expected * (1 - 1e-3));
@@ -344,10 +345,9 @@ TEST_CASE("the compression from which a chain is compute-bound is found") {
 // Latency cannot be compressed: with 30 s per message under 1f1b, no compression helps.
 TEST_CASE("no compression makes a latency-bound plan compute-bound") {
   Job job = chain_job(2, 0, 5e6);
-  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.execution.schedule = Schedule::one_f_one_b;
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, B)), job);
-  CHECK(
-      !explain_plan({problem, plan_of(job, 2, 1, 40), 0}, network_of(problem), 1).compute_bound_compression);
+  CHECK(!explain_plan({problem, plan_of(job, 2, 1, 40)}, network_of(problem), 1).compute_bound_compression);
 }
 
 namespace {
@@ -378,7 +378,7 @@ Problem narrow_problem() {
 TEST_CASE("the square-cube law gives the width from which compute dominates") {
   const Problem problem = narrow_problem();
   const Plan plan = plan_of(problem.job, 2, 1, 1000);
-  const auto explained = explain_plan({problem, plan, 0}, network_of(problem), 2);
+  const auto explained = explain_plan({problem, plan}, network_of(problem), 2);
   CHECK(explained.bottleneck.dominant.kind == Bottleneck::Kind::hops);
   CHECK(explained.compute_bound_width == 6);
   REQUIRE(explained.double_width);

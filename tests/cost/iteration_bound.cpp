@@ -48,7 +48,7 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
-    const Parallelism& how = problem.job.parallelism;
+    const ExecutionConfig& how = problem.job.execution;
     CAPTURE(seed, shared, tensor, any_degree, stages_of(plan), replicas_of(plan), how.schedule,
             how.gradient_sync, how.overlap, how.flush.value_or(0), how.chunks.value_or(1));
     const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},

@@ -67,8 +67,8 @@ std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages) 
 }
 
 int random_micro_batches(Rng& rng, const Job& job, int stages) {
-  return job.parallelism.schedule == Schedule::interleaved ? stages * random_int(rng, 1, 3)
-                                                           : random_int(rng, 1, 12);
+  return job.execution.schedule == Schedule::interleaved ? stages * random_int(rng, 1, 3)
+                                                         : random_int(rng, 1, 12);
 }
 
 /// Returns a plan of up to four pipelines of up to four stages with random devices, layer splits and numbers
@@ -79,7 +79,7 @@ Plan random_plan(Rng& rng, const Job& job, int tensor, bool even = false) {
   rng.shuffle(std::span<int>(order));
   const int stages = random_int(rng, 1, 4), pipelines = random_int(rng, 1, std::min(4, 16 / tensor / stages));
   const int micro_batches = random_micro_batches(rng, job, stages), layers = layer_count(job.model);
-  Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  Plan plan{tensor, job.execution, {}};
   std::size_t next = 0;
   for (int i = 0; i < pipelines; ++i) {
     Pipeline pipeline{even ? micro_batches : random_micro_batches(rng, job, stages), {}};
@@ -122,7 +122,6 @@ void change(Rng& rng, IterationTimer& timer) {
 
 void check_same(IterationTimer& timer) {
   IterationTimer other(timer.model(), timer.plan());
-  other.set_flush(timer.flush());
   const IterationEstimate changed = timer.estimate(), fresh = other.estimate();
   CHECK(changed.iteration_s == fresh.iteration_s);
   CHECK(changed.pipelines_s == fresh.pipelines_s);
@@ -171,9 +170,9 @@ TEST_CASE("a timer after changes equals a new one") {
           Problem problem{shared ? shared_topology(rng) : random_topology(rng),
                           heterogeneous_layers(rng, schedule, syncs[rng.below(5)]),
                           {1, 0.01, 0.9, 0.5}};
-          problem.job.parallelism.overlap = overlap;
-          problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
-          if (rng.below(2) == 0) problem.job.compression.bandwidth_threshold = moderate_rate(rng);
+          problem.job.execution.overlap = overlap;
+          problem.job.execution.compression = {0.25, 0.5, BitsPerSecond(8e9)};
+          if (rng.below(2) == 0) problem.job.execution.compression.bandwidth_threshold = moderate_rate(rng);
           problem.topology.gpus[0].memory = Bytes(1e8);
           const int tensor = random_int(rng, 1, 2);
           const IterationModel model(problem, tensor);
@@ -227,16 +226,17 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
                     {1, 0.01, 0.9, 0.5},
                     {1, 0, 0, 0, 1}};
     Job& job = problem.job;
-    job.parallelism.overlap = rng.below(2) == 0;
-    if (rng.below(2) == 0) job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
+    job.execution.overlap = rng.below(2) == 0;
+    if (rng.below(2) == 0) job.execution.compression = {0.25, 0.5, BitsPerSecond(8e9)};
     if (rng.below(2) == 0) problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8e8);
-    if (rng.below(3) == 0) job.training.recomputation = Recomputation::full;
+    if (rng.below(3) == 0) job.execution.recomputation = Recomputation::full;
     const int tensor = random_int(rng, 1, 2);
-    const Plan plan = random_plan(rng, job, tensor, true);
-    if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);
-    if (rng.below(3) == 0 && !traits(job.parallelism.schedule).splits_backward)
-      job.parallelism.flush = static_cast<int>(plan.pipelines[0].stages.size());
-    CAPTURE(job.parallelism.schedule, job.parallelism.gradient_sync, job.parallelism.overlap, tensor);
+    Plan plan = random_plan(rng, job, tensor, true);
+    if (rng.below(2) == 0) job.execution.compression.bandwidth_threshold = moderate_rate(rng);
+    if (rng.below(3) == 0 && !traits(job.execution.schedule).splits_backward)
+      job.execution.flush = static_cast<int>(plan.pipelines[0].stages.size());
+    plan.execution = job.execution;
+    CAPTURE(job.execution.schedule, job.execution.gradient_sync, job.execution.overlap, tensor);
     CHECK(estimated_iteration_s(problem, plan) ==
           Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
   }
@@ -250,19 +250,19 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
 // nothing changes.
 TEST_CASE("a device compresses for one synchronization after the other") {
   Problem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
-  problem.job.compression = {1, 0.5, BitsPerSecond(8e6)};
+  problem.job.execution.compression = {1, 0.5, BitsPerSecond(8e6)};
   Plan plan = plan_of(problem.job, 1, 1, 1);
   plan.pipelines.push_back({1, {{{0, 1}, {1}}, {{1, 2}, {2}}}});
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
-    problem.job.parallelism.overlap = overlap;
+    problem.job.execution.overlap = plan.execution.overlap = overlap;
     CHECK(estimated_iteration_s(problem, plan) == Approx(14));
     CHECK(simulated_iteration_s(problem, plan) == Approx(14));
   }
   // If the first layer has four times the parameters, the last layer is compressed until 8 s, and the first
   // one is compressed until 16 s, synchronized until 20 s and decompressed until 28 s; meanwhile the last one
   // is decompressed.
-  problem.job.parallelism.overlap = false;
+  problem.job.execution.overlap = plan.execution.overlap = false;
   std::get<LayerChain>(problem.job.model).layers.front().parameters = 4e6;
   CHECK(estimated_iteration_s(problem, plan) == Approx(28));
   CHECK(simulated_iteration_s(problem, plan) == Approx(28));
@@ -276,7 +276,7 @@ TEST_CASE("the estimate is close to the simulator if chunks queue for one slow l
       Rng rng = Rng::for_task(8, seed);
       Problem problem{
           random_topology(rng), heterogeneous_layers(rng, Schedule::interleaved, sync), {1, 0.01, 0.9, 0.5}};
-      Plan plan{1, Schedule::interleaved, sync, {}};
+      Plan plan{1, problem.job.execution, {}};
       for (int i = 0; i < 3; ++i) {
         Pipeline pipeline{6, {}};
         const auto split = random_split(rng, layer_count(problem.job.model), 2);
@@ -307,12 +307,13 @@ TEST_CASE("the estimate is close to the simulator if gradient compression is slo
         Problem problem{
             random_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
         Job& job = problem.job;
-        job.parallelism.overlap = overlap;
-        job.compression = {rng.below(2) == 0 ? 0.25 : 1, 0.1,
-                           BitsPerSecond(1e7 * std::pow(100, rng.uniform()))};
+        job.execution.overlap = overlap;
+        job.execution.compression = {rng.below(2) == 0 ? 0.25 : 1, 0.1,
+                                     BitsPerSecond(1e7 * std::pow(100, rng.uniform()))};
         const int tensor = random_int(rng, 1, 2);
-        const Plan plan = random_plan(rng, job, tensor, rng.below(2) == 0);
-        if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);
+        Plan plan = random_plan(rng, job, tensor, rng.below(2) == 0);
+        if (rng.below(2) == 0) job.execution.compression.bandwidth_threshold = moderate_rate(rng);
+        plan.execution = job.execution;
         const double error = estimated_iteration_s(problem, plan) / simulated_iteration_s(problem, plan) - 1;
         sum += std::abs(error);
         low = std::min(low, error);
@@ -335,7 +336,7 @@ TEST_CASE("the estimate is near the simulator if links are shared") {
       Rng rng = Rng::for_task(4, seed);
       Problem problem{
           shared_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
-      problem.job.parallelism.overlap = seed % 2 == 1;
+      problem.job.execution.overlap = seed % 2 == 1;
       const Plan plan = random_plan(rng, problem.job, 1, true);
       const double error =
           std::abs(estimated_iteration_s(problem, plan) / simulated_iteration_s(problem, plan) - 1);
@@ -353,8 +354,8 @@ TEST_CASE("a plan that the schedule cannot run is rejected") {
   const Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
                         [] {
                           Job job = chain_job(4, 0, 0);
-                          job.parallelism.schedule = Schedule::interleaved;
-                          job.parallelism.chunks = 2;
+                          job.execution.schedule = Schedule::interleaved;
+                          job.execution.chunks = 2;
                           return job;
                         }(),
                         {}};
@@ -381,9 +382,9 @@ TEST_CASE("equal devices have the same time as devices that are almost equal") {
         bandwidth(from, to) = 1e8 / (1 + (from / 4 + to / 4) % 3);
       }
     Job job = chain_job(24, 2e6, 1e6);
-    job.parallelism.schedule = seed % 3 == 0 ? Schedule::one_f_one_b : Schedule::interleaved;
-    job.parallelism.chunks = seed % 3 == 0 ? 1 : 2;
-    job.parallelism.overlap = seed % 2 == 0;
+    job.execution.schedule = seed % 3 == 0 ? Schedule::one_f_one_b : Schedule::interleaved;
+    job.execution.chunks = seed % 3 == 0 ? 1 : 2;
+    job.execution.overlap = seed % 2 == 0;
     Problem problem{flat_topology({4, 4, 4}, {}, {}), job, {1, 0.001, 0.9, 0}};
     problem.topology.links = MeasuredLinks{latency, bandwidth};
     Plan plan = plan_of(job, 3, 4, 12);
@@ -393,7 +394,7 @@ TEST_CASE("equal devices have the same time as devices that are almost equal") {
       const double equal_devices_s = estimate_iteration(IterationModel(problem), plan).iteration_s;
       Problem other = problem;
       std::get<MeasuredLinks>(other.topology.links).latency = almost;
-      CAPTURE(seed, change, job.parallelism.schedule);
+      CAPTURE(seed, change, job.execution.schedule);
       CHECK(equal_devices_s ==
             Approx(estimate_iteration(IterationModel(other), plan).iteration_s).epsilon(1e-9));
     }

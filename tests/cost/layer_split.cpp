@@ -43,8 +43,7 @@ void for_each_split(int layers, int stages, const std::function<void(const Split
 }
 
 Plan plan_of(const IterationModel& model, const std::vector<StageChain>& chains, const Split& split) {
-  const Parallelism& parallelism = model.problem.job.parallelism;
-  Plan plan{model.stages.tensor(), parallelism.schedule, parallelism.gradient_sync, {}};
+  Plan plan{model.stages.tensor(), model.problem.job.execution, {}};
   for (const StageChain& chain : chains) {
     Pipeline pipeline{chain.micro_batches, {}};
     for (std::size_t s = 0; s < split.size(); ++s) pipeline.stages.push_back({split[s], chain.devices[s]});
@@ -73,7 +72,7 @@ Best min_estimate(const IterationModel& model, const std::vector<StageChain>& ch
 /// Whether messages between two stages of single devices are compressed, by the definition of the job's keys.
 bool is_compressed(const IterationModel& model, const StageChain& chain, std::size_t from, std::size_t to) {
   const Problem& problem = model.problem;
-  const auto& bandwidth_threshold = problem.job.compression.bandwidth_threshold;
+  const auto& bandwidth_threshold = problem.job.execution.compression.bandwidth_threshold;
   return !bandwidth_threshold || problem.topology.uncontended_bandwidth(
                                      chain.devices[from][0], chain.devices[to][0]) < *bandwidth_threshold;
 }
@@ -147,10 +146,11 @@ Problem random_problem(Rng& rng, int devices, Schedule schedule) {
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(random_size(rng, 2e7, 1e10));
   }
   Job& job = problem.job;
-  job.parallelism.schedule = schedule;
-  if (rng.below(3) == 0) job.parallelism.flush = 1 + static_cast<int>(rng.below(6));
-  if (rng.below(3) == 0) job.compression = {0.25, 1, BitsPerSecond(random_size(rng, 1e9, 1e12))};
-  if (rng.below(2) == 0) job.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
+  job.execution.schedule = schedule;
+  if (rng.below(3) == 0) job.execution.flush = 1 + static_cast<int>(rng.below(6));
+  if (rng.below(3) == 0) job.execution.compression = {0.25, 1, BitsPerSecond(random_size(rng, 1e9, 1e12))};
+  if (rng.below(2) == 0)
+    job.execution.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
   return problem;
 }
 
@@ -277,8 +277,8 @@ TEST_CASE("interleaved: every device gets a layer for each of its chunks") {
   Rng rng = Rng::for_task(1, 6);
   Problem problem = random_problem(rng, 3, Schedule::interleaved);
   problem.job = random_chain_job(rng, 9);
-  problem.job.parallelism.schedule = Schedule::interleaved;
-  problem.job.parallelism.chunks = 3;
+  problem.job.execution.schedule = Schedule::interleaved;
+  problem.job.execution.chunks = 3;
   for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e13);
   const IterationModel model(problem);
   CHECK(best_layer_split(model, {chain_of(3, 3)}).layers == Split{{0, 3}, {3, 6}, {6, 9}});
@@ -295,8 +295,8 @@ TEST_CASE("ResNet-50 and VGG-16 on equal devices are split within 3 % of the low
                       read_job(DTFM_SOURCE_DIR "/configs/resnet-50.yaml"), Calibration{},
                       built_in_roofline()};
       if (!resnet) problem.job.model = vgg_16(224, 1000, 2);
-      problem.job.parallelism.schedule = Schedule::gpipe;
-      problem.job.training.global_batch = 256 * problem.job.training.micro_batch;
+      problem.job.execution.schedule = Schedule::gpipe;
+      problem.job.training.global_batch = 256 * problem.job.execution.micro_batch;
       for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e12);
       const IterationModel model(problem);
       const std::vector<StageChain> chain = {chain_of(stages, 256)};

@@ -23,7 +23,7 @@ Problem small_problem(const std::vector<int>& per_site, int layers) {
 }
 
 Plan plan_with(std::vector<std::vector<Stage>> pipelines) {
-  Plan plan{1, Schedule::gpipe, GradientSync::sharded_ps, {}};
+  Plan plan{1, {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps}, {}};
   for (auto& stages : pipelines) plan.pipelines.push_back({1, std::move(stages)});
   for (const Pipeline& pipeline : plan.pipelines)
     plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.front().devices.size()));

@@ -73,7 +73,7 @@ Plan heterogeneous_plan(Rng& rng, const Job& job, bool even) {
   const int stages = random_int(rng, 1, 4), most = static_cast<int>(tensor_groups.size()) / stages;
   const int pipelines = random_int(rng, 1, std::min(4, most));
   const int layers = layer_count(job.model), rounds = random_int(rng, 1, 4);
-  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  Plan plan{1, job.execution, {}};
   std::size_t next = 0;
   for (int i = 0; i < pipelines; ++i) {
     Pipeline pipeline{stages * rounds, {}};
@@ -103,11 +103,11 @@ Errors errors_of(Schedule schedule, bool shared, bool overlap, std::uint64_t str
   Problem problem{heterogeneous_hosts(of_problem, shared),
                   heterogeneous_layers(of_problem, schedule, GradientSync::ring),
                   {1, 0.01, 0.9, 0.5}};
-  problem.job.parallelism.overlap = overlap;
-  problem.job.compression = compression;
+  problem.job.execution.overlap = overlap;
+  problem.job.execution.compression = compression;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Rng rng = Rng::for_task(stream, seed);
-    problem.job.parallelism.gradient_sync = sync.value_or(syncs[seed % 5]);
+    problem.job.execution.gradient_sync = sync.value_or(syncs[seed % 5]);
     const Plan plan = heterogeneous_plan(rng, problem.job, seed % 2 == 0);
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
@@ -137,7 +137,9 @@ TEST_CASE("messages between stages of two devices and of one are sent in two par
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  const Plan plan{2, Schedule::gpipe, GradientSync::sharded_ps, {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2}}}}}};
+  const Plan plan{2,
+                  {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps},
+                  {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2}}}}}};
   const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
   CHECK(estimate_iteration(model, plan).iteration_s ==
         Approx(2 * forward + 3.2 + 2 + 4 + 3.2 + 2 * backward));
@@ -153,8 +155,7 @@ TEST_CASE("parts that the same devices hold are synchronized one after the other
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
   const Plan plan{2,
-                  Schedule::gpipe,
-                  GradientSync::sharded_ps,
+                  {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps},
                   {{1, {{{0, 4}, {0, 1}}}}, {1, {{{0, 4}, {2}}}}, {1, {{{0, 4}, {3}}}}}};
   CHECK(estimate_iteration(model, plan).iteration_s == Approx(12 + 4 * 4.0 / 3));
 }
@@ -216,8 +217,8 @@ TEST_CASE("after swapping stages of different degrees a timer equals a new one")
                     heterogeneous_layers(rng, schedules[seed % 3], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5}};
     problem.topology.gpus[0].memory = Bytes(1e8);
-    problem.job.parallelism.overlap = rng.below(2) == 0;
-    if (rng.below(2) == 0) problem.job.compression = {0.25, 0.1, BitsPerSecond(1e8)};
+    problem.job.execution.overlap = rng.below(2) == 0;
+    if (rng.below(2) == 0) problem.job.execution.compression = {0.25, 0.1, BitsPerSecond(1e8)};
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     IterationTimer timer(model, heterogeneous_plan(rng, problem.job, false));
@@ -252,11 +253,10 @@ TEST_CASE("the best split gives more layers to the larger stage") {
     const int layers = layer_count(problem.job.model);
     double best = 1e300;
     for (int cut = 1; cut < layers; ++cut)
-      best = std::min(best, estimate_iteration(model, {4,
-                                                       Schedule::gpipe,
-                                                       GradientSync::ring,
-                                                       {{6, {{{0, cut}, wide}, {{cut, layers}, single}}}}})
-                                .iteration_s);
+      best = std::min(
+          best, estimate_iteration(
+                    model, {4, problem.job.execution, {{6, {{{0, cut}, wide}, {{cut, layers}, single}}}}})
+                    .iteration_s);
     const LayerSplit split = best_layer_split(model, {{{wide, single}, 6}});
     CHECK(split.time_s == Approx(best));
   }
@@ -266,7 +266,9 @@ TEST_CASE("shards that overlap in part are not estimated") {
   const Problem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
   const IterationModel model(problem, {2, 3},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  const Plan plan{3, Schedule::gpipe, GradientSync::ring, {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2, 3, 4}}}}}};
+  const Plan plan{3,
+                  {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::ring},
+                  {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2, 3, 4}}}}}};
   CHECK_THROWS_AS(IterationTimer(model, plan), Error);
 }
 
@@ -278,7 +280,7 @@ TEST_CASE("after moving layers a timer equals a new one for all degrees") {
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
-  Plan plan{2, Schedule::gpipe, GradientSync::sharded_ps, {}};
+  Plan plan{2, {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps}, {}};
   plan.pipelines.push_back({4, {{{0, 6}, {0, 1}}, {{6, 12}, {2}}}});
   plan.pipelines.push_back({4, {{{0, 6}, {3}}, {{6, 12}, {4}}}});
   plan.pipelines.push_back({4, {{{0, 6}, {5}}, {{6, 12}, {6}}}});

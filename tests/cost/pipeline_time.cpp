@@ -69,9 +69,9 @@ RandomPipeline random_pipeline(Rng& rng, Schedule schedule, const Size& size) {
     if (traits(schedule).splits_backward)
       layer.parameters = 1;  // weight gradients take as long as the forward
   }
-  it.problem.job.parallelism.schedule = schedule;
-  it.problem.job.parallelism.chunks = size.chunks;
-  if (size.flush > 0) it.problem.job.parallelism.flush = size.flush;
+  it.problem.job.execution.schedule = schedule;
+  it.problem.job.execution.chunks = size.chunks;
+  if (size.flush > 0) it.problem.job.execution.flush = size.flush;
   it.plan = plan_of(it.problem.job, size.devices, 1, size.micro_batches);
 
   PipelineWork& work = it.work;
@@ -101,8 +101,8 @@ PipelineTime simulated(const RandomPipeline& it) {
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan);
   const Replay result = replay(lowered.graph);
   const std::size_t stages = it.work.forward_s.size();
-  const bool is_split = traits(it.plan.schedule).splits_backward,
-             is_blocking = traits(it.plan.schedule).is_blocking;
+  const bool is_split = traits(it.plan.execution.schedule).splits_backward,
+             is_blocking = traits(it.plan.execution.schedule).is_blocking;
   PipelineTime time{std::vector<double>(stages), std::vector<double>(stages), 0, 0};
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
     const TaskLabel& label = lowered.labels[i];

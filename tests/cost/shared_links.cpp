@@ -29,8 +29,8 @@ TEST_CASE("messages of pipelines that share a link take longer") {
 TEST_CASE("traffic of others delays a message on the shared link only") {
   for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::interleaved}) {
     Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(8, 0, 1e6), {}};
-    problem.job.parallelism.schedule = schedule;
-    problem.job.parallelism.chunks = schedule == Schedule::interleaved ? 2 : 1;
+    problem.job.execution.schedule = schedule;
+    problem.job.execution.chunks = schedule == Schedule::interleaved ? 2 : 1;
     for (int device = 0; device < 4; ++device) {
       Device& it = problem.topology.devices[at(device)];
       it.host = device / 2;
@@ -38,7 +38,8 @@ TEST_CASE("traffic of others delays a message on the shared link only") {
       it.host_uplink = BitsPerSecond(8 * 0.9e6);
     }
     std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
-    Plan plan{1, schedule, GradientSync::ring, {}};
+    Plan plan{1, problem.job.execution, {}};
+    plan.execution.gradient_sync = GradientSync::ring;
     for (int i = 0; i < 2; ++i) plan.pipelines.push_back({24, {{{0, 4}, {i}}, {{4, 8}, {i + 2}}}});
     CAPTURE(schedule);
     CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.05));
@@ -75,7 +76,7 @@ TEST_CASE("links of the same rate and load are distinct") {
 // done long before the shared link has carried all messages.
 TEST_CASE("later traffic of others does not delay a pipeline") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
-  problem.job.parallelism.schedule = Schedule::one_f_one_b;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
   for (const int device : {0, 2}) {
     problem.topology.devices[at(device)].host = 0;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
@@ -83,8 +84,7 @@ TEST_CASE("later traffic of others does not delay a pipeline") {
   std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   problem.topology.devices[1].speed = 0.05;
   const Plan plan{1,
-                  Schedule::one_f_one_b,
-                  GradientSync::ring,
+                  {.schedule = Schedule::one_f_one_b, .gradient_sync = GradientSync::ring},
                   {{1, {{{0, 2}, {0}}, {{2, 4}, {1}}}}, {24, {{{0, 2}, {2}}, {{2, 4}, {3}}}}}};
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.02));
 }
@@ -94,8 +94,8 @@ TEST_CASE("later traffic of others does not delay a pipeline") {
 TEST_CASE("only micro-batches in flight contend") {
   for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
     Problem problem{flat_topology({6}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(12, 0, 1e6), {}};
-    problem.job.parallelism.schedule = schedule;
-    problem.job.parallelism.chunks = schedule == Schedule::interleaved ? 2 : 1;
+    problem.job.execution.schedule = schedule;
+    problem.job.execution.chunks = schedule == Schedule::interleaved ? 2 : 1;
     std::get<RuleLinks>(problem.topology.links).links.front().capacity = BitsPerSecond(8 * 0.5e6);
     const bool chunks = schedule == Schedule::interleaved;
     Plan plan = plan_of(problem.job, chunks ? 1 : 6, 1, 1);
@@ -103,11 +103,11 @@ TEST_CASE("only micro-batches in flight contend") {
     if (!chunks) {
       CHECK(estimated_iteration_s(problem, plan) ==
             Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
-      problem.job.parallelism.flush = 1;
+      problem.job.execution.flush = plan.execution.flush = 1;
       plan.pipelines.front().micro_batches = 7;
       CHECK(estimated_iteration_s(problem, plan) ==
             Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
-      problem.job.parallelism.flush.reset();
+      problem.job.execution.flush.reset();
     }
     for (const int micro_batches : {6, 12, 24}) {
       CAPTURE(micro_batches);
@@ -122,15 +122,14 @@ TEST_CASE("only micro-batches in flight contend") {
 // host, which sends one of them in 2 s.
 TEST_CASE("messages of one pipeline contend with those between its other stages") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
-  problem.job.parallelism.schedule = Schedule::one_f_one_b;
+  problem.job.execution.schedule = Schedule::one_f_one_b;
   for (int device = 0; device < 4; ++device) {
     problem.topology.devices[at(device)].host = device % 2;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
   std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   const Plan plan{1,
-                  Schedule::one_f_one_b,
-                  GradientSync::ring,
+                  {.schedule = Schedule::one_f_one_b, .gradient_sync = GradientSync::ring},
                   {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.1));
 }

@@ -56,22 +56,22 @@ Job random_job(Rng& rng) {
     job.model = Transformer{random_int(rng, 4, 12), 64, 4, 32, 100};
   else
     job.model = random_chain(rng);
-  job.training.micro_batch = random_int(rng, 1, 4);
-  job.training.global_batch = 16 * job.training.micro_batch;
-  job.training.recomputation = pick_kind(rng, recomputation_table());
+  job.execution.micro_batch = random_int(rng, 1, 4);
+  job.training.global_batch = 16 * job.execution.micro_batch;
+  job.execution.recomputation = pick_kind(rng, recomputation_table());
   job.training.optimizer = pick_kind(rng, optimizer_table());
   job.training.precision = rng.below(2) == 0 ? Precision::fp16 : Precision::fp32;
-  job.parallelism.schedule =
+  job.execution.schedule =
       pick_one<3, Schedule>(rng, {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved});
-  if (job.parallelism.schedule == Schedule::interleaved) job.parallelism.chunks = 2;
-  job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
-  job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
+  if (job.execution.schedule == Schedule::interleaved) job.execution.chunks = 2;
+  job.execution.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
+  job.execution.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
   const CompressionPreset presets[] = {{CompressionMethod::quantize_8_bit},
                                        {CompressionMethod::quantize_4_bit},
                                        {CompressionMethod::top_k, 2}};
   if (rng.below(3) == 0) compress_activations(job, presets[rng.below(2)]);
   if (rng.below(3) == 0) compress_gradients(job, presets[rng.below(3)]);
-  if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(1e9);
+  if (rng.below(2) == 0) job.execution.compression.throughput = BitsPerSecond(1e9);
   return job;
 }
 
@@ -108,8 +108,7 @@ TEST_CASE("times and bytes and memory of a stage equal those of the simulator") 
     const StageCosts costs(problem, tensor);
     const int begin = random_int(rng, 0, costs.layers() - 1);
     const Stage stage{{begin, random_int(rng, begin, costs.layers())}, random_devices(rng, tensor)};
-    Plan plan;
-    plan.pipelines = {{1, {stage}}};
+    const Plan plan{1, problem.job.execution, {{1, {stage}}}};
     const LoadModel model(problem, plan);
     const StageLoad load = model.of(stage);
 
@@ -153,13 +152,13 @@ TEST_CASE("unknown times have a reason") {
 // At 8e9 bits per second, 1e6 bytes of activations take 1 ms, as do those of gradients.
 TEST_CASE("compression takes as long as its throughput implies") {
   Problem problem{mixed_topology(), chain_job(2, 1e6, 1e6), {}};
-  problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
+  problem.job.execution.compression = {0.25, 0.5, BitsPerSecond(8e9)};
   const StageCosts costs(problem, 1);
   CHECK(costs.boundary_bytes(1) == Approx(0.25e6));
   CHECK(costs.compression_s(1) == Approx(1e-3));
   CHECK(costs.gradient_bytes({0, 1}, false) == Approx(2e6 / 2));
   CHECK(costs.gradient_compression_s(0.5e6) == Approx(1e-3));
-  problem.job.compression = {1, 1, BitsPerSecond(8e9)};
+  problem.job.execution.compression = {1, 1, BitsPerSecond(8e9)};
   const StageCosts plain(problem, 1);
   CHECK(plain.compression_s(1) == 0);
   CHECK(plain.gradient_compression_s(1e6) == 0);
@@ -172,7 +171,7 @@ TEST_CASE("a stage has the all-reduces of its layers") {
   CHECK(forward.messages == 2 * 2 * 6);
   CHECK(forward.bytes == Approx(2 * 2 * 6 * 0.25e6));
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(forward.bytes));
-  problem.job.training.recomputation = Recomputation::full;
+  problem.job.execution.recomputation = Recomputation::full;
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
 }
 
@@ -184,10 +183,10 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     Rng rng = Rng::for_task(2, seed);
     Problem problem = random_problem(rng);
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
-    const bool interleaved = problem.job.parallelism.schedule == Schedule::interleaved;
+    const bool interleaved = problem.job.execution.schedule == Schedule::interleaved;
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
-    if (rng.below(3) == 0) problem.job.parallelism.flush = stages;
+    if (rng.below(3) == 0) problem.job.execution.flush = stages;
     const Plan plan = plan_of(problem.job, stages, 2, stages * random_int(rng, 1, 3));
     const IterationModel model(problem);
     IterationTimer timer(model, plan);
@@ -201,7 +200,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
       const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                        [&](const DeviceReport& other) { return other.device == it.device; });
       REQUIRE(device != report.devices.end());
-      CAPTURE(problem.job.parallelism.schedule, name_of(problem.job.training.recomputation), it.device);
+      CAPTURE(problem.job.execution.schedule, name_of(problem.job.execution.recomputation), it.device);
       CHECK(it.needed == Approx(device->peak_memory_bytes).epsilon(1e-9));
       deficit_bytes += it.needed - it.capacity;
       ++compared;

@@ -34,7 +34,7 @@ TEST_CASE("no plan is estimated or simulated to cost less than the bound") {
     const double bound = min_weighted_time(model, weight, 1);
     const double estimated = used * IterationTimer(model, plan).iteration_s();
     const double simulated = used * replay(iteration_graph(problem, plan).graph).makespan;
-    CAPTURE(seed, tensor, any_degree, plan.pipelines.size(), depth(plan), problem.job.parallelism.schedule);
+    CAPTURE(seed, tensor, any_degree, plan.pipelines.size(), depth(plan), problem.job.execution.schedule);
     REQUIRE(bound > 0);
     REQUIRE(bound <= estimated);
     REQUIRE(bound <= simulated);

@@ -15,8 +15,9 @@ ExportBundle two_pipelines(std::vector<int> first, std::vector<int> second, int 
   ExportBundle bundle;
   bundle.job.name = "two";
   bundle.job.model = Transformer{layers, 1024, 16, 512, 50257};
-  bundle.job.training = {16, 1};
-  bundle.job.parallelism.schedule = Schedule::one_f_one_b;
+  bundle.job.training.global_batch = 16;
+  bundle.job.execution.micro_batch = 1;
+  bundle.job.execution.schedule = Schedule::one_f_one_b;
   int device = 0;
   for (const auto& counts : {first, second}) {
     Pipeline pipeline{8, {}};
@@ -99,10 +100,12 @@ TEST_CASE("different numbers of micro-batches and indivisible batches are reject
       CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 8 and 6 micro-batches"));
   CHECK(rejection_message("flashflex", bundle) == "no error");
   bundle.plan.pipelines[1].micro_batches = 8;
-  bundle.job.training = {30, 2};
+  bundle.job.training.global_batch = 30;
+  bundle.job.execution.micro_batch = 2;
   CHECK_THAT(rejection_message("megatron", bundle),
              contains("global batch 30 is not a multiple of micro-batch 2 x dp 2"));
-  bundle.job.training = {64, 2};
+  bundle.job.training.global_batch = 64;
+  bundle.job.execution.micro_batch = 2;
   CHECK_THAT(rejection_message("megatron", bundle), contains("do not make up the job's global batch 64"));
 }
 
@@ -130,15 +133,15 @@ TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are reje
   ExportBundle bundle = two_pipelines({7}, {7});
   CHECK_THAT(rejection_message("dtfm", bundle), contains("one-stage pipelines are not runnable"));
   bundle = two_pipelines({3, 4}, {3, 4});
-  bundle.job.parallelism.schedule = Schedule::gpipe;
-  bundle.job.parallelism.flush = 3;
+  bundle.job.execution.schedule = Schedule::gpipe;
+  bundle.job.execution.flush = 3;
   for (const char* name : {"dtfm", "torchtitan", "torchtitan-py"})
     CHECK_THAT(rejection_message(name, bundle), contains("flush every 3 of 8 micro-batches"));
-  bundle.job.parallelism.flush = 4;
+  bundle.job.execution.flush = 4;
   CHECK(rejection_message("dtfm", bundle) == "no error");
   bundle.job.parallelism = {};
-  bundle.job.parallelism.schedule = Schedule::interleaved;
-  bundle.job.parallelism.chunks = 2;
+  bundle.job.execution.schedule = Schedule::interleaved;
+  bundle.job.execution.chunks = 2;
   for (const char* name : {"dtfm", "deepspeed-py", "flashflex", "petals", "varuna"})
     CHECK_THAT(rejection_message(name, bundle), contains("schedule interleaved with 2 chunks"));
   CHECK_THAT(rejection_message("megatron", bundle), contains("Megatron needs more than 2"));
@@ -184,17 +187,17 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
 
 TEST_CASE("torchtitan rejects a schedule that it cannot run") {
   ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
-  bundle.job.parallelism.schedule = Schedule::zero_bubble_h1;
+  bundle.job.execution.schedule = Schedule::zero_bubble_h1;
   CHECK(rejection_message("torchtitan", bundle) ==
         "torchtitan: schedule zb-h1 has no equivalent; plan with schedule 1f1b");
-  bundle.job.parallelism.schedule = Schedule::one_f_one_b_blocking;
+  bundle.job.execution.schedule = Schedule::one_f_one_b_blocking;
   CHECK(rejection_message("torchtitan", bundle) == "no error");
 }
 
 TEST_CASE("a trainer's different schedule and missing flushes are noted") {
   ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
-  bundle.job.parallelism.schedule = Schedule::gpipe;
-  bundle.job.parallelism.flush = 3;
+  bundle.job.execution.schedule = Schedule::gpipe;
+  bundle.job.execution.flush = 3;
   fill_slots(bundle);
   for (const char* name : {"megatron", "deepspeed-py", "flashflex"}) {
     const auto notes = find_exporter(name).notes(bundle);
@@ -203,7 +206,7 @@ TEST_CASE("a trainer's different schedule and missing flushes are noted") {
     CHECK_THAT(notes[1], contains("does not flush pipelines every 3 micro-batches"));
   }
   bundle.job.parallelism = {};
-  bundle.job.parallelism.schedule = Schedule::one_f_one_b;
+  bundle.job.execution.schedule = Schedule::one_f_one_b;
   for (const std::string& note : find_exporter("deepspeed-py").notes(bundle))
     CHECK(note.find("runs schedule") == note.npos);
 }

@@ -98,10 +98,10 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
       for (int s = 0; s < stages; ++s) pipeline.stages[at(s)].layers = split[at(s)];
     }
     bundle.job.training.global_batch =
-        2 * stages * bundle.job.training.micro_batch * static_cast<int>(bundle.plan.pipelines.size());
+        2 * stages * bundle.job.execution.micro_batch * static_cast<int>(bundle.plan.pipelines.size());
     if (chunks > 1) {
-      bundle.job.parallelism.schedule = Schedule::interleaved;
-      bundle.job.parallelism.chunks = chunks;
+      bundle.job.execution.schedule = Schedule::interleaved;
+      bundle.job.execution.chunks = chunks;
     }
     bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
     const ExportFiles files = export_files(bundle, {&target, 1});
@@ -206,9 +206,10 @@ TEST_CASE("with virtual stages a device has layers from several ranges") {
   // 10-12.
   ExportBundle bundle;
   bundle.job.model = Transformer{12, 1024, 16, 512, 50257};
-  bundle.job.training = {6, 1};
-  bundle.job.parallelism.schedule = Schedule::interleaved;
-  bundle.job.parallelism.chunks = 2;
+  bundle.job.training.global_batch = 6;
+  bundle.job.execution.micro_batch = 1;
+  bundle.job.execution.schedule = Schedule::interleaved;
+  bundle.job.execution.chunks = 2;
   bundle.plan.pipelines = {{6, {{{0, 4}, {0}}, {{4, 8}, {1}}, {{8, 12}, {2}}}}};
   bundle.locations = {{"a", "a", 0}, {"b", "b", 0}, {"c", "c", 0}};
   bundle.assignments = assign_ranks(bundle.plan, bundle.job, RankOrder::stage_major);

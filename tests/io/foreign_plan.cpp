@@ -37,8 +37,8 @@ Job seven_layers() {
   job.name = "seven";
   job.model = Transformer{7, 8, 2, 16, 100};
   job.training.global_batch = 32;
-  job.training.micro_batch = 2;
-  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.execution.micro_batch = 2;
+  job.execution.schedule = Schedule::one_f_one_b;
   return job;
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("a table may have columns in any order and tensor-parallel stages and 
           .plan;
   CHECK(format_plan(plan) == "12: gc:1 gc:0[0,7); 4: ga:1 ga:0[0,4) gb[4,7); ");
   CHECK(plan.tensor == 2);
-  CHECK(plan.schedule == Schedule::one_f_one_b);
+  CHECK(plan.execution.schedule == Schedule::one_f_one_b);
   // 16 micro-batches over three pipelines are 5, 5 and 6. A stage without layers ends before it begins.
   CHECK(
       format_plan(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
@@ -190,7 +190,7 @@ TEST_CASE("unusual but valid input is noted") {
         Notes{"4 of 6 devices are in no pipeline: ga:0, ga:1, gc:0, gc:2",
               "tensor-parallel devices on different hosts: stage 0 of pipeline 0 on gc:1 and gb"});
   Job gpipe = seven_layers();
-  gpipe.parallelism.schedule = Schedule::gpipe;
+  gpipe.execution.schedule = Schedule::gpipe;
   CHECK(read("train.sh", flags + "--pipeline-model-paralel-size 4 --lr 1", stage_major_ranks, gpipe).notes ==
         Notes{"ignored flags that do not affect the plan: `--nnodes`, "
               "`--pipeline-model-paralel-size` (did "

@@ -51,8 +51,8 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   CHECK(model.sequence == 2048);
   CHECK(model.vocabulary == 50257);
   CHECK(job.training.global_batch == 1024);
-  CHECK(job.training.micro_batch == 1);
-  CHECK(job.training.recomputation == Recomputation::full);
+  CHECK(job.execution.micro_batch == 1);
+  CHECK(job.execution.recomputation == Recomputation::full);
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
   CHECK(job.automatic == Automatic{});
@@ -64,16 +64,16 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
 
 TEST_CASE("keys that a job omits have the usual defaults") {
   const Job job = job_of(small);
-  CHECK(job.training.micro_batch == 1);
+  CHECK(job.execution.micro_batch == 1);
   CHECK(job.training.precision == Precision::fp16);
   CHECK(job.training.optimizer == Optimizer::adam_16);
-  CHECK(job.training.recomputation == Recomputation::none);
+  CHECK(job.execution.recomputation == Recomputation::none);
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
   CHECK(job.parallelism.tensor == 1);
-  CHECK(job.parallelism.schedule == Schedule::gpipe);
-  CHECK(job.parallelism.gradient_sync == GradientSync::sharded_ps);
-  CHECK(job.compression.gradients == 1);
+  CHECK(job.execution.schedule == Schedule::gpipe);
+  CHECK(job.execution.gradient_sync == GradientSync::sharded_ps);
+  CHECK(job.execution.compression.gradients == 1);
   CHECK(job.profiles.empty());
   CHECK_FALSE(job.efficiency);
   CHECK_FALSE(job.comm_cost);
@@ -92,16 +92,16 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK(job.parallelism.data == 3);
   CHECK(job.parallelism.tensor == 2);
-  CHECK(job.parallelism.schedule == Schedule::interleaved);
-  CHECK(job.parallelism.chunks == 2);
-  CHECK(job.parallelism.flush == 64);
-  CHECK(job.parallelism.gradient_sync == GradientSync::ring);
-  CHECK(job.parallelism.overlap);
+  CHECK(job.execution.schedule == Schedule::interleaved);
+  CHECK(job.execution.chunks == 2);
+  CHECK(job.execution.flush == 64);
+  CHECK(job.execution.gradient_sync == GradientSync::ring);
+  CHECK(job.execution.overlap);
   CHECK(job.parallelism.uniform_pipelines);
-  CHECK(job.compression.throughput->value() == 400e9);
-  CHECK(job.compression.bandwidth_threshold->value() == 1e9);
-  CHECK(job.compression.activations == 0.25);
-  CHECK(job.compression.gradients == 0.5);
+  CHECK(job.execution.compression.throughput->value() == 400e9);
+  CHECK(job.execution.compression.bandwidth_threshold->value() == 1e9);
+  CHECK(job.execution.compression.activations == 0.25);
+  CHECK(job.execution.compression.gradients == 0.5);
   CHECK(job.efficiency == 0.3);
   CHECK(job.comm_cost->gradient.value() == 1073741824);
   CHECK(job.comm_cost->activation.value() == 3.5e6);
@@ -116,19 +116,20 @@ TEST_CASE("every precision and optimizer and recomputation is read and written b
   const auto read = [](std::string_view key, std::string_view name) {
     const Job job = job_of(with("global_batch: 6", fmt::format("global_batch: 6, {}: {}", key, name)));
     CHECK(contains(fmt::format("\"{}\":\"{}\"", key, name)).match(job_json(job).dump()));
-    return job.training;
+    return job;
   };
-  for (const auto& row : precision_table()) CHECK(read("precision", row.name).precision == row.kind);
-  for (const auto& row : optimizer_table()) CHECK(read("optimizer", row.name).optimizer == row.kind);
-  for (const auto& row : recomputation_table()) CHECK(read("recompute", row.name).recomputation == row.kind);
+  for (const auto& row : precision_table()) CHECK(read("precision", row.name).training.precision == row.kind);
+  for (const auto& row : optimizer_table()) CHECK(read("optimizer", row.name).training.optimizer == row.kind);
+  for (const auto& row : recomputation_table())
+    CHECK(read("recompute", row.name).execution.recomputation == row.kind);
 }
 
 TEST_CASE("compression by preset name is read as its ratio and written by its name") {
   const Job job = job_of(small + "compression: {activations: 8-bit, gradients: top-0.5%}\n");
-  CHECK(job.compression.activations == Approx((8 + 1.0 / 64) / 16));
-  CHECK(job.compression.gradients == Approx(0.005 * 3));
-  CHECK(job.compression.activation_preset == CompressionPreset{CompressionMethod::quantize_8_bit});
-  CHECK(job.compression.gradient_preset == CompressionPreset{CompressionMethod::top_k, 0.5});
+  CHECK(job.execution.compression.activations == Approx((8 + 1.0 / 64) / 16));
+  CHECK(job.execution.compression.gradients == Approx(0.005 * 3));
+  CHECK(job.execution.compression.activation_preset == CompressionPreset{CompressionMethod::quantize_8_bit});
+  CHECK(job.execution.compression.gradient_preset == CompressionPreset{CompressionMethod::top_k, 0.5});
   const std::string json = job_json(job).dump();
   CHECK(contains(R"("compression":{"activations":"8-bit","gradients":"top-0.5%"})").match(json));
   CHECK(job_json(job_of(json)).dump() == json);

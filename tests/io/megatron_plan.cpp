@@ -36,7 +36,7 @@ Job job_of(int layers) {
   job.name = "small";
   job.model = Transformer{layers, 8, 2, 16, 100};
   job.training.global_batch = 24;
-  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.execution.schedule = Schedule::one_f_one_b;
   return job;
 }
 
@@ -146,8 +146,8 @@ TEST_CASE("flags are found in the forms that launch scripts use") {
 
 TEST_CASE("virtual stages become the chunks of an interleaved schedule") {
   Job job = job_of(10);
-  job.parallelism.schedule = Schedule::interleaved;
-  job.parallelism.chunks = 2;
+  job.execution.schedule = Schedule::interleaved;
+  job.execution.chunks = 2;
   const auto ends = [&](const std::string& flags) {
     Counts layers;
     const Plan plan = plan_of("--pipeline-model-parallel-size 2 " + flags, eight, job);

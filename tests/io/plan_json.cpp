@@ -8,6 +8,7 @@
 #include <Eigen/Core>
 #include <nlohmann/json.hpp>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "planner/io/text/json_format.hpp"
@@ -89,9 +90,9 @@ TEST_CASE("the plan file has the specified content in the specified order") {
 
   std::vector<std::string> keys;
   for (const auto& item : plan.items()) keys.push_back(item.key());
-  CHECK(keys == std::vector<std::string>{"schema", "topology", "job", "objective", "parallelism", "pipelines",
-                                         "groups", "ranks", "unused", "estimate", "lower_bound", "finalists",
-                                         "search", "version"});
+  CHECK(keys == std::vector<std::string>{"schema", "topology", "job", "objective", "parallelism", "execution",
+                                         "pipelines", "groups", "ranks", "unused", "estimate", "lower_bound",
+                                         "finalists", "search", "version"});
   CHECK(plan["topology"]["fingerprint"] == topology.fingerprint());
   CHECK(
       plan["pipelines"].dump() ==
@@ -142,7 +143,7 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
 }
 
 TEST_CASE("unknown values are omitted and unused devices are listed") {
-  Plan plan{1, Schedule::gpipe, GradientSync::ring, {{7, {{{0, 5}, {2}}}}}};
+  Plan plan{1, {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::ring}, {{7, {{{0, 5}, {2}}}}}};
   const auto written = json::parse(plan_json(four_devices(), small_job(), plan, PlanRecord{}));
   CHECK(written["unused"].dump() == R"(["a/0","a/1","a/3"])");
   CHECK(written["estimate"].empty());
@@ -178,6 +179,8 @@ TEST_CASE("the job of a plan file is read from it") {
   CHECK_FALSE(parse_plan_job("{\"pipelines\": []}", "plan.json").has_value());
   json other = json::parse(text);
   other["parallelism"]["schedule"] = "1f1b";
+  CHECK_THAT(error(other.dump()), contains("/execution/schedule is `gpipe`"));
+  other.erase("execution");  // as older files
   CHECK_THAT(error(other.dump()), contains("/job/parallelism/schedule is `gpipe`"));
   json old = json::parse(text);
   old["job"]["parallelism"]["alike"] = true;
@@ -186,6 +189,111 @@ TEST_CASE("the job of a plan file is read from it") {
         "plan.json:3:18: unknown key `nam`; did you mean `name`?");
   CHECK_THAT(error("{\"job\": 7}"), contains("plan.json:1:9: "));
   CHECK_THAT(error("{\"job\": "), contains("plan.json:1:8: syntax error"));
+}
+
+namespace {
+
+/// Returns a plan of the small job with a value other than the default for every setting but the chunks.
+Plan configured_plan() {
+  Plan plan = plan_from_placement(two_by_two(), small_job());
+  plan.execution = {1,
+                    Schedule::one_f_one_b,
+                    {},
+                    2,
+                    GradientSync::ring,
+                    true,
+                    Recomputation::full,
+                    {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
+  return plan;
+}
+
+/// Returns the small job with the settings of the plan.
+Job configured_job() {
+  Job job = small_job();
+  job.execution = configured_plan().execution;
+  return job;
+}
+
+json configured_file() {
+  return json::parse(plan_json(four_devices(), configured_job(), configured_plan(), PlanRecord{}));
+}
+
+Plan parsed_with(const json& file, const Job& job) {
+  return parse_plan(file.dump(), "plan.json", four_devices(), job);
+}
+
+}  // namespace
+
+TEST_CASE("the execution of a plan is written with the keys of jobs and read back") {
+  Job job = configured_job();
+  Plan plan = configured_plan();
+  const ordered_json compression = job_json(job)["compression"];
+  CHECK(execution_json(plan.execution).dump() ==
+        R"({"micro_batch":1,"schedule":"1f1b","flush":2,"gradient_sync":"ring","overlap":true,)"
+        R"("recompute":"full","compression":)" +
+            compression.dump() + "}");
+  CHECK(parsed_with(configured_file(), job) == plan);
+  plan.execution.schedule = Schedule::interleaved;
+  plan.execution.chunks = 2;
+  plan.execution.flush.reset();
+  plan.execution.compression = {};
+  plan.execution.compression.activation_preset = CompressionPreset{CompressionMethod::quantize_8_bit};
+  job.execution = plan.execution;
+  compress_activations(job, *plan.execution.compression.activation_preset);
+  plan.execution = job.execution;
+  CHECK(parsed_with(json::parse(plan_json(four_devices(), job, plan, PlanRecord{})), job) == plan);
+}
+
+TEST_CASE("a plan of pipelines alone takes the settings of the job") {
+  json file = configured_file();
+  const json pipelines = {{"pipelines", file["pipelines"]}};
+  CHECK(parsed_with(pipelines, small_job()).execution == small_job().execution);
+  CHECK(parsed_with(pipelines, configured_job()) == configured_plan());
+}
+
+TEST_CASE("older plans without execution have the settings of their job and parallelism") {
+  json file = configured_file();
+  file.erase("execution");
+  Job open = small_job();
+  open.automatic = {true, true, true, true, true, true, true};
+  open.execution.overlap = true;
+  open.execution.compression.throughput = BitsPerSecond(8e9);
+  open.execution.compression.bandwidth_threshold = BitsPerSecond(1e9);
+  CHECK(parsed_with(file, open) == configured_plan());
+  CHECK(parse_plan_job(file.dump(), "plan.json")->execution == configured_plan().execution);
+  file.erase("job");
+  Plan expected = configured_plan();
+  expected.execution = open.execution;
+  expected.execution.schedule = Schedule::one_f_one_b;
+  expected.execution.gradient_sync = GradientSync::ring;
+  CHECK(parsed_with(file, open) == expected);
+}
+
+TEST_CASE("the execution of a plan counts rather than the settings in its job") {
+  json file = configured_file();
+  file["execution"]["micro_batch"] = 7;
+  CHECK(parse_plan_job(file.dump(), "plan.json")->execution.micro_batch == 7);
+  file["execution"]["micro_batch"] = 2;
+  CHECK_THAT(error_message([&] { parse_plan_job(file.dump(), "plan.json"); }),
+             contains("2 does not divide global_batch 7"));
+  file["execution"]["micro_batch"] = "auto";
+  CHECK_THAT(error_message([&] { parse_plan_job(file.dump(), "plan.json"); }), contains("has `auto`"));
+}
+
+TEST_CASE("a setting that contradicts the given job is refused at its place in the file") {
+  const std::string text = R"({"execution": {"micro_batch": 1,
+  "schedule": "1f1b", "compression": {"activations": 1, "gradients": 0.5}},
+ "pipelines": [{"stages": [{"layers": [0, 5], "devices": ["a/0"]}]}]})";
+  CHECK(error_in(text) ==
+        "plan.json:2:15: schedule 1f1b, but the job's parallelism.schedule is gpipe; use the plan without "
+        "--job, or set the job's to 1f1b or auto");
+  Job job = small_job();
+  job.automatic.schedule = true;
+  const auto parse = [&] { return parse_plan(text, "plan.json", four_devices(), job); };
+  CHECK_THAT(error_message(parse), contains("plan.json:2:70: compression.gradients 0.5, but the job's "));
+  job.automatic.gradients = true;
+  CHECK(parse().execution.schedule == Schedule::one_f_one_b);
+  CHECK_NOTHROW(parse_standalone_plan(text, "plan.json", small_job()));
 }
 
 TEST_CASE("numbers are the shortest that read back the same and are never infinite") {

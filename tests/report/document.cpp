@@ -22,8 +22,8 @@ std::string text(const ordered_json& value) {
 
 Plan plan_of_two() {
   Plan plan;
-  plan.schedule = Schedule::gpipe;
-  plan.gradient_sync = GradientSync::sharded_ps;
+  plan.execution.schedule = Schedule::gpipe;
+  plan.execution.gradient_sync = GradientSync::sharded_ps;
   plan.pipelines = {{2, {{{0, 3}, {0}}, {{3, 4}, {1}}}}};
   return plan;
 }
@@ -61,8 +61,8 @@ std::optional<std::string> page_of(std::string_view title, const ordered_json& d
 
 TEST_CASE("a document names the layers of each virtual stage") {
   Job job;
-  job.parallelism.schedule = Schedule::interleaved;
-  job.parallelism.chunks = 2;
+  job.execution.schedule = Schedule::interleaved;
+  job.execution.chunks = 2;
   Plan plan = plan_of_two();
   plan.pipelines[0].stages[0].layers = {0, 4};
   plan.pipelines[0].stages[1].layers = {4, 7};

@@ -30,7 +30,7 @@ Plan cut_at(const Job& job, int layer) {
   const auto pipeline = [&](int first, int second) {
     return Pipeline{job.training.global_batch / 2, {{{0, layer}, {first}}, {{layer, layers}, {second}}}};
   };
-  return {1, job.parallelism.schedule, job.parallelism.gradient_sync, {pipeline(0, 1), pipeline(2, 3)}};
+  return {1, job.execution, {pipeline(0, 1), pipeline(2, 3)}};
 }
 
 }  // namespace
@@ -42,9 +42,12 @@ TEST_CASE("a plan that exceeds memory in any case flushes after every micro-batc
   const Plan plan = cut_at(problem.job, layers / 2);
   const PlanCandidate found = balance_plan(job, plan, score);
   REQUIRE(found.deficit_bytes > 0);
-  CHECK(found.flush == 1);
-  for (const int flush : {0, 2, 4})
-    CHECK(found.deficit_bytes < evaluate_plan(job, plan, flush, score).deficit_bytes);
+  CHECK(found.plan.execution.flush == 1);
+  for (const std::optional<int> flush : {std::optional<int>(), std::optional(2), std::optional(4)}) {
+    Plan other = plan;
+    other.execution.flush = flush;
+    CHECK(found.deficit_bytes < evaluate_plan(job, other, score).deficit_bytes);
+  }
 }
 
 TEST_CASE("splitting again makes no plan of three stages worse and keeps its evaluation budget") {
@@ -59,9 +62,9 @@ TEST_CASE("splitting again makes no plan of three stages worse and keeps its eva
     const Plan plan = plan_of(problem.job, 3, 1, 64);
     const PlanCandidate fitted = fit_plan(job, plan, score);
     const PlanCandidate recut = refine_layer_cuts(fitted, score);
-    REQUIRE(fitted.flush > 0);
+    REQUIRE(fitted.plan.execution.flush.has_value());
     CHECK(recut.score <= fitted.score);
-    CHECK(recut.score == evaluate_plan(job, recut.plan, recut.flush, score).score);
+    CHECK(recut.score == evaluate_plan(job, recut.plan, score).score);
     CHECK(score.evaluated() <= max_fitting_evaluations(*job) + 1);
   }
 }
@@ -77,7 +80,7 @@ TEST_CASE("if memory requires flushes a stage boundary is placed at the best lay
         const PlanScore score(Objective::iteration_time, problem.topology);
         const PlanCandidate fitted = fit_plan(job, cut_at(problem.job, layers / 2), score);
         const PlanCandidate recut = refine_layer_cuts(fitted, score);
-        if (fitted.flush == 0) {
+        if (!fitted.plan.execution.flush) {
           CHECK(recut.plan == fitted.plan);
           continue;
         }

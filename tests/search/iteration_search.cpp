@@ -49,7 +49,7 @@ double min_of_shape(const IterationModel& model, int stages, int replicas) {
     seen.push_back(used);
     for_each_composition(layers, stages, layer_counts, [&] {
       for_each_composition(batches, replicas, batch_counts, [&] {
-        Plan plan{1, model.problem.job.parallelism.schedule, model.problem.job.parallelism.gradient_sync, {}};
+        Plan plan{1, model.problem.job.execution, {}};
         for (int replica = 0; replica < replicas; ++replica) {
           Pipeline pipeline{batch_counts[at(replica)], {}};
           int first = 0;
@@ -180,13 +180,13 @@ TEST_CASE("automatic decisions are made and never make the plan worse") {
   CHECK(found.iteration_s <= before * 1.001);
   CHECK(found.job->problem.job.automatic == Automatic{});
   // Compression is free in this problem, so the plan compresses whatever it sends.
-  const Compression& compression = found.job->problem.job.compression;
+  const Compression& compression = found.job->problem.job.execution.compression;
   CHECK(std::min(compression.activations, compression.gradients) == 0.25);
 }
 
 TEST_CASE("automatic compression that is free is found as if it were given") {
   Problem given = small_problem({4, 4}, 8, 32);
-  given.job.compression.activations = given.job.compression.gradients = 0.25;
+  given.job.execution.compression.activations = given.job.execution.compression.gradients = 0.25;
   Problem open = small_problem({4, 4}, 8, 32);
   open.job.automatic.activations = open.job.automatic.gradients = true;
   const PlanCandidate found = search_iteration(open, search_options()).finalists.front();
@@ -209,11 +209,11 @@ TEST_CASE("an automatic micro-batch is no worse than any given one whatever the 
       problem.job.automatic.micro_batch = false;
       for (const int size : {1, 2, 4, 8, 16}) {
         CAPTURE(size);
-        problem.job.training.micro_batch = size;
+        problem.job.execution.micro_batch = size;
         const PlanCandidate fixed = search_iteration(problem, search_options()).finalists.front();
         CHECK_FALSE(is_better(fixed, open.finalists.front()));
       }
-      larger += open.finalists.front().job->problem.job.training.micro_batch > 1;
+      larger += open.finalists.front().job->problem.job.execution.micro_batch > 1;
     }
   CHECK(larger > 0);
 }
@@ -226,7 +226,7 @@ TEST_CASE("every sequence is trained within the limits whatever is automatic") {
         Problem problem = small_problem({3, 2}, layers, batch);
         Automatic& open = problem.job.automatic;
         open.micro_batch = open.schedule = open.recomputation = open.gradient_sync = true;
-        if (batch == 36) problem.job.parallelism.flush = 5;
+        if (batch == 36) problem.job.execution.flush = 5;
         IterationSearchOptions options = search_options(1000);
         options.limits.stages = stages;
         CAPTURE(batch, layers, stages.value_or(0));
@@ -234,7 +234,7 @@ TEST_CASE("every sequence is trained within the limits whatever is automatic") {
           int trained = 0;
           for (const Pipeline& pipeline : it.plan.pipelines) {
             CHECK(pipeline.micro_batches > 0);
-            trained += pipeline.micro_batches * it.job->problem.job.training.micro_batch;
+            trained += pipeline.micro_batches * it.job->problem.job.execution.micro_batch;
           }
           CHECK(trained == batch);
           if (stages) CHECK(it.shape().stages == *stages);
@@ -272,7 +272,7 @@ TEST_CASE("if memory is short pipelines flush or the smallest sufficient changes
   options.limits = {2, 1};
   const PlanCandidate found = search_iteration(problem, options).finalists.front();
   CHECK(found.deficit_bytes == 0);
-  CHECK(found.flush == 4);
+  CHECK(found.plan.execution.flush == 4);
   problem.topology.gpus[0].memory = Bytes(300);
   const IterationSearchResult none = search_iteration(problem, options);
   REQUIRE(none.finalists.size() == 1);

@@ -41,7 +41,7 @@ double min_of_shape(const IterationModel& model, const std::vector<std::vector<i
     before = used;
     for_each_composition(model.stages.layers(), stages, layers, [&] {
       for_each_composition(job.training.global_batch, replicas, batches, [&] {
-        Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+        Plan plan{1, job.execution, {}};
         for (int replica = 0; replica < replicas; ++replica) {
           Pipeline pipeline{batches[at(replica)], {}};
           int first = 0;
@@ -105,7 +105,7 @@ TEST_CASE("the search finds the optimum over all degrees of all stages") {
     for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
       CAPTURE(hosts, schedule);
       Problem problem = host_problem(hosts, 4);
-      problem.job.parallelism.schedule = schedule;
+      problem.job.execution.schedule = schedule;
       const IterationSearchResult found = search_iteration(problem, search_options(20'000));
       CHECK(found.finalists.front().iteration_s <= min_of_all(problem, hosts) * 1.0001);
       const Plan& plan = found.finalists.front().plan;

@@ -243,7 +243,7 @@ double replayed(const Instance& instance, const Routing& routing) {
   }
   const int stages = static_cast<int>(instance.problem.stages.size());
   const Job job = chain_job(stages, 0, 0);
-  Plan plan{1, Schedule::paths, GradientSync::none, {}};
+  Plan plan{1, {.schedule = Schedule::paths, .gradient_sync = GradientSync::none}, {}};
   std::size_t most = 0;
   for (const auto& stage : instance.problem.stages) most = std::max(most, stage.size());
   PathSchedule paths = routing.schedule;

@@ -24,8 +24,7 @@ AnnealedPlan annealed(const PlanCandidate& start, const PlanScore& score, long l
 
 Plan one_pipeline(const Job& job, std::vector<Stage> stages) {
   return {static_cast<int>(stages.front().devices.size()),
-          job.parallelism.schedule,
-          job.parallelism.gradient_sync,
+          job.execution,
           {{job.training.global_batch, std::move(stages)}}};
 }
 
@@ -41,23 +40,24 @@ TEST_CASE("pipelines flush as rarely as the layers found by annealing permit") {
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
   const auto split_at = [&](int layer, int flush) {
-    return evaluate_plan(job, one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}}), flush,
-                         score);
+    Plan plan = one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}});
+    plan.execution.flush = flush;
+    return evaluate_plan(job, std::move(plan), score);
   };
   const PlanCandidate start = split_at(3, 3), best = split_at(2, 4);
   REQUIRE(start.deficit_bytes == 0);
   REQUIRE(best.deficit_bytes == 0);
   REQUIRE(split_at(2, 3).score > best.score);
   const AnnealedPlan found = annealed(start, score, 500);
-  CHECK(found.best.flush == 4);
+  CHECK(found.best.plan.execution.flush == 4);
   CHECK(found.best.score == Approx(best.score));
-  const PlanCandidate again = evaluate_plan(job, found.best.plan, found.best.flush, score);
+  const PlanCandidate again = evaluate_plan(job, found.best.plan, score);
   CHECK(again.deficit_bytes == 0);
   CHECK(again.score == Approx(found.best.score));
   // A flush interval given by the job is kept.
-  problem.job.parallelism.flush = 3;
+  problem.job.execution.flush = 3;
   const auto fixed = Decisions(problem).first();
-  CHECK(annealed(evaluate_plan(fixed, start.plan, 0, score), score, 500).best.flush == 3);
+  CHECK(annealed(evaluate_plan(fixed, start.plan, score), score, 500).best.plan.execution.flush == 3);
 }
 
 TEST_CASE("an unpriced device is not added to a stage if the objective is cost") {
@@ -70,8 +70,7 @@ TEST_CASE("an unpriced device is not added to a stage if the objective is cost")
   const auto jobs = decisions.mixed_degrees(*decisions.first());
   REQUIRE(jobs.size() == 1);
   const PlanScore score(Objective::cost_per_token, problem.topology);
-  const PlanCandidate start =
-      evaluate_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), 0, score);
+  const PlanCandidate start = evaluate_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), score);
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     const AnnealedPlan found = annealed(start, score, 200, seed);
@@ -85,7 +84,7 @@ TEST_CASE("annealing evaluates its initial solution and its changes within the b
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
   const PlanCandidate start =
-      evaluate_plan(job, one_pipeline(problem.job, {{{0, 2}, {0}}, {{2, 4}, {1}}}), 0, score);
+      evaluate_plan(job, one_pipeline(problem.job, {{{0, 2}, {0}}, {{2, 4}, {1}}}), score);
   Rng rng = Rng::for_task(0, 0);
   const AnnealedPlan all = anneal_plan(start, score, {1000, initial_temperature, final_temperature}, rng, {});
   CHECK(all.is_complete);

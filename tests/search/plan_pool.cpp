@@ -14,8 +14,8 @@ class Fixture {
  public:
   /// Returns a candidate that is identified by shape, job and score only.
   PlanCandidate candidate(int stages, int replicas, double score, bool is_of_other_job = false) const {
-    PlanCandidate result{is_of_other_job ? other_ : job_, plan_of(problem_.job, stages, replicas, 1), 0,
-                         score, 0};
+    PlanCandidate result{is_of_other_job ? other_ : job_, plan_of(problem_.job, stages, replicas, 1), score,
+                         0};
     result.plan.pipelines.front().micro_batches = static_cast<int>(100 * score);
     result.score = score;
     return result;

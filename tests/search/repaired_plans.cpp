@@ -21,7 +21,7 @@ TEST_CASE("a failed device is replaced by the unused device that fits best") {
   const PlanScore score(Objective::iteration_time, problem.topology);
   ShapeLimits limits;
   limits.replicas = 2;
-  CHECK_FALSE(unchanged_plan(plan, 0, job, limits, score).has_value());
+  CHECK_FALSE(unchanged_plan(plan, job, limits, score).has_value());
   const auto repaired = repaired_plans(plan, job, limits, score);
   REQUIRE(repaired.size() == 1);
   CHECK(repaired.front().plan.pipelines[1].stages[1].devices == std::vector<int>{5});
@@ -54,7 +54,7 @@ TEST_CASE("a pipeline that cannot be completed is dropped and its micro-batches 
 TEST_CASE("a site behind a link that has become slow is dropped") {
   // Three sites with one pipeline each; messages to and from the third now take 100 times as long.
   Problem problem = small_problem({2, 2, 2}, 4, 12);
-  problem.job.compression.gradients = 1;
+  problem.job.execution.compression.gradients = 1;
   const Plan plan = plan_of(problem.job, 2, 3, 4);
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.1, 0.25));
@@ -65,7 +65,7 @@ TEST_CASE("a site behind a link that has become slow is dropped") {
   const auto repaired = repaired_plans(plan, job, {}, score);
   CHECK(!devices_of(repaired.front().plan).contains(4));
   CHECK(!devices_of(repaired.front().plan).contains(5));
-  CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, job, {}, score)->score);
+  CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, job, {}, score)->score);
 }
 
 TEST_CASE("of equally good plans the one with the least migration is chosen") {
@@ -77,7 +77,7 @@ TEST_CASE("of equally good plans the one with the least migration is chosen") {
   for (int i = 0; i < 9; ++i) after.pipelines[at(i / 3)].stages[at(i % 3)].devices = {order[i]};
   const auto [job, cost] = make_decided(problem, {1}, one_by_one(9), before);
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
-  const PlanCandidate shuffled = evaluate_plan(job, after, 0, score);
+  const PlanCandidate shuffled = evaluate_plan(job, after, score);
   const PlanCandidate minimized = minimize_migration(shuffled, score);
   // Each of the six devices has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
   CHECK(cost->of(minimized.plan, 1).bytes == 3 * 24'000);
@@ -117,7 +117,7 @@ TEST_CASE("minimizing migration stops on request") {
   std::swap(after.pipelines[0].stages[0].devices, after.pipelines[0].stages[1].devices);
   const auto [job, migration] = make_decided(problem, {1}, one_by_one(4), before);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
-  const PlanCandidate candidate = evaluate_plan(job, after, 0, score);
+  const PlanCandidate candidate = evaluate_plan(job, after, score);
   const PlanScore counting_score = score.with_own_count();
   CHECK(minimize_migration(candidate, counting_score, [] { return true; }).plan == after);
   CHECK(counting_score.evaluated() == 1);  // only the returned plan
@@ -152,12 +152,12 @@ TEST_CASE("plans of mixed degrees that can stay do so and their stages return to
   const Plan before = heterogeneous_plan(problem.job);
   const auto [job, migration] = make_decided(problem, {1, 2}, {{0, 1}, {2, 3}, {4}, {5}}, before);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
-  CHECK(unchanged_plan(before, 0, job, {}, score).value().migration.seconds == 0);
+  CHECK(unchanged_plan(before, job, {}, score).value().migration.seconds == 0);
   CHECK(uses_tensor_groups(before, *job));
   Plan after = before;
   for (Pipeline& pipeline : after.pipelines)
     std::swap(pipeline.stages[0].devices, pipeline.stages[1].devices);
-  const PlanCandidate candidate = evaluate_plan(job, after, 0, score);
+  const PlanCandidate candidate = evaluate_plan(job, after, score);
   CHECK(candidate.migration.seconds > 0);
   CHECK(minimize_migration(candidate, score).migration.seconds == 0);
 
@@ -180,6 +180,6 @@ TEST_CASE("a slot gets the group with which the plan is best even if plans need 
   const auto repaired = repaired_plans(plan, job, {2, 1}, score);
   REQUIRE(repaired.size() == 1);
   CHECK(repaired.front().deficit_bytes <= 0);
-  CHECK(repaired.front().flush > 0);
+  CHECK(repaired.front().plan.execution.flush.has_value());
   CHECK(!devices_of(repaired.front().plan).contains(2));
 }

@@ -80,10 +80,10 @@ TEST_CASE("pipelines are uniform whatever is automatic and however memory requir
       for (const PlanCandidate& it : search_iteration(problem, search_options(1500)).finalists) {
         CHECK(are_uniform(it.plan));
         CHECK(tensor_degrees(it.plan).size() == 1);
-        if (it.flush > 0 && it.deficit_bytes <= 0) {
+        if (it.plan.execution.flush && it.deficit_bytes <= 0) {
           const auto micro_batches = static_cast<unsigned>(it.plan.pipelines.front().micro_batches);
           if (!std::has_single_bit(micro_batches)) continue;  // others have no divisor near any number
-          CHECK(micro_batches % static_cast<unsigned>(it.flush) == 0);
+          CHECK(micro_batches % static_cast<unsigned>(*it.plan.execution.flush) == 0);
           ++flushed;
         }
       }

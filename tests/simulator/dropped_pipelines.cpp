@@ -98,7 +98,7 @@ TEST_CASE("several devices can fail one after the other") {
 
 TEST_CASE("a synchronization in progress restarts and an optimizer step continues") {
   Chain it(1, 2, 2);
-  it.problem.job.compression.gradients = 1;
+  it.plan.execution.compression.gradients = 1;
   const double sync_s = it.run(1).length_s - 6;
   REQUIRE(sync_s > 1);
   // Of two pipelines one remains, with two more micro-batches: 6 s.
@@ -127,8 +127,8 @@ TEST_CASE("slowed computations and layer-wise backward passes keep their progres
   // second backward pass is done, half of a layer. Device 0 has 3 s of it left, and two micro-batches.
   Chain layered(1, 2, 2);
   layered.problem.job = chain_job(2, 1e6, 0);
-  layered.problem.job.compression.gradients = 0;
-  layered.problem.job.parallelism.overlap = true;
+  layered.problem.job.execution.compression.gradients = 0;
+  layered.problem.job.execution.overlap = true;
   layered.plan = plan_of(layered.problem.job, 1, 2, 2);
   layered.scenario.events = {{12 + 9, 1, Kind::leave}};
   CHECK(iteration_times(layered.run(2)) == IterationTimes{0, 12, 12, 36});
@@ -143,13 +143,13 @@ TEST_CASE("all computation is useful or lost and all micro-batches of an iterati
     it.scenario.on_failure = policies[seed % 4];
     it.problem.topology = flat_topology({devices}, link_of(0.01, 1e6), link_of(0, 1e6));
     it.problem.job = chain_job(4, 1e6, 2e5);
-    it.problem.job.parallelism.overlap = seed % 16 < 8;
-    it.problem.job.parallelism.schedule = seed % 8 < 4 ? Schedule::gpipe : Schedule::one_f_one_b;
+    it.problem.job.execution.overlap = seed % 16 < 8;
+    it.problem.job.execution.schedule = seed % 8 < 4 ? Schedule::gpipe : Schedule::one_f_one_b;
     if (seed % 3 == 1 && it.scenario.on_failure != FailurePolicy::redundant) {
-      it.problem.job.parallelism.schedule = Schedule::interleaved;
-      it.problem.job.parallelism.chunks = 2;
+      it.problem.job.execution.schedule = Schedule::interleaved;
+      it.problem.job.execution.chunks = 2;
     }
-    CAPTURE(seed, it.scenario.on_failure, it.problem.job.parallelism.schedule);
+    CAPTURE(seed, it.scenario.on_failure, it.problem.job.execution.schedule);
     it.plan = plan_of(it.problem.job, 2, 3, 4);
     if (devices == 12) {  // stages of two devices
       it.plan.tensor = 2;

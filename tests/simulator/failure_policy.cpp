@@ -14,7 +14,7 @@ namespace {
 /// Returns pipelines of two stages on devices 0, 1 | 2, 3 | 4, 5.
 Plan three_pipelines(std::vector<int> micro_batches = {4, 4, 4}) {
   Plan plan;
-  plan.schedule = Schedule::gpipe;
+  plan.execution.schedule = Schedule::gpipe;
   for (int i = 0; i < 3; ++i)
     plan.pipelines.push_back(
         {micro_batches[static_cast<std::size_t>(i)], {{{0, 1}, {2 * i}}, {{1, 2}, {2 * i + 1}}}});
@@ -91,6 +91,6 @@ TEST_CASE("micro-batches of paused pipelines are redistributed in proportion") {
   CHECK(micro_batches(running_plan(three_pipelines({0, 7, 0}), without_second)) == std::vector<int>{4, 3});
   // Interleaved pipelines of two devices need even numbers: 9 pairs in equal shares.
   Plan interleaved = three_pipelines({6, 6, 6});
-  interleaved.schedule = Schedule::interleaved;
+  interleaved.execution.schedule = Schedule::interleaved;
   CHECK(micro_batches(running_plan(interleaved, without_second)) == std::vector<int>{10, 8});
 }

@@ -175,7 +175,7 @@ TEST_CASE("redundant: with one stage or several stages per device there is no ne
   it.scenario.on_failure = FailurePolicy::redundant;
   it.scenario.events = {{8, 1, Kind::leave}};
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 9, 21});
-  it.plan.schedule = it.problem.job.parallelism.schedule = Schedule::interleaved;
+  it.plan.execution.schedule = it.problem.job.execution.schedule = Schedule::interleaved;
   CHECK_THAT(error_message([&] { it.run(1); }), contains("policy redundant"));
 }
 

@@ -9,6 +9,7 @@
 #include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
 #include "planner/core/schedule.hpp"
+#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/compute_seconds.hpp"
 #include "tests/support/error_message.hpp"
@@ -40,9 +41,9 @@ Problem busy_problem(Schedule schedule, GradientSync sync) {
   auto& links = std::get<RuleLinks>(topology.links).links;
   links[0].shared_by_sender = true;
   links[1].capacity = BitsPerSecond(2e9);
-  problem.job.parallelism.schedule = schedule;
-  problem.job.parallelism.gradient_sync = sync;
-  if (schedule == Schedule::interleaved) problem.job.parallelism.chunks = 2;
+  problem.job.execution.schedule = schedule;
+  problem.job.execution.gradient_sync = sync;
+  if (schedule == Schedule::interleaved) problem.job.execution.chunks = 2;
   return problem;
 }
 
@@ -72,7 +73,7 @@ TEST_CASE("tasks come after their predecessors and all can be run") {
       for (const bool overlap : {false, true}) {
         CAPTURE(schedule, sync, overlap);
         Problem problem = busy_problem(schedule, sync);
-        problem.job.parallelism.overlap = overlap;
+        problem.job.execution.overlap = overlap;
         const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
         const TaskGraph& graph = lowered.graph;
         for (std::size_t i = 0; i < graph.tasks.size(); ++i)
@@ -93,9 +94,9 @@ TEST_CASE("a device with blocking sends computes on when its message has arrived
   const Problem problem{flat_topology({2}, link_of(0, 2e8), link_of(0, 2e8)), chain_job(2, 0, 1e8),
                         Calibration{1, 0, 1, 0}};
   Plan plan = plan_of(problem.job, 2, 1, 2);
-  plan.schedule = Schedule::one_f_one_b;
+  plan.execution.schedule = Schedule::one_f_one_b;
   CHECK(makespan(problem, plan) == Approx(10));
-  plan.schedule = Schedule::one_f_one_b_blocking;
+  plan.execution.schedule = Schedule::one_f_one_b_blocking;
   CHECK(makespan(problem, plan) == Approx(10.5));
 }
 
@@ -103,8 +104,8 @@ TEST_CASE("every task has a unique name") {
   for (const Schedule schedule : schedules)
     for (const GradientSync sync : syncs) {
       Problem problem = busy_problem(schedule, sync);
-      problem.job.parallelism.overlap = true;
-      problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
+      problem.job.execution.overlap = true;
+      problem.job.execution.compression = {0.5, 0.5, BitsPerSecond(1e10)};
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
       std::set<std::string> names;
       for (const TaskLabel& label : lowered.labels) {
@@ -122,7 +123,7 @@ TEST_CASE("transfers have the bytes that the plan requires") {
   for (const GradientSync sync :
        {GradientSync::sharded_ps, GradientSync::central_ps, GradientSync::ring, GradientSync::tree}) {
     Problem problem = busy_problem(Schedule::one_f_one_b, sync);
-    problem.job.compression = {0.25, 0.5, std::nullopt};
+    problem.job.execution.compression = {0.25, 0.5, std::nullopt};
     const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
     CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 3 * 3e7 * 0.25));
     CHECK(bytes_of(lowered, Activity::send_gradients) == Approx(2 * 8 * 3 * 3e7 * 0.25));
@@ -139,7 +140,7 @@ TEST_CASE("computations have the durations that the plan requires") {
   for (const Schedule schedule : schedules)
     for (const bool overlap : {false, true}) {
       Problem problem = busy_problem(schedule, GradientSync::ring);
-      problem.job.parallelism.overlap = overlap;
+      problem.job.execution.overlap = overlap;
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
       for (int device = 0; device < 8; ++device)  // 8 micro-batches, two layers, 3 s each
         CHECK(compute_seconds(lowered, device) == Approx(8 * 2 * 3 / (device == 6 ? 0.75 : 1.0)));
@@ -154,7 +155,7 @@ TEST_CASE("micro-batch overhead applies once to every forward and every backward
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
     Problem problem{flat_topology({2}, instant, instant), chain_job(8, 0, 1), {}};
-    problem.job.parallelism.overlap = overlap;
+    problem.job.execution.overlap = overlap;
     problem.constants.micro_batch_overhead_s = overhead;
     const double forward = 4 + overhead, backward = 8 + overhead;
     CHECK(makespan(problem, plan_of(problem.job, 2, 1, m)) == Approx((m + 1) * (forward + backward)));
@@ -195,7 +196,7 @@ TEST_CASE("the latency of consecutive messages is paid once") {
 // then its ring of 4, and the fixed overhead.
 TEST_CASE("gradients are synchronized after the last backward pass and before the optimizer step") {
   Job job = chain_job(4, 1e6, 0);
-  job.parallelism.gradient_sync = GradientSync::ring;
+  job.execution.gradient_sync = GradientSync::ring;
   const Topology topology = flat_topology({16}, link_of(0.01, 1e6), link_of(0.01, 1e6));
   const Plan plan = plan_of(job, 4, 4, 8);
   // Messages without bytes take the latency: 0.01 s in each direction at every boundary.
@@ -209,9 +210,9 @@ TEST_CASE("gradients are synchronized after the last backward pass and before th
 TEST_CASE("with overlap a layer is synchronized while the next is computed") {
   Job job = chain_job(4, 1e6, 0);
   const Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
-  const Plan plan = plan_of(job, 1, 2, 1);
+  Plan plan = plan_of(job, 1, 2, 1);
   CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 8));
-  job.parallelism.overlap = true;
+  plan.execution.overlap = true;
   CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 2));
 }
 
@@ -235,7 +236,7 @@ TEST_CASE("a device updates its weights after its computations and gradient sync
         Approx(4 * (forward + backward) + 8 + 4 * update + 7).margin(small));
   // With overlap, synchronizing a later layer takes 2 s, less than a backward pass: only that of the first
   // layer remains exposed.
-  job.parallelism.overlap = true;
+  job.execution.overlap = true;
   CHECK(makespan({updating(2), job, overhead}, plan_of(job, 1, 2, 1)) ==
         Approx(4 * (forward + backward) + 2 + 4 * update + 7).margin(small));
 }
@@ -308,17 +309,17 @@ TEST_CASE("a pipeline without micro-batches still synchronizes gradients") {
 
 TEST_CASE("interleaved splits the layers of a device into chunks") {
   Job job = chain_job(10, 0, 0);
-  job.parallelism.schedule = Schedule::interleaved;
-  job.parallelism.chunks = 2;
-  const Plan computed = expand_virtual_stages(job, plan_of(job, 4, 1, 4));  // 2, 3, 2 and 3 layers
+  job.execution.schedule = Schedule::interleaved;
+  job.execution.chunks = 2;
+  const Plan computed = expand_virtual_stages(plan_of(job, 4, 1, 4));  // 2, 3, 2 and 3 layers
   REQUIRE(computed.pipelines[0].stages.size() == 8);
   std::vector<std::pair<int, int>> layers;
   for (const Stage& stage : computed.pipelines[0].stages) layers.push_back(stage.layers);
   CHECK(layers ==
         std::vector<std::pair<int, int>>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 10}});
-  job.parallelism.chunks = 3;
+  job.execution.chunks = 3;
   CHECK(
-      error_message([&] { expand_virtual_stages(job, plan_of(job, 4, 1, 4)); }) ==
+      error_message([&] { expand_virtual_stages(plan_of(job, 4, 1, 4)); }) ==
       "schedule interleaved: 3 chunks exceed the number of layers of a device, 2; use fewer chunks or fewer "
       "stages");
 }
@@ -326,7 +327,7 @@ TEST_CASE("interleaved splits the layers of a device into chunks") {
 // Two devices per stage: each takes half of the time and half of every message.
 TEST_CASE("tensor parallelism halves times and messages per device") {
   Job job = chain_job(2, 1e6, 3e6);
-  Plan plan{2, Schedule::gpipe, GradientSync::ring, {}};
+  Plan plan{2, {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::ring}, {}};
   plan.pipelines.push_back({4, {{{0, 1}, {0, 1}}, {{1, 2}, {2, 3}}}});
   plan.pipelines.push_back({4, {{{0, 1}, {4, 5}}, {{1, 2}, {6, 7}}}});
   const LabelledGraph lowered = iteration_graph({flat_topology({8}, instant, instant), job, {}}, plan);
@@ -341,10 +342,10 @@ TEST_CASE("tensor parallelism halves times and messages per device") {
 // decompressing 8 s each: forward passes 2 s, backward passes 4 s, and twice 8 + 2 + 8 s.
 TEST_CASE("compression can take time on both devices") {
   Job job = chain_job(2, 0, 8e6);
-  job.compression = {0.25, 1, BitsPerSecond(8e6)};
+  job.execution.compression = {0.25, 1, BitsPerSecond(8e6)};
   const Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
   CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 18));
-  job.compression.throughput.reset();
+  job.execution.compression.throughput.reset();
   CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 2));
 }
 
@@ -352,8 +353,8 @@ TEST_CASE("compression can take time on both devices") {
 // s uncompressed over the first link; over the second as above 2 s, plus 8 s on either device.
 TEST_CASE("adaptive compression skips links that are fast enough") {
   Job job = chain_job(3, 0, 8e6);
-  job.compression = {0.25, 1, BitsPerSecond(8e6)};
-  job.compression.bandwidth_threshold = BitsPerSecond(16e6);
+  job.execution.compression = {0.25, 1, BitsPerSecond(8e6)};
+  job.execution.compression.bandwidth_threshold = BitsPerSecond(16e6);
   const Problem problem{flat_topology({2, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}};
   CHECK(makespan(problem, plan_of(job, 3, 1, 1)) == Approx(3 + 6 + 2 * (4 + 18)));
 }
@@ -362,9 +363,9 @@ TEST_CASE("adaptive compression skips links that are fast enough") {
 // with 8 s before and after.
 TEST_CASE("gradients are compressed if any two members of a group have a slow link") {
   Job job = chain_job(1, 4e6, 0);
-  job.compression = {1, 0.25, BitsPerSecond(8e6)};
-  job.compression.bandwidth_threshold = BitsPerSecond(16e6);
-  job.parallelism.gradient_sync = GradientSync::ring;
+  job.execution.compression = {1, 0.25, BitsPerSecond(8e6)};
+  job.execution.compression.bandwidth_threshold = BitsPerSecond(16e6);
+  job.execution.gradient_sync = GradientSync::ring;
   const Plan plan = plan_of(job, 1, 2, 1);
   CHECK(makespan({flat_topology({2}, link_of(0, 2e6), link_of(0, 2e6)), job, {}}, plan) == Approx(3 + 4));
   CHECK(makespan({flat_topology({1, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}}, plan) ==
@@ -376,9 +377,9 @@ TEST_CASE("gradients are compressed if any two members of a group have a slow li
 
 TEST_CASE("data that stays on a device is not compressed") {
   Job job = chain_job(2, 0, 8e6);
-  job.compression = {0.25, 1, BitsPerSecond(8e6)};
-  job.parallelism.schedule = Schedule::interleaved;
-  job.parallelism.chunks = 2;
+  job.execution.compression = {0.25, 1, BitsPerSecond(8e6)};
+  job.execution.schedule = Schedule::interleaved;
+  job.execution.chunks = 2;
   const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), job, {}};
   CHECK(makespan(problem, plan_of(job, 1, 1, 2)) == Approx(2 * (2 + 4)));
 }
@@ -440,4 +441,25 @@ TEST_CASE("renumbering the devices changes no time") {
         for (Stage& stage : pipeline.stages) stage.devices[0] = number[at(stage.devices[0])];
       CHECK(makespan(permuted, renamed) == Approx(makespan(problem, plan)).epsilon(1e-9));
     }
+}
+
+TEST_CASE("the simulator follows the settings of the plan and not those of the job") {
+  Problem problem = busy_problem(Schedule::interleaved, GradientSync::ring);
+  problem.job.execution.micro_batch = 2;
+  problem.job.execution.overlap = true;
+  problem.job.execution.recomputation = Recomputation::full;
+  problem.job.execution.compression = {0.5, 0.25, BitsPerSecond(1e10), {}, {}, BitsPerSecond(2e8)};
+  const Plan plan = busy_plan(problem.job);
+  const double expected = makespan(problem, plan);
+  Plan flushed = plan_of(problem.job, 4, 2, 8);
+  flushed.execution.schedule = Schedule::gpipe;
+  flushed.execution.flush = 4;
+  const double expected_flushed = makespan(problem, flushed);
+  problem.job.execution = {};
+  CHECK(makespan(problem, plan) == expected);
+  CHECK(makespan(problem, flushed) == expected_flushed);
+  CHECK(makespan(problem, busy_plan(problem.job)) != expected);
+  const SimReport report = simulate(problem, plan, {}, {});
+  CHECK(report.tokens_per_s * report.iteration_time_s.mean ==
+        Approx(2.0 * 16 * sequence_length(problem.job.model)));
 }

@@ -33,7 +33,7 @@ Topology hosts_of(const std::vector<int>& gpus, Link inside, Link between) {
 
 /// Returns pipelines whose stages have the given numbers of devices, assigned in order.
 Plan degrees_plan(const Job& job, const std::vector<std::vector<int>>& degrees, int micro_batches) {
-  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  Plan plan{1, job.execution, {}};
   int next = 0;
   for (const std::vector<int>& of_pipeline : degrees) {
     Pipeline pipeline{micro_batches, {}};
@@ -153,10 +153,10 @@ TEST_CASE("tasks of stages of different degrees have unique names and come after
     for (const bool overlap : {false, true}) {
       CAPTURE(schedule, overlap);
       Job job = chain_job(8, 1e6, 1e6);
-      job.parallelism.schedule = schedule;
-      job.parallelism.overlap = overlap;
-      if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
-      job.compression = {0.5, 0.5, BitsPerSecond(1e9)};
+      job.execution.schedule = schedule;
+      job.execution.overlap = overlap;
+      if (schedule == Schedule::interleaved) job.execution.chunks = 2;
+      job.execution.compression = {0.5, 0.5, BitsPerSecond(1e9)};
       const Problem problem{hosts_of({4, 4, 4, 4, 4}, instant, instant), job, {}};
       const auto [graph, labels, links] =
           iteration_graph(problem, degrees_plan(job, {{4, 2}, {1, 4}, {1, 1}, {2, 2}}, 4));

@@ -24,8 +24,8 @@ Problem busy_problem(Schedule schedule, GradientSync sync) {
   problem.topology.sites[0].uplink = BitsPerSecond(12e8);
   problem.topology.devices[6].speed = 0.75;
   std::get<RuleLinks>(problem.topology.links).links[0].shared_by_sender = true;
-  problem.job.parallelism.schedule = schedule;
-  problem.job.parallelism.gradient_sync = sync;
+  problem.job.execution.schedule = schedule;
+  problem.job.execution.gradient_sync = sync;
   return problem;
 }
 
@@ -40,7 +40,7 @@ PathSchedule as_pipelines(const Plan& plan) {
     std::vector<std::vector<Operation>> orders;
     for (int s = 0; s < stages; ++s) {
       path.push_back({p, s});
-      orders.push_back(operation_order(plan.schedule, {stages, s, 1, pipeline.micro_batches}, 0));
+      orders.push_back(operation_order(plan.execution.schedule, {stages, s, 1, pipeline.micro_batches}, 0));
     }
     paths.paths.insert(paths.paths.end(), at(pipeline.micro_batches), path);
     std::vector<int> turns(at(pipeline.micro_batches));
@@ -79,8 +79,7 @@ struct Partial {
   Problem problem{flat_topology({5}, link_of(0, 1e8), link_of(0, 1e8)), chain_job(3, 1e7, 1e8),
                   Calibration{1, 0, 1, 0}};
   Plan plan{1,
-            Schedule::paths,
-            GradientSync::ring,
+            {.schedule = Schedule::paths, .gradient_sync = GradientSync::ring},
             {{1, {{{0, 1}, {0}}, {{1, 2}, {2}}, {{2, 3}, {3}}}}, {1, {{{0, 1}, {1}}, {{2, 3}, {4}}}}}};
   PathSchedule paths{{{{0, 0}, {0, 1}, {1, 1}}, {{1, 0}, {0, 2}}}, {0, 1, 0, 1, 0, 1, 0, 1, 0, 0}};
 };
@@ -93,9 +92,10 @@ TEST_CASE("paths along pipelines give the same times as pipelines") {
       for (const bool compressed : {false, true}) {
         CAPTURE(schedule, sync, compressed);
         Problem problem = busy_problem(schedule, sync);
-        if (compressed) problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
+        if (compressed) problem.job.execution.compression = {0.5, 0.5, BitsPerSecond(1e10)};
         // between the sites
-        if (sync == GradientSync::ring) problem.job.compression.bandwidth_threshold = BitsPerSecond(2e8);
+        if (sync == GradientSync::ring)
+          problem.job.execution.compression.bandwidth_threshold = BitsPerSecond(2e8);
         Plan plan = plan_of(problem.job, 4, 2, 6);
         plan.pipelines[1].micro_batches = 5;
         const PathSchedule paths = as_pipelines(plan);
@@ -124,7 +124,7 @@ TEST_CASE("paths along pipelines give the same times as pipelines") {
 //   micro-batch 1, devices 1 3: F 0–1, 2–3; B 3–5, 6–8
 TEST_CASE("a micro-batch computes only the stages on its path") {
   Partial it;
-  it.plan.gradient_sync = GradientSync::none;
+  it.plan.execution.gradient_sync = GradientSync::none;
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
   CHECK(replay_makespan(lowered) == Approx(13));
   for (int device = 0; device < 5; ++device) CHECK(compute_seconds(lowered, device) == Approx(3));

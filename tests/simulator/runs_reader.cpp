@@ -51,7 +51,7 @@ TEST_CASE("a row without a plan deploys the devices in their order") {
   CHECK(runs[0].line == 3);
   CHECK(runs[0].name == "2 × 2, batch 16 by 2");
   CHECK(runs[0].seconds == 1.5);
-  CHECK(runs[0].work->job.training.micro_batch == 2);
+  CHECK(runs[0].work->job.execution.micro_batch == 2);
   CHECK(runs[0].work->job.training.global_batch == 16);
   const Plan& plan = runs[0].work->plan;
   REQUIRE(plan.pipelines.size() == 2);

@@ -178,7 +178,7 @@ TEST_CASE("gpipe and 1f1b take (m + p - 1)(tf + tb)") {
       for (int m : {1, 2, 5, 16}) {
         CAPTURE(schedule, p, m);
         Job job = chain_job(p, 0, 0);
-        job.parallelism.schedule = schedule;
+        job.execution.schedule = schedule;
         CHECK(makespan(job, p, m) == Approx((m + p - 1) * 3));
       }
 }
@@ -190,7 +190,7 @@ TEST_CASE("zb-h1 takes m (f + b + w) + (p - 1)(f + b - w)") {
     for (int m : {p, p + 1, 4 * p}) {
       CAPTURE(p, m);
       Job job = chain_job(p, 1, 0);
-      job.parallelism.schedule = Schedule::zero_bubble_h1;
+      job.execution.schedule = Schedule::zero_bubble_h1;
       CHECK(makespan(job, p, m) == Approx(3 * m + p - 1));
     }
 }
@@ -202,8 +202,8 @@ TEST_CASE("interleaved takes m (tf + tb) + (p - 1)(tf + tb) / v") {
       for (int rounds : {1, 2, 4}) {
         CAPTURE(p, v, rounds);
         Job job = chain_job(p * v, 0, 0);
-        job.parallelism.schedule = Schedule::interleaved;
-        job.parallelism.chunks = v;
+        job.execution.schedule = Schedule::interleaved;
+        job.execution.chunks = v;
         CHECK(makespan(job, p, rounds * p) == Approx(rounds * p * 3 * v + (p - 1) * 3));
       }
 }
@@ -217,6 +217,6 @@ TEST_CASE("gpipe with unequal stages is paced by the slowest stage") {
 // Two rounds of 4 instead of one of 8, p = 3: 2 (4 + 2) 3 instead of (8 + 2) 3.
 TEST_CASE("a flush costs one bubble per round") {
   Job job = chain_job(3, 0, 0);
-  job.parallelism.flush = 4;
+  job.execution.flush = 4;
   CHECK(makespan(job, 3, 8) == Approx(36));
 }

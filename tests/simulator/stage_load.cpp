@@ -17,9 +17,9 @@ Job tiny_transformer(Recomputation recomputation) {
   Job job;
   job.model = Transformer{4, 8, 2, 16, 100};
   job.training.global_batch = 6;
-  job.training.micro_batch = 2;
-  job.training.recomputation = recomputation;
-  job.parallelism.schedule = Schedule::one_f_one_b;
+  job.execution.micro_batch = 2;
+  job.execution.recomputation = recomputation;
+  job.execution.schedule = Schedule::one_f_one_b;
   return job;
 }
 
@@ -30,9 +30,7 @@ Topology two_devices() {
 StageLoad stage_load(const Job& job, const Topology& topology, const Stage& stage,
                      const Calibration& constants = {}) {
   const Problem problem{topology, job, constants};
-  Plan plan;
-  plan.pipelines = {{1, {stage}}};
-  return LoadModel(problem, plan).of(stage);
+  return LoadModel(problem, {1, job.execution, {{1, {stage}}}}).of(stage);
 }
 
 StageLoad load_of(const Job& job, std::pair<int, int> layers, Calibration constants = {}) {
@@ -79,7 +77,7 @@ TEST_CASE("times are those of the layers scaled and divided by speed") {
 TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
   Job job = tiny_transformer(Recomputation::full);
   job.model = Transformer{24, 2048, 16, 2048, 50257};
-  job.training.micro_batch = 1;
+  job.execution.micro_batch = 1;
   // 96 L b s h² (1 + s / 6h + V / 16 L h) for the model, whose head is not recomputed.
   const double h = 2048, s = 2048, v = 50257, layers = 24;
   const StageLoad model = load_of(job, {0, 24});
@@ -120,9 +118,9 @@ TEST_CASE("the memory of a stage matches the measurement on a V100") {
   constexpr double gib = 1024.0 * 1024 * 1024, buffer = 8 * 1048576;
   Job job = tiny_transformer(Recomputation::full);
   job.model = Transformer{24, 2048, 16, 2048, 28996};
-  job.training.micro_batch = 1;
+  job.execution.micro_batch = 1;
   job.training.optimizer = Optimizer::sgd_12;
-  job.parallelism.schedule = Schedule::gpipe;
+  job.execution.schedule = Schedule::gpipe;
   const StageLoad first = load_of(job, {0, 3}), middle = load_of(job, {3, 6}), last = load_of(job, {21, 24});
   CHECK(middle.state_bytes == Approx(1.73 * gib).epsilon(0.03));
   CHECK(first.state_bytes == Approx(2.39 * gib).epsilon(0.03));
@@ -145,7 +143,7 @@ TEST_CASE("bytes per parameter depend on what the optimizer holds and sends and 
     CAPTURE(name_of(e.optimizer));
     Job job = tiny_transformer(Recomputation::none);
     job.training.optimizer = e.optimizer;
-    job.compression.gradients = 0.5;
+    job.execution.compression.gradients = 0.5;
     const StageLoad load = load_of(job, {1, 3});
     CHECK(load.state_bytes == 2 * 872 * e.held);
     CHECK(load.weight_bytes == 2 * 872 * e.saved);
@@ -184,9 +182,9 @@ TEST_CASE("tied weights are updated once if both ends are one stage") {
 
 TEST_CASE("messages are compressed") {
   Job job = tiny_transformer(Recomputation::none);
-  job.compression.activations = 0.25;
+  job.execution.compression.activations = 0.25;
   const Problem problem{two_devices(), job, {}};
-  const LoadModel model(problem, Plan{.pipelines = {{1, {{{1, 3}, {0}}}}}});
+  const LoadModel model(problem, Plan{1, job.execution, {{1, {{{1, 3}, {0}}}}}});
   const double output = model.of({{1, 3}, {0}}).output_bytes;
   CHECK(output == 2 * 256);
   CHECK(model.compressed_activations(output) == 2 * 256 * 0.25);

@@ -65,9 +65,9 @@ TEST_CASE("all-reduces of a stage pass around its ring message by message") {
     for (const auto& [hosts, t] : {std::pair(1, 2), std::pair(1, 4), std::pair(4, 4)}) {
       CAPTURE(name_of(it.recomputation), hosts, t);
       Job job = chain_job(3, 0, 1e6);
-      job.training.micro_batch = 5;
-      job.training.recomputation = it.recomputation;
-      job.compression.activations = 0.25;  // does not apply to all-reduces
+      job.execution.micro_batch = 5;
+      job.execution.recomputation = it.recomputation;
+      job.execution.compression.activations = 0.25;  // does not apply to all-reduces
       const Link link = link_of(0.003, 8e7);
       const Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
       const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
@@ -82,7 +82,7 @@ TEST_CASE("all-reduces of a stage pass around its ring message by message") {
 TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden numbers") {
   Job job = chain_job(1, 0, 0);
   job.model = Transformer{4, 8, 2, 16, 100};
-  job.training.micro_batch = 3;
+  job.execution.micro_batch = 3;
   for (const auto& [precision, bytes] : {std::pair(Precision::bf16, 2), std::pair(Precision::fp32, 4)}) {
     job.training.precision = precision;
     const Problem problem{hosts_with(1, 2, instant, instant), job, {}};
@@ -116,11 +116,11 @@ TEST_CASE("a stage sends its output after its all-reduces") {
 TEST_CASE("with overlap the gradients of a layer are synchronized after its all-reduces") {
   Job job = chain_job(4, 1e6, 2e5);
   const Topology topology = hosts_with(2, 2, link_of(0, 1e6), link_of(0, 1e6));
-  const Plan plan = tensor_plan(job, 1, 2, 2, 1);
+  Plan plan = tensor_plan(job, 1, 2, 2, 1);
   const double x = 0.4, computed = 4 * (0.5 + x) + 4 * (1 + x);
   CHECK(makespan({topology, job, {}}, plan) == Approx(computed + 4));
   const double bytes = bytes_of(iteration_graph({topology, job, {}}, plan), Activity::all_reduce);
-  job.parallelism.overlap = true;
+  plan.execution.overlap = true;
   const LabelledGraph overlapped = iteration_graph({topology, job, {}}, plan);
   CHECK(replay_makespan(overlapped) == Approx(computed + 1));
   CHECK(bytes_of(overlapped, Activity::all_reduce) == Approx(bytes));
@@ -131,8 +131,8 @@ TEST_CASE("with instant links t devices take 1 / t of the time") {
     for (const int t : {2, 3, 8}) {
       CAPTURE(schedule, t);
       Job job = chain_job(4, 1e6, 1e6);
-      job.parallelism.schedule = schedule;
-      if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
+      job.execution.schedule = schedule;
+      if (schedule == Schedule::interleaved) job.execution.chunks = 2;
       const Problem problem{hosts_with(4, t, instant, instant), job, {}};
       CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) ==
             Approx(makespan(problem, tensor_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
@@ -146,9 +146,9 @@ TEST_CASE("t devices are never more than t times as fast as one") {
         CAPTURE(seed, schedule, t);
         Rng rng = Rng::for_task(seed, 0);
         Job job = chain_job(8, 2e7 * rng.uniform(), 2e7 * rng.uniform());
-        job.parallelism.schedule = schedule;
-        job.parallelism.overlap = rng.below(2) == 1;
-        if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
+        job.execution.schedule = schedule;
+        job.execution.overlap = rng.below(2) == 1;
+        if (schedule == Schedule::interleaved) job.execution.chunks = 2;
         const Link inside = link_of(0.01 * rng.uniform(), 1e8), between = link_of(0.5 * rng.uniform(), 1e7);
         const Problem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
         Plan one = tensor_plan(job, 2, 2, t, 4);
@@ -161,8 +161,8 @@ TEST_CASE("t devices are never more than t times as fast as one") {
 TEST_CASE("tasks of tensor-parallel stages have unique names and come after their predecessors") {
   for (const bool overlap : {false, true}) {
     Job job = chain_job(4, 1e6, 1e6);
-    job.parallelism.overlap = overlap;
-    job.compression = {0.5, 0.5, BitsPerSecond(1e9)};
+    job.execution.overlap = overlap;
+    job.execution.compression = {0.5, 0.5, BitsPerSecond(1e9)};
     const Problem problem{hosts_with(4, 3, instant, instant), job, {}};
     const auto [graph, labels, links] = iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
     std::set<std::string> names;

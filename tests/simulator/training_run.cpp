@@ -39,7 +39,7 @@ struct Replicas {
 
   Replicas(int devices, int replicas)
       : problem{flat_topology({devices}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 1e6, 0), {}} {
-    problem.job.compression.gradients = 0;
+    problem.job.execution.compression.gradients = 0;
     plan = plan_of(problem.job, 1, replicas, 2);
     scenario.detection_s = 1;
     // 12 of the 16 bytes per parameter: the fp32 copy and two moments of 4 bytes each.
@@ -271,7 +271,7 @@ TEST_CASE("a device of a paused pipeline can fail while others fetch from it") {
   // fail: no pipeline is complete. At 30 device 0 rejoins and fetches from device 2, whose pipeline is
   // paused, until 42; but at 35 device 2 fails, which is detected at 36.
   Problem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
-  problem.job.compression.gradients = 0;
+  problem.job.execution.compression.gradients = 0;
   const Plan plan = plan_of(problem.job, 2, 2, 4);
   Scenario scenario;
   scenario.detection_s = 1;
@@ -320,7 +320,7 @@ TEST_CASE("layers are fetched from any device that has them") {
   // Pipeline 0 has four layers on one device; pipeline 1 has one and three on two. 12 MB per layer over 1
   // MB/s.
   Problem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
-  problem.job.compression.gradients = 0;
+  problem.job.execution.compression.gradients = 0;
   Plan plan = plan_of(problem.job, 1, 1, 2);
   plan.pipelines.push_back({2, {{{0, 1}, {1}}, {{1, 4}, {2}}}});
   Scenario scenario;
@@ -383,8 +383,8 @@ TEST_CASE("interleaved pipelines get permitted numbers of micro-batches") {
   // and 2. An equal split, 3 each, is not possible.
   for (const int replicas : {2, 3}) {
     Problem problem{flat_topology({2 * replicas}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 0, 1), {}};
-    problem.job.parallelism.schedule = Schedule::interleaved;
-    problem.job.parallelism.chunks = 2;
+    problem.job.execution.schedule = Schedule::interleaved;
+    problem.job.execution.chunks = 2;
     Scenario scenario;
     scenario.events = {{1, 0, Kind::leave}};
     const SimReport report =

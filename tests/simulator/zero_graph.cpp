@@ -23,7 +23,7 @@ constexpr double parameters = 5e7;  // per layer: 1e8 bytes
 Problem zero_problem(int devices, int layers, double bytes_per_s, GradientSync sync) {
   Problem problem{flat_topology({devices}, link_of(0, bytes_per_s), link_of(0, bytes_per_s)),
                   chain_job(layers, parameters, 1e6), Calibration{1, 0, 1, 0}};
-  problem.job.parallelism.gradient_sync = sync;
+  problem.job.execution.gradient_sync = sync;
   return problem;
 }
 
@@ -137,10 +137,10 @@ TEST_CASE("with several rings every device sends and receives as much as with on
 // part 4.5–4.75; parameters 4.75–5.25.
 TEST_CASE("compressed gradients take device time and fewer bytes") {
   Problem problem = zero_problem(2, 1, 1e8, GradientSync::zero2);
-  problem.job.compression = {1, 0.5, BitsPerSecond(8e8)};
+  problem.job.execution.compression = {1, 0.5, BitsPerSecond(8e8)};
   CHECK(seconds(problem, 1) == Approx(5.25));
   Problem alone = zero_problem(1, 1, 1e8, GradientSync::zero2);
-  alone.job.compression = problem.job.compression;
+  alone.job.execution.compression = problem.job.execution.compression;
   CHECK(seconds(alone, 1) == Approx(3));
 }
 
@@ -163,10 +163,11 @@ TEST_CASE("a device holds its part of the state and gathered layers while it com
 TEST_CASE("error feedback keeps the whole gradients that a device does not send") {
   Problem problem = zero_problem(4, 5, 1e9, GradientSync::zero3);
   problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e12);
-  const Plan plan = plan_of(problem.job, 1, 4, 1);
+  Plan plan = plan_of(problem.job, 1, 4, 1);
   const auto load = [&] { return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]); };
   const StageLoad before = load();
   compress_gradients(problem.job, {CompressionMethod::top_k, 1});
+  plan.execution = problem.job.execution;
   CHECK(load().state_bytes == Approx(before.state_bytes + 5 * parameters * 2));
   // gradients of a layer before they are sharded
   CHECK(load().working_bytes == Approx(before.working_bytes));

@@ -18,18 +18,19 @@ namespace dtfm {
 inline void set_training(Rng& rng, Job& job, Schedule schedule) {
   const GradientSync syncs[] = {GradientSync::sharded_ps, GradientSync::central_ps, GradientSync::ring,
                                 GradientSync::tree, GradientSync::hierarchical};
-  job.parallelism.schedule = schedule;
-  job.parallelism.gradient_sync = syncs[rng.below(5)];
-  job.parallelism.overlap = rng.below(2) == 0;
-  if (job.parallelism.schedule == Schedule::interleaved)
-    job.parallelism.chunks = 1 + static_cast<int>(rng.below(2));
+  job.execution.schedule = schedule;
+  job.execution.gradient_sync = syncs[rng.below(5)];
+  job.execution.overlap = rng.below(2) == 0;
+  if (job.execution.schedule == Schedule::interleaved)
+    job.execution.chunks = 1 + static_cast<int>(rng.below(2));
   else if (rng.below(3) == 0)
-    job.parallelism.flush = 1 + static_cast<int>(rng.below(8));
+    job.execution.flush = 1 + static_cast<int>(rng.below(8));
   if (rng.below(3) == 0) {
-    job.compression = {0.25, 0.5, std::nullopt};
-    if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
-    if (rng.below(2) == 0) job.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
-    if (rng.below(4) == 0) job.compression.gradients = 8;  // more bytes than uncompressed
+    job.execution.compression = {0.25, 0.5, std::nullopt};
+    if (rng.below(2) == 0) job.execution.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
+    if (rng.below(2) == 0)
+      job.execution.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
+    if (rng.below(4) == 0) job.execution.compression.gradients = 8;  // more bytes than uncompressed
   }
 }
 
@@ -59,7 +60,7 @@ inline std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int s
 /// `tensor` devices; if that is 2 and `any_degree` is set, each stage has one or two.
 inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degree = false) {
   Job& job = problem.job;
-  const int layers = layer_count(job.model), chunks = job.parallelism.chunks.value_or(1);
+  const int layers = layer_count(job.model), chunks = job.execution.chunks.value_or(1);
   const int slots = problem.topology.size() / tensor;
   const int stages =
       1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::min(slots, layers / chunks))));
@@ -67,11 +68,11 @@ inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degr
   std::vector<int> order(at(problem.topology.size()));
   for (int i = 0; i < problem.topology.size(); ++i) order[at(i)] = i;
   rng.shuffle(std::span<int>(order));
-  Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  Plan plan{tensor, job.execution, {}};
   const bool has_common_cuts = rng.below(2) == 0;
   int all = 0;
   for (int replica = 0; replica < replicas; ++replica) {
-    const int multiple = job.parallelism.schedule == Schedule::interleaved ? stages : 1;
+    const int multiple = job.execution.schedule == Schedule::interleaved ? stages : 1;
     Pipeline pipeline{multiple * static_cast<int>((replica == 0 ? 1 : 0) + rng.below(12)), {}};
     all += pipeline.micro_batches;
     const auto split = has_common_cuts && replica > 0 ? std::vector<std::pair<int, int>>{}
@@ -85,7 +86,7 @@ inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degr
     }
     plan.pipelines.push_back(pipeline);
   }
-  job.training.global_batch = all * job.training.micro_batch;
+  job.training.global_batch = all * job.execution.micro_batch;
   return plan;
 }
 

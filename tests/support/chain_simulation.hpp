@@ -23,7 +23,7 @@ struct ChainRun {
       : problem{flat_topology({stages * replicas}, link_of(0, 1e6), link_of(0, 1e6)),
                 chain_job(stages, 1e6, output),
                 {}} {
-    problem.job.compression.gradients = 0;
+    problem.job.execution.compression.gradients = 0;
     plan = plan_of(problem.job, stages, replicas, micro_batches);
   }
 

@@ -52,8 +52,8 @@ inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, Rank
   ExportBundle bundle;
   bundle.job.name = "any";
   bundle.job.model = Transformer{24, 1024, 16, 512, 50257};
-  bundle.job.training = {0, 1 + below(3)};
-  bundle.job.parallelism.schedule = below(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
+  bundle.job.execution.micro_batch = 1 + below(3);
+  bundle.job.execution.schedule = below(2) == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
   const int replicas = 1 + below(4), depth = kind.has_equal_stages ? 1 << below(4) : 2 + below(5);
   const int tensor = 1 << below(kind.max_tensor);
   int assignments = 0, all = 0;
@@ -75,7 +75,7 @@ inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, Rank
     }
     all += plan.pipelines.back().micro_batches;
   }
-  bundle.job.training.global_batch = all * bundle.job.training.micro_batch;
+  bundle.job.training.global_batch = all * bundle.job.execution.micro_batch;
   std::vector<int> locations(at(assignments));
   for (int host = 0, i = 0; i < assignments; ++host)
     for (int gpu = 0, gpus = 1 + below(4); gpu < gpus && i < assignments; ++gpu, ++i) {

@@ -23,9 +23,9 @@ inline Job heterogeneous_layers(Rng& rng, Schedule schedule, GradientSync sync) 
     layer.backward = layer.forward * 2;
     layer.output = Bytes(1e6 * rng.uniform());
   }
-  job.parallelism.schedule = schedule;
-  job.parallelism.gradient_sync = sync;
-  if (schedule == Schedule::interleaved) job.parallelism.chunks = 2;
+  job.execution.schedule = schedule;
+  job.execution.gradient_sync = sync;
+  if (schedule == Schedule::interleaved) job.execution.chunks = 2;
   return job;
 }
 

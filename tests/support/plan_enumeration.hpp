@@ -58,8 +58,7 @@ inline void for_each_pipeline(const IterationModel& model, const std::vector<int
 
 /// Calls `use` with every plan whose pipelines are equally deep, with one device per stage.
 inline void for_each_plan(const IterationModel& model, const std::function<void(const Plan&)>& use) {
-  const int devices = model.problem.topology.size(), batches = micro_batch_count(model.problem.job.training);
-  const Parallelism& how = model.problem.job.parallelism;
+  const int devices = model.problem.topology.size(), batches = micro_batch_count(model.problem.job);
   for (int stages = 1; stages <= std::min(devices, model.stages.layers()); ++stages)
     for (int replicas = 1; stages * replicas <= devices && replicas <= batches; ++replicas) {
       std::vector<int> order(at(devices));
@@ -68,7 +67,7 @@ inline void for_each_plan(const IterationModel& model, const std::function<void(
       do {
         std::vector<int> used(order.begin(), order.begin() + stages * replicas);
         if (!seen.insert(used).second) continue;
-        Plan plan{1, how.schedule, how.gradient_sync, {}};
+        Plan plan{1, model.problem.job.execution, {}};
         for_each_pipeline(model, used, stages, replicas, plan, batches, use);
       } while (std::next_permutation(order.begin(), order.end()));
     }

@@ -36,7 +36,7 @@ inline Job random_chain_job(Rng& rng, int layers) {
   }
   job.model = chain;
   job.training.global_batch = 1 + static_cast<int>(rng.below(24));
-  job.training.recomputation = rng.below(2) == 0 ? Recomputation::none : Recomputation::full;
+  job.execution.recomputation = rng.below(2) == 0 ? Recomputation::none : Recomputation::full;
   return job;
 }
 

@@ -21,9 +21,9 @@ inline RegularLayout regular_layout(Schedule schedule, int stages, int pipelines
   RegularLayout it{{flat_topology({stages * pipelines}, link_of(0.01, 1e7), link_of(0.01, 1e7)),
                     chain_job(stages * chunks, 0, 1e6),
                     {}},
-                   {1, schedule, GradientSync::ring, {}}};
-  it.problem.job.parallelism.schedule = schedule;
-  it.problem.job.parallelism.chunks = chunks;
+                   {1, {.schedule = schedule, .chunks = chunks, .gradient_sync = GradientSync::ring}, {}}};
+  it.problem.job.execution.schedule = schedule;
+  it.problem.job.execution.chunks = chunks;
   for (int i = 0; i < pipelines; ++i) it.plan.pipelines.push_back({micro_batches, {}});
   for (int number = 0; number < stages * pipelines; ++number) {
     Device& device = it.problem.topology.devices[at(number)];

@@ -71,7 +71,7 @@ inline Job chain_job(int layers, double parameters, double output) {
 
 /// Returns a plan that assigns the devices in order: the first `stages` devices to pipeline 0, and so on.
 inline Plan plan_of(const Job& job, int stages, int replicas, int micro_batches) {
-  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  Plan plan{1, job.execution, {}};
   for (int replica = 0; replica < replicas; ++replica) {
     Pipeline pipeline{micro_batches, {}};
     for (int stage = 0; stage < stages; ++stage)

@@ -34,7 +34,7 @@ inline Topology access_link_topology(int sites, int per_site, double latency_s, 
 inline Job published_job() {
   Job job = swarm_job(64, 0.894 / 25, 2048.0 * 4096 * 2, 1.01e9 / 64, 1024);
   std::get<LayerChain>(job.model).sequence = 2048;
-  job.compression.activations = 0.5;
+  job.execution.compression.activations = 0.5;
   return job;
 }
 

@@ -21,7 +21,7 @@ inline Problem small_problem(const std::vector<int>& per_site, int layers, int m
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 1000, 100), {}, {}};
   problem.job.training.global_batch = micro_batches;
-  problem.job.compression.gradients = 0.001;
+  problem.job.execution.compression.gradients = 0.001;
   return problem;
 }
 

@@ -17,9 +17,7 @@ using namespace sim;
 
 /// Returns the simulated seconds of an iteration.
 inline double simulated_s(const PlanCandidate& candidate) {
-  Problem problem = candidate.job->problem;
-  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
-  return replay(iteration_graph(problem, candidate.plan).graph).makespan;
+  return replay(iteration_graph(candidate.job->problem, candidate.plan).graph).makespan;
 }
 
 struct BestPlan {

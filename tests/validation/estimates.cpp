@@ -48,10 +48,9 @@ Times times_of(const IterationModel& model, const Plan& plan) {
 
 Plan random_plan(const Problem& problem, Rng& rng) {
   const Job& job = problem.job;
-  const int micro_batches = micro_batch_count(job.training);
+  const int micro_batches = micro_batch_count(job);
   const int devices = problem.topology.size();
-  const int chunks =
-      job.parallelism.schedule == Schedule::interleaved ? job.parallelism.chunks.value_or(1) : 1;
+  const int chunks = job.execution.schedule == Schedule::interleaved ? job.execution.chunks.value_or(1) : 1;
   const int max_stages = std::min(devices, layer_count(job.model) / chunks);
   const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(max_stages)));
   const int max_replicas = std::min(devices / stages, micro_batches);
@@ -64,7 +63,7 @@ Plan random_plan(const Problem& problem, Rng& rng) {
     for (int stage = 0; stage < stages; ++stage)
       placement.at(stage, replica) = order[at(replica * stages + stage)];
   Plan plan = plan_from_placement(placement, job);
-  if (job.parallelism.schedule == Schedule::interleaved)  // multiples of the number of stages
+  if (job.execution.schedule == Schedule::interleaved)  // multiples of the number of stages
     for (Pipeline& pipeline : plan.pipelines)
       pipeline.micro_batches = std::max(1, pipeline.micro_batches / stages) * stages;
   return plan;

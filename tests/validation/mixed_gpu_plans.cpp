@@ -46,7 +46,7 @@ links:
 /// devices.
 PlanCandidate best_equal(const Problem& problem, int threads) {
   const int devices = problem.topology.size(), layers = layer_count(problem.job.model);
-  const int batches = micro_batch_count(problem.job.training);
+  const int batches = micro_batch_count(problem.job);
   std::vector<int> in_file(at(devices)), in_turn;
   std::iota(in_file.begin(), in_file.end(), 0);
   for (int i = 0; i < devices; ++i) in_turn.push_back(i % 4 == 0 ? i / 4 : devices / 4 + i - i / 4 - 1);
@@ -67,10 +67,13 @@ PlanCandidate best_equal(const Problem& problem, int threads) {
         placement.at(stage, replica) =
             (order == 0 ? in_file
                         : in_turn)[at(by_stage == 1 ? stage * replicas + replica : replica * stages + stage)];
-    const PlanCandidate candidate = evaluate_plan(job, plan_from_placement(placement, problem.job), 0, score);
+    const PlanCandidate candidate = evaluate_plan(job, plan_from_placement(placement, problem.job), score);
     if (candidate.deficit_bytes <= 0) return candidate;
     const int flush = IterationTimer(job->model, candidate.plan).max_fitting_flush();
-    return flush < 1 ? candidate : evaluate_plan(job, candidate.plan, flush, score);
+    if (flush < 1) return candidate;
+    Plan flushed = candidate.plan;
+    flushed.execution.flush = flush;
+    return evaluate_plan(job, std::move(flushed), score);
   });
   return *std::min_element(candidates.begin(), candidates.end(), is_better);
 }

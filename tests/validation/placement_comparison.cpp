@@ -73,10 +73,12 @@ class OtherPlacements {
  private:
   /// Adds flushes if memory requires them, as the planner does.
   PlanCandidate deployed(const Placement& placement) const {
-    const Plan plan = plan_from_placement(placement, problem_.job);
-    const PlanCandidate candidate = evaluate_plan(job_, plan, 0, score_);
+    Plan plan = plan_from_placement(placement, problem_.job);
+    const PlanCandidate candidate = evaluate_plan(job_, plan, score_);
     if (candidate.deficit_bytes <= 0) return candidate;
-    return evaluate_plan(job_, plan, IterationTimer(job_->model, plan).max_fitting_flush(), score_);
+    if (const int flush = IterationTimer(job_->model, plan).max_fitting_flush(); flush > 0)
+      plan.execution.flush = flush;
+    return evaluate_plan(job_, std::move(plan), score_);
   }
 
   const Problem& problem_;

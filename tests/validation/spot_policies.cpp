@@ -42,8 +42,8 @@ Problem spot_problem() {
   Problem problem;
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
   problem.job = default_job();
-  problem.job.training.global_batch = replicas * micro_batches * problem.job.training.micro_batch;
-  problem.job.training.recomputation = Recomputation::full;
+  problem.job.training.global_batch = replicas * micro_batches * problem.job.execution.micro_batch;
+  problem.job.execution.recomputation = Recomputation::full;
   problem.constants = built_in_calibration();
   problem.roofline = built_in_roofline();
   return problem;

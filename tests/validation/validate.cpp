@@ -170,11 +170,11 @@ void validate_estimates(const std::string& folder) {
   const auto print_worst = [&](Schedule schedule, GradientSync sync, bool overlap) {
     std::pair<std::string, EstimateError> worst;
     for (auto& [name, problem] : problems_of(folder, batch_of_others)) {
-      Parallelism& parallelism = problem.job.parallelism;
-      parallelism.schedule = schedule;
-      parallelism.gradient_sync = sync;
-      parallelism.overlap = overlap;
-      if (parallelism.schedule == Schedule::interleaved) parallelism.chunks = 2;
+      ExecutionConfig& execution = problem.job.execution;
+      execution.schedule = schedule;
+      execution.gradient_sync = sync;
+      execution.overlap = overlap;
+      if (execution.schedule == Schedule::interleaved) execution.chunks = 2;
       const EstimateError error = estimate_error(problem, plans_of_others, 0, threads);
       if (std::abs(error.worst) >= std::abs(worst.second.worst)) worst = {name, error};
     }

@@ -52,7 +52,7 @@ std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
 
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
   check_batch(problem);
-  int micro_batch = problem.job.training.micro_batch;  // or less, so that every device computes at least one
+  int micro_batch = problem.job.execution.micro_batch;  // or less, so that every device computes at least one
   while (problem.job.training.global_batch % micro_batch != 0 ||
          problem.job.training.global_batch / micro_batch < problem.topology.size())
     --micro_batch;
@@ -75,7 +75,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
   }
   std::vector<Layout> layouts;
   for (const auto& [kind, device] : kinds)
-    layouts.push_back(replicate(problem, {device}, problem.job.training.micro_batch, GradientSync::ring));
+    layouts.push_back(replicate(problem, {device}, problem.job.execution.micro_batch, GradientSync::ring));
   return layouts;
 }
 

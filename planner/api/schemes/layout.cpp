@@ -9,21 +9,22 @@
 namespace dtfm::api {
 
 void set_decisions(Layout& layout, int tensor, Schedule schedule, GradientSync gradient_sync) {
-  Parallelism& parallelism = layout.job.parallelism;
-  parallelism.tensor = layout.plan.tensor = tensor;
-  parallelism.schedule = layout.plan.schedule = schedule;
-  parallelism.gradient_sync = layout.plan.gradient_sync = gradient_sync;
-  parallelism.chunks.reset();
-  parallelism.flush.reset();
-  parallelism.overlap = false;
+  ExecutionConfig& execution = layout.job.execution;
+  layout.job.parallelism.tensor = layout.plan.tensor = tensor;
+  execution.schedule = schedule;
+  execution.gradient_sync = gradient_sync;
+  execution.chunks.reset();
+  execution.flush.reset();
+  execution.overlap = false;
+  layout.plan.execution = execution;
 }
 
 Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
                  GradientSync gradient_sync) {
   Layout layout{problem.job, {}};
-  layout.job.training.micro_batch = micro_batch;
+  layout.job.execution.micro_batch = micro_batch;
   set_decisions(layout, 1, Schedule::one_f_one_b, gradient_sync);
-  const int count = micro_batch_count(layout.job.training), replicas = static_cast<int>(devices.size());
+  const int count = micro_batch_count(layout.job), replicas = static_cast<int>(devices.size());
   for (int i = 0; i < replicas; ++i) {
     const auto [first, last] = even_split(count, replicas, i);
     layout.plan.pipelines.push_back(

@@ -42,7 +42,7 @@ std::vector<int> tensor_degrees_of(const Problem& problem) {
 /// Numbers of replicas of `devices_per_replica` devices that have equally many micro-batches each. Fewer than
 /// the maximum may be faster on a slow network.
 std::vector<int> replica_counts(const Problem& problem, int devices_per_replica) {
-  const int micro_batches = micro_batch_count(problem.job.training);
+  const int micro_batches = micro_batch_count(problem.job);
   std::vector<int> counts;
   for (int data = std::min(problem.topology.size() / devices_per_replica, micro_batches); data > 0; --data)
     if (micro_batches % data == 0) counts.push_back(data);
@@ -56,7 +56,7 @@ Plan make_plan(const Problem& problem, const std::vector<int>& order, const Degr
   Plan plan;
   plan.tensor = tensor;
   for (int d = 0; d < replicas; ++d) {
-    Pipeline pipeline{micro_batch_count(problem.job.training) / replicas, {}};
+    Pipeline pipeline{micro_batch_count(problem.job) / replicas, {}};
     for (int p = 0; p < stages; ++p) {
       const auto first = order.begin() + tensor * (d + replicas * p);
       pipeline.stages.push_back(
@@ -95,8 +95,7 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
       if (layers % stages != 0) continue;
       for (const int replicas : replica_counts(problem, tensor * stages)) {
         Layout layout{problem.job, make_plan(problem, order, {tensor, stages, replicas})};
-        set_decisions(layout, tensor, Schedule::one_f_one_b, GradientSync::ring);
-        layout.plan.schedule = Schedule::one_f_one_b_blocking;
+        set_decisions(layout, tensor, Schedule::one_f_one_b_blocking, GradientSync::ring);
         layouts.push_back(std::move(layout));
       }
     }
@@ -127,7 +126,7 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
 /// Number of micro-batches that all stages can hold at the same time; unknown memory is no limit.
 int plan_in_flight_limit(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
-  double limit = micro_batch_count(problem.job.training);
+  double limit = micro_batch_count(problem.job);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
       const auto held = max_in_flight(problem.topology, stage.devices.front(), model.of(stage));
@@ -141,7 +140,8 @@ void flush_as_needed(const Problem& problem, Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
   const int held = plan_in_flight_limit(own, layout.plan);
-  if (held > 0 && held < layout.plan.pipelines.front().micro_batches) layout.job.parallelism.flush = held;
+  if (held > 0 && held < layout.plan.pipelines.front().micro_batches)
+    layout.job.execution.flush = layout.plan.execution.flush = held;
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
   for (int stages = 1; stages <= max_stages; ++stages) {
     for (const int replicas : replica_counts(problem, stages)) {
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas})};
-      set_decisions(layout, 1, Schedule::gpipe, problem.job.parallelism.gradient_sync);
+      set_decisions(layout, 1, Schedule::gpipe, problem.job.execution.gradient_sync);
       flush_as_needed(problem, layout);
       layouts.push_back(std::move(layout));
     }

@@ -101,9 +101,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
 /// Throws Error if layer times cannot be computed for any layout. Whether the times on a device are known
 /// matters only to layouts that use it.
 void check_computable(const Problem& problem) {
-  Plan plan;
-  plan.tensor = 1;
-  sim::LoadModel(problem, plan);
+  sim::LoadModel(problem, Plan{1, problem.job.execution, {}});
 }
 
 /// "16"; "11–21" if some pipelines do not have all stages.
@@ -216,13 +214,13 @@ std::string format_shape(const Problem& problem, const ChosenLayout& chosen) {
   if (chosen.swarm)
     return fmt::format("{} stage{} of {} peer{}, micro-batch {}{}", chosen.swarm->stages,
                        chosen.swarm->stages == 1 ? "" : "s", problem.topology.size(),
-                       problem.topology.size() == 1 ? "" : "s", problem.job.training.micro_batch,
+                       problem.topology.size() == 1 ? "" : "s", problem.job.execution.micro_batch,
                        chosen.is_partly_verified ? ", partly not verified" : "");
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;
   return fmt::format(
       "tp {}, pp {}, dp {}, micro-batch {}{}{}", plan.tensor, plan.pipelines.front().stages.size(),
-      format_replicas(plan), layout.job.training.micro_batch,
+      format_replicas(plan), layout.job.execution.micro_batch,
       layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "", format_skipped(layout));
 }
 

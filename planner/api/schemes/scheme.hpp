@@ -21,8 +21,7 @@
 
 namespace dtfm::api {
 
-/// A plan, and the job with the decisions of the scheme: schedule, gradient synchronization, tensor degree,
-/// micro-batch.
+/// A plan, and the job with the decisions of the scheme: the execution of the plan, and its tensor degree.
 struct Layout {
   Job job;
   Plan plan;

@@ -67,7 +67,7 @@ Plan plan_of(const Problem& problem, const StageDevices& stages) {
       if (d == plan.pipelines.size()) plan.pipelines.emplace_back();
       plan.pipelines[d].stages.push_back({even_split(layers, count, stage), {stages[at(stage)][d]}});
     }
-  const int micro_batches = micro_batch_count(problem.job.training);
+  const int micro_batches = micro_batch_count(problem.job);
   const int pipelines = static_cast<int>(plan.pipelines.size());
   for (int d = 0; d < pipelines; ++d) {
     const auto [begin, end] = even_split(micro_batches, pipelines, d);
@@ -104,7 +104,7 @@ class RouteCache {
   RouteInfo make_route_info(int from, int to) {
     const auto& devices = problem_.topology.devices;
     const bool same_host = devices[at(from)].host == devices[at(to)].host;
-    const Compression& compression = problem_.job.compression;
+    const Compression& compression = problem_.job.execution.compression;
     const double ratio =
         is_compressed(problem_.topology, compression, from, to) ? compression.activations : 1;
     RouteInfo route_info{same_host ? 0 : problem_.constants.message_overhead_s, 0, 0, ratio, {}};
@@ -137,7 +137,7 @@ int routed_in_flight_limit(const Topology& topology, int device, const sim::Stag
 /// messages are compressed; otherwise 0, because it depends on the path.
 double compression_s(const Problem& problem, const sim::LoadModel& model, const Stage& stage,
                      const sim::StageLoad& load) {
-  if (problem.job.compression.bandwidth_threshold) return 0;
+  if (problem.job.execution.compression.bandwidth_threshold) return 0;
   const auto [begin, end] = stage.layers;
   const double in = begin > 0 ? model.of({{0, begin}, stage.devices}).output_bytes : 0;
   return model.activation_compression_s(in + (end < model.layers() ? load.output_bytes : 0));
@@ -202,8 +202,7 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
     for (int devices = problem.topology.size(); devices >= stages; devices /= 2)
       for (const auto place : {assign_contiguous, assign_interleaved}) {
         Layout layout{problem.job, plan_of(problem, place(stage_widths(devices, stages, skipped)))};
-        set_decisions(layout, 1, Schedule::one_f_one_b, problem.job.parallelism.gradient_sync);
-        layout.plan.schedule = Schedule::paths;
+        set_decisions(layout, 1, Schedule::paths, problem.job.execution.gradient_sync);
         layout.skipped = skipped;
         layouts.push_back(std::move(layout));
       }
@@ -221,7 +220,7 @@ search::Routing routing_of(const Problem& problem, const Layout& layout) {
   own.job = layout.job;
   search::RoutingProblem routing;
   routing.stages = stage_resources(own, layout.plan);
-  routing.micro_batches = micro_batch_count(layout.job.training);
+  routing.micro_batches = micro_batch_count(layout.job);
   routing.skipped = layout.skipped.value();
   routing.allow_swaps = outputs_are_uniform(routing.stages);
   if (routing.skipped > 0 && !routing.allow_swaps)

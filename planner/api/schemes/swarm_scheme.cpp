@@ -32,7 +32,7 @@ sim::SwarmSetup make_setup(int stages, const SchemeOptions& options) {
 /// Returns the largest memory deficit of any device, if there is one. Any peer may serve any stage, so each
 /// must be able to hold the largest stage and one micro-batch.
 std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
-  const Layout layout = replicate(problem, {0}, problem.job.training.micro_batch, GradientSync::ring);
+  const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch, GradientSync::ring);
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
   const sim::LoadModel model(own, layout.plan);
   std::optional<MemoryDeficit> worst;
@@ -49,14 +49,14 @@ std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
 
 /// Compute time of `steps` steps with overheads, as if every device were as slow as the slowest.
 double estimate_compute_s(const Problem& problem, int steps) {
-  const Layout layout = replicate(problem, {0}, problem.job.training.micro_batch, GradientSync::ring);
+  const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch, GradientSync::ring);
   const sim::LoadModel model(problem, layout.plan);
   double slowest = 0;
   for (int device = 0; device < problem.topology.size(); ++device) {
     const sim::StageLoad load = model.of({{0, model.layers()}, {device}});
     slowest = std::max(slowest, load.forward_s + load.backward_s + load.update_s);
   }
-  const double step_s = slowest * micro_batch_count(problem.job.training) / problem.topology.size();
+  const double step_s = slowest * micro_batch_count(problem.job) / problem.topology.size();
   return steps * (step_s + slowest + problem.constants.iteration_overhead_s);
 }
 

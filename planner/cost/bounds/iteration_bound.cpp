@@ -43,7 +43,7 @@ IterationBounds::IterationBounds(const IterationModel& model)
       devices_(known_devices(model)),
       layers_(model.stages.layers()),
       tensor_(model.stages.tensor()),
-      micro_batches_(micro_batch_count(model.problem.job.training)),
+      micro_batches_(micro_batch_count(model.problem.job)),
       hop_(hop_costs(model, devices_)),
       hop_busy_(hop_occupancies(model, devices_)),
       message_fixed_(min_message_costs(model, devices_)),
@@ -81,7 +81,7 @@ void IterationBounds::find_layers() {
     largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
     // With a bandwidth threshold, a hop over a fast link is not compressed.
-    if (layer > 0 && !model_.problem.job.compression.bandwidth_threshold)
+    if (layer > 0 && !model_.problem.job.execution.compression.bandwidth_threshold)
       compression_s_ =
           layer == 1 ? costs.compression_s(layer) : std::min(compression_s_, costs.compression_s(layer));
   }
@@ -394,7 +394,7 @@ IterationBounds::Part IterationBounds::work_part(int stages, int replicas, Cuts 
 IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) const {
   DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= max_stages() && replicas <= max_replicas(stages));
   const double overhead = model_.problem.constants.iteration_overhead_s;
-  const bool overlaps = model_.problem.job.parallelism.overlap || model_.chunks > 1;
+  const bool overlaps = model_.problem.job.execution.overlap || model_.chunks > 1;
   const Part computed = pipelines(stages, replicas);
   IterationBound bound{computed.value + layer_times_.first_update_s, computed.method,
                        may_fit(stages, replicas)};
@@ -407,7 +407,7 @@ IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) c
     bound.value += compressed_sync_s(replicas, first_gradient_bytes_);
     bound.method += ", then gradient synchronization of the first layer over the best links";
     const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
-    const bool by_layer = model_.problem.job.parallelism.overlap;
+    const bool by_layer = model_.problem.job.execution.overlap;
     const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
     take({layer_times_.forward.sum_s + compressed_sync_s(replicas, bytes),
           "one forward pass, then gradient synchronization of one stage over the best links"});

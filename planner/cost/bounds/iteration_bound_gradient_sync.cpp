@@ -63,12 +63,12 @@ double IterationBounds::sync_s_per_byte(int replicas) const {
 /// If only some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1.
 double IterationBounds::min_gradient_bytes(std::pair<int, int> layers) const {
   const double compressed = model_.stages.gradient_bytes(layers, true, true);
-  if (!model_.problem.job.compression.bandwidth_threshold) return compressed;
+  if (!model_.problem.job.execution.compression.bandwidth_threshold) return compressed;
   return std::min(compressed, model_.stages.gradient_bytes(layers, true, false));
 }
 
 double IterationBounds::compressed_sync_s(int replicas, double bytes) const {
-  const bool all_compress = !model_.problem.job.compression.bandwidth_threshold;
+  const bool all_compress = !model_.problem.job.execution.compression.bandwidth_threshold;
   return sync_s(replicas, bytes) + (all_compress ? 2 * model_.stages.gradient_compression_s(bytes) : 0);
 }
 

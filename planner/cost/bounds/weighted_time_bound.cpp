@@ -69,7 +69,7 @@ double min_weighted_time(const IterationModel& model, const std::vector<double>&
   for (const double seconds : of_layer) per_micro_batch += seconds;
   const double overhead = model.problem.constants.iteration_overhead_s *
                           min_sum(weights, std::max(min_devices, narrowest.tensor()));
-  return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding_margin);
+  return (micro_batch_count(model.problem.job) * per_micro_batch + overhead) * (1 - rounding_margin);
 }
 
 double min_compute_s(const IterationModel& model, int device) {

@@ -14,7 +14,7 @@ using Network = std::shared_ptr<const NetworkCost>;
 double sequences_of(const PlannedProblem& planned) {
   double sum = 0;
   for (const Pipeline& pipeline : planned.plan.pipelines)
-    sum += static_cast<double>(pipeline.micro_batches) * planned.problem.job.training.micro_batch;
+    sum += static_cast<double>(pipeline.micro_batches) * planned.problem.job.execution.micro_batch;
   return sum;
 }
 
@@ -23,7 +23,6 @@ template <class Transfer>
 auto with_timer(const PlannedProblem& planned, const Network& network, const Transfer& use) {
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   IterationTimer timer(model, planned.plan);
-  timer.set_flush(planned.flush);
   return use(timer);
 }
 
@@ -40,12 +39,13 @@ PlanThroughput throughput_of(const PlannedProblem& planned, IterationTimer& time
 }
 
 PlannedProblem widened(const PlannedProblem& planned, int multiple) {
-  return {widen_model(planned.problem, multiple), planned.plan, planned.flush};
+  return {widen_model(planned.problem, multiple), planned.plan};
 }
 
 PlannedProblem compressed(PlannedProblem planned, double factor) {
-  planned.problem.job.compression.activations /= factor;
-  planned.problem.job.compression.gradients /= factor;
+  planned.problem.job.execution.compression.activations /= factor;
+  planned.problem.job.execution.compression.gradients /= factor;
+  planned.plan.execution.compression = planned.problem.job.execution.compression;
   return planned;
 }
 

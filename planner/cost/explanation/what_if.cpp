@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t max_links = 32;
 
 int batch_step(const PlannedProblem& planned) {
-  return traits(planned.problem.job.parallelism.schedule).in_rounds ? depth(planned.plan) : 1;
+  return traits(planned.problem.job.execution.schedule).in_rounds ? depth(planned.plan) : 1;
 }
 
 /// Splits `total` micro-batches over the pipelines by their paces, measured with an even split.
@@ -35,7 +35,6 @@ void assign_micro_batches(PlannedProblem& planned, int total,
   }
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   IterationTimer timer(model, planned.plan);
-  timer.set_flush(planned.flush);
   std::vector<PipelinePace> paces;
   for (int i = 0; i < count; ++i) {
     const PipelineTime& time = timer.pipeline(i);
@@ -82,10 +81,10 @@ void double_micro_batch(PlannedProblem& planned) {
     pipeline.micro_batches = (shares / 2 + (odd && odd_before ? 1 : 0)) * step;
     if (odd) odd_before = !odd_before;
   }
-  planned.problem.job.training.micro_batch *= 2;
-  if (planned.flush > 0) planned.flush = std::max(1, planned.flush / 2);
-  auto& flush = planned.problem.job.parallelism.flush;
-  if (flush) flush = std::max(1, *flush / 2);
+  for (ExecutionConfig* execution : {&planned.problem.job.execution, &planned.plan.execution}) {
+    execution->micro_batch *= 2;
+    if (auto& flush = execution->flush) flush = std::max(1, *flush / 2);
+  }
 }
 
 void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
@@ -98,7 +97,6 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
         same_network ? network
                      : std::make_shared<const NetworkCost>(other.problem.topology, other.problem.constants));
     IterationTimer timer(model, other.plan);
-    timer.set_flush(other.flush);
     what.iteration_s = timer.iteration_s();
     what.gain = 1 - what.iteration_s / now_s;
     what.deficit_bytes = timer.deficit_bytes();
@@ -131,7 +129,7 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
   const auto groups = stage_groups(plan);
   const Problem& problem = model.problem;
   for (const std::vector<int>& group : groups) {
-    const bool compressed = is_compressed(problem.topology, problem.job.compression, group);
+    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group);
     const double bytes = model.stages.gradient_bytes({0, model.stages.layers()}, true, compressed) /
                          static_cast<double>(groups.size());
     for (std::size_t a = 0; a < group.size(); ++a)
@@ -233,7 +231,7 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
 PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
                             const std::shared_ptr<const NetworkCost>& network) {
   PlannedProblem result = planned;
-  Compression& compression = result.problem.job.compression;
+  Compression& compression = result.problem.job.execution.compression;
   switch (what.change) {
     case Change::link_doubled:
       double_link(result.problem.topology, what.first, what.second);
@@ -251,10 +249,12 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
     case Change::activations_halved:
     case Change::activations_quartered:
       compression.activations /= what.change == Change::activations_halved ? 2 : 4;
+      result.plan.execution.compression = compression;
       break;
     case Change::gradients_halved:
     case Change::gradients_quartered:
       compression.gradients /= what.change == Change::gradients_halved ? 2 : 4;
+      result.plan.execution.compression = compression;
       break;
     case Change::micro_batch_doubled:
       double_micro_batch(result);
@@ -267,7 +267,6 @@ std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_pt
                              int threads) {
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   IterationTimer timer(model, planned.plan);
-  timer.set_flush(planned.flush);
   const double now_s = timer.iteration_s();
   const std::vector<WhatIf> inputs = candidates(model, planned.plan);
   std::vector<WhatIf> all = parallel_map(static_cast<int>(inputs.size()), threads, [&](int i) {

@@ -32,11 +32,10 @@ struct WhatIf {
   std::string impossible;    // reason why the change is impossible; empty if it is possible
 };
 
-/// A plan with the problem that it solves.
+/// A plan with the problem that it solves, whose job has the execution of the plan.
 struct PlannedProblem {
   Problem problem;
   Plan plan;
-  int flush = 0;  // micro-batches between two flushes; 0: one flush per iteration
 };
 
 /// Returns the plan and its problem after the change; layers stay on their stages. Reads only the inputs in

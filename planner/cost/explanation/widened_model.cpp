@@ -80,7 +80,7 @@ Problem widen_model(const Problem& problem, int multiple) {
   if (model == nullptr) throw Error("", "only transformers have a hidden size that can be widened");
   Problem result = problem;
   result.job.model = wider(*model, multiple);
-  if (const auto preset = result.job.compression.gradient_preset)
+  if (const auto preset = result.job.execution.compression.gradient_preset)
     compress_gradients(result.job, *preset);  // low-rank ratios depend on matrix sizes
   const double element_bytes = bytes_per_element(problem.job.training);
   const LayerKinds narrow = layer_kinds(problem.job.model, element_bytes),

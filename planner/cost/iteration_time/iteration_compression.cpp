@@ -38,8 +38,8 @@ IterationTimer::Codec& IterationTimer::codec_of(int pipeline, int virtual_stage)
 double IterationTimer::compressed_s(int pipeline, std::size_t number) {
   GradientBucket& bucket = buckets_[number];
   Codec& codec = codec_of(pipeline, bucket.stage[at(pipeline)]);
-  const double end_s = model_.problem.job.parallelism.overlap ? compressed_in_backward_s(pipeline, bucket)
-                                                              : compressed_after_s(pipeline, bucket);
+  const double end_s = model_.problem.job.execution.overlap ? compressed_in_backward_s(pipeline, bucket)
+                                                            : compressed_after_s(pipeline, bucket);
   if (bucket.compression_s > 0) codec.to_decompress.push_back(number);
   return end_s;
 }

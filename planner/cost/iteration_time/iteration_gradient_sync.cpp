@@ -21,7 +21,7 @@ void IterationTimer::find_buckets() {
     for (std::size_t i = 0; i < pipeline_states_.size(); ++i)
       while (pipeline_states_[i].layers[at(next[i])].second <= layer) ++next[i];
   };
-  const bool overlap = model_.problem.job.parallelism.overlap;
+  const bool overlap = model_.problem.job.execution.overlap;
   for (int layer = 0; layer < model_.stages.layers();) {
     skip_ended(layer);
     int end = overlap ? layer + 1 : model_.stages.layers();
@@ -83,7 +83,7 @@ void IterationTimer::refresh_syncs() {
   // Synchronization delays pipelines if stages compute while gradients are being sent or compressed.
   const bool has_compression_time = model_.stages.has_gradient_compression_time();
   const bool delays_pipelines =
-      (model_.problem.job.parallelism.overlap || model_.chunks > 1) && (is_shared() || has_compression_time);
+      (model_.problem.job.execution.overlap || model_.chunks > 1) && (is_shared() || has_compression_time);
   ++sync_round_;
   for (std::size_t i = 0; i < pipeline_states_.size(); ++i) {
     if (delays_pipelines)
@@ -150,7 +150,7 @@ void IterationTimer::sync_part(GradientBucket& bucket, int part, bool with_first
   const std::vector<int> devices = holders(bucket, part);
   const Problem& problem = model_.problem;
   const StageCosts& costs = model_.parts_of(bucket.parts);
-  const bool compressed = is_compressed(problem.topology, problem.job.compression, devices);
+  const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, devices);
   part_compressed_.push_back(compressed);
   part_bytes_.push_back(costs.gradient_bytes(bucket.layers, with_first, compressed));
   if (compressed) bucket.compression_s = costs.gradient_compression_s(part_bytes_.back());
@@ -216,7 +216,7 @@ void IterationTimer::share_links_of_parts(GradientBucket& bucket) {
 /// backward.
 double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
   const PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
-  if (!model_.problem.job.parallelism.overlap)
+  if (!model_.problem.job.execution.overlap)
     return pipeline_state.time.gradients_s[at(stage)] + pipeline_state.sync_delays_s[at(stage)];
   const std::vector<int>& devices = devices_of(pipeline, stage);
   const std::pair<int, int> later = {pipeline_state.layers[at(stage)].first, layer};

@@ -43,10 +43,10 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
       stages(by_degree.back()),
       shared_network(std::move(its_network)),
       network(*shared_network),
-      schedule(of.job.parallelism.schedule),
-      sync(of.job.parallelism.gradient_sync),
+      schedule(of.job.execution.schedule),
+      sync(of.job.execution.gradient_sync),
       chunks(stage_chunks(of.job)),
-      flush(of.job.parallelism.flush.value_or(0)) {}
+      flush(of.job.execution.flush.value_or(0)) {}
 
 std::size_t IterationModel::degree_below(std::size_t degree) const {
   const std::size_t number = number_of_degree[degree];
@@ -80,7 +80,6 @@ double IterationModel::compressed_share(const std::vector<int>& own, const std::
 IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
     : model_(model),
       plan_(std::move(plan)),
-      flush_(model.flush),
       pipeline_states_(plan_.pipelines.size()),
       held_(model.schedule, model.chunks),
       channels_(plan_.pipelines.size()),
@@ -120,8 +119,8 @@ void IterationTimer::set_micro_batches(int pipeline, int micro_batches) {
 }
 
 void IterationTimer::set_flush(int micro_batches) {
-  if (flush_ == micro_batches) return;
-  flush_ = micro_batches;
+  if (flush() == micro_batches) return;
+  plan_.execution.flush = micro_batches > 0 ? std::optional(micro_batches) : std::nullopt;
   for (PipelineState& pipeline_state : pipeline_states_)
     pipeline_state.is_fresh = pipeline_state.are_layers_fresh = false;
   is_fresh_ = false;
@@ -248,7 +247,7 @@ void IterationTimer::refresh_layers(int pipeline) {
 void IterationTimer::refresh_needs(int pipeline) {
   PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
-  const int between = micro_batches_per_flush(flush_, plan_.pipelines[at(pipeline)].micro_batches);
+  const int between = micro_batches_per_flush(flush(), plan_.pipelines[at(pipeline)].micro_batches);
   pipeline_state.needed.resize(at(devices));
   std::vector<StageNeeds> chunks(at(model_.chunks));
   for (int stage = 0; stage < devices; ++stage) {
@@ -321,7 +320,7 @@ void IterationTimer::refresh_work(int pipeline) {
   PipelineWork& work = pipeline_state.work;
   const std::size_t stages = pipeline_state.layers.size();
   work.micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
-  work.flush = flush_;
+  work.flush = flush();
   work.chunks = model_.chunks;
   work.forward_s.resize(stages);
   work.backward_s.resize(stages);

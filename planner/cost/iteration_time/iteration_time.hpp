@@ -39,7 +39,7 @@ struct IterationModel {
   /// Costs of one part of a message or a gradient that consists of `parts` (planner/core/shards.hpp).
   const StageCosts& parts_of(int parts) const { return stages_of(static_cast<std::size_t>(parts)); }
   bool is_compressed(int from, int to) const {
-    return dtfm::is_compressed(problem.topology, problem.job.compression, from, to);
+    return dtfm::is_compressed(problem.topology, problem.job.execution.compression, from, to);
   }
   /// Bytes of one of `parts` parts of a message at the boundary before `layer`.
   double boundary_bytes(int from, int to, int parts, int layer) const {
@@ -92,9 +92,10 @@ struct DeviceMemory {
 /// the iteration is added.
 class IterationTimer {
  public:
-  /// Every stage must have as many devices as one of the model's degrees, and devices with known times.
-  /// `model` must outlive this. Throws Error for a plan that the schedule cannot run, or with invalid tensor
-  /// degrees (check_tensor_degrees).
+  /// Every stage must have as many devices as one of the model's degrees, and devices with known times. The
+  /// plan's execution must be that of the model's job, except for the flushes. `model` must outlive this.
+  /// Throws Error for a plan that the schedule cannot run, or with invalid tensor degrees
+  /// (check_tensor_degrees).
   IterationTimer(const IterationModel& model, Plan plan);
 
   const Plan& plan() const { return plan_; }
@@ -103,9 +104,9 @@ class IterationTimer {
   /// The stages of a pipeline must be contiguous again before the next estimate.
   void set_layers(int pipeline, int stage, std::pair<int, int> layers);
   void set_micro_batches(int pipeline, int micro_batches);
-  /// Micro-batches between flushes, for all pipelines, instead of the job's; 0: one flush per iteration.
+  /// Micro-batches between flushes, for all pipelines, instead of the plan's; 0: one flush per iteration.
   void set_flush(int micro_batches);
-  int flush() const { return flush_; }
+  int flush() const { return plan_.execution.flush.value_or(0); }
   /// Maximum number of micro-batches between two flushes for which every device has enough memory. 0 if not
   /// even one fits, or if the schedule's memory does not grow with that number.
   int max_fitting_flush();
@@ -272,7 +273,6 @@ class IterationTimer {
 
   const IterationModel& model_;
   Plan plan_;
-  int flush_;
   bool is_fresh_ = false, are_buckets_known_ = false, are_buckets_disjoint_ = true;
   std::vector<PipelineState> pipeline_states_;
   std::vector<GradientBucket> buckets_;  // in the order of the layers

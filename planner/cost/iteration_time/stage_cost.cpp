@@ -13,7 +13,7 @@ namespace dtfm::cost {
 namespace {
 
 bool recomputes(const Job& job) {
-  return job.training.recomputation != Recomputation::none;
+  return job.execution.recomputation != Recomputation::none;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ StageCosts::StageCosts(const Problem& problem, int tensor)
 
 void StageCosts::find_kinds() {
   const Topology& topology = problem_.topology;
-  const LayerTimes times(problem_.job, topology, problem_.roofline, {tensor_});
+  const LayerTimes times(problem_.job, problem_.job.execution, topology, problem_.roofline, {tensor_});
   std::map<std::pair<int, double>, int> kinds;
   for (int device = 0; device < topology.size(); ++device) {
     const Device& it = topology.devices[at(device)];
@@ -57,12 +57,12 @@ void StageCosts::find_kinds() {
 void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
-  const RecomputationTraits& recomputation = traits(job.training.recomputation);
+  const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const ParameterBytes bytes = parameter_bytes(job.training);
-  held_ = bytes.resident + error_feedback_bytes(job);
+  held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
   gradient_bytes_per_parameter_ = bytes.synced;
   saved_ = bytes.checkpointed;
-  const double share = static_cast<double>(job.training.micro_batch) / tensor_;
+  const double share = static_cast<double>(job.execution.micro_batch) / tensor_;
   parameters_ = kept_ = all_reduced_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
@@ -71,16 +71,18 @@ void StageCosts::find_bytes() {
     output_.push_back(input.value() * share);
     parameters_.push_back(parameters_.back() + it.parameters / tensor_);
     kept_.push_back(kept_.back() + recomputation.kept(it, input).value() * share);
-    all_reduced_.push_back(all_reduced_.back() + it.output.value() * job.training.micro_batch);
+    all_reduced_.push_back(all_reduced_.back() + it.output.value() * job.execution.micro_batch);
     working_.push_back(recomputation.working(it).value() * share);
     tied_.push_back(it.tied_parameters / tensor_);
     model_flops_ += (it.forward + it.backward).value();
   }
   output_.push_back(chain.back().output.value() * share);
-  const double compression_s_per_byte = activation_compression_s_per_byte(problem_.topology, job);
-  gradient_compression_s_per_byte_ = gradient_compression_s_per_byte(problem_.topology, job);
+  const double compression_s_per_byte =
+      activation_compression_s_per_byte(problem_.topology, job, job.execution.compression);
+  gradient_compression_s_per_byte_ =
+      gradient_compression_s_per_byte(problem_.topology, job, job.execution.compression);
   for (const double output : output_) {
-    boundary_bytes_.push_back(output * job.compression.activations);
+    boundary_bytes_.push_back(output * job.execution.compression.activations);
     compression_s_.push_back(output * compression_s_per_byte);
   }
 }
@@ -109,13 +111,14 @@ double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, b
   double parameters = between(parameters_, layers);
   if (with_first)
     for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
-  const double ratio = compressed ? problem_.job.compression.gradients : 1;
+  const double ratio = compressed ? problem_.job.execution.compression.gradients : 1;
   return parameters * gradient_bytes_per_parameter_ * ratio / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_compression_s(double bytes) const {
   if (gradient_compression_s_per_byte_ == 0) return 0;
-  const double gradients = bytes * problem_.constants.sync_efficiency / problem_.job.compression.gradients;
+  const double gradients =
+      bytes * problem_.constants.sync_efficiency / problem_.job.execution.compression.gradients;
   return gradients * gradient_compression_s_per_byte_;
 }
 
@@ -123,7 +126,7 @@ double StageCosts::gradient_compression_s(double bytes) const {
 /// arXiv 1909.08053), each of the layer's output in 2 (t − 1) messages of 1 / t of it. Full recomputation
 /// repeats those of the forward.
 StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
-  const double count = backward && traits(problem_.job.training.recomputation).repeats_all_reduces ? 4 : 2;
+  const double count = backward && traits(problem_.job.execution.recomputation).repeats_all_reduces ? 4 : 2;
   const double steps = 2.0 * (tensor_ - 1);
   return {(layers.second - layers.first) * count * steps,
           between(all_reduced_, layers) * count * steps / tensor_};
@@ -133,7 +136,7 @@ StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool 
 /// activations already include the input. Trainers with other schedules only buffer the output.
 StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   const auto [begin, end] = layers;
-  const bool buffers = traits(problem_.job.parallelism.schedule).keeps_boundary_buffers;
+  const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
   StageNeeds needs;
   needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
   needs.per_micro_batch = between(kept_, layers);

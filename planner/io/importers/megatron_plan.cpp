@@ -39,7 +39,7 @@ class MegatronReader {
     const MegatronStages stages = megatron_stages(flags_, file_.path, sizes.pipeline, job_, errors_);
     check_chunks(stages.chunks);
     const int micro_batches = micro_batches_per_pipeline(sizes.data);
-    Plan plan{sizes.tensor, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
+    Plan plan{sizes.tensor, job_.execution, {}};
     if (!errors_.empty()) return plan;
     for (int replica = 0; replica < sizes.data; ++replica)
       plan.pipelines.push_back(pipeline(sizes, replica, micro_batches, stages.layers, ranks));
@@ -62,7 +62,7 @@ class MegatronReader {
   void check_job() {
     check("--num-layers", layer_count(job_.model), "layers");
     check("--seq-length", sequence_length(job_.model), "sequence");
-    check("--micro-batch-size", job_.training.micro_batch, "micro_batch");
+    check("--micro-batch-size", job_.execution.micro_batch, "micro_batch");
     check("--global-batch-size", job_.training.global_batch, "global_batch");
     check(tensor_flag, job_.parallelism.tensor, "tensor");
     const auto* transformer = std::get_if<Transformer>(&job_.model);
@@ -102,17 +102,16 @@ class MegatronReader {
     const int job_value = stage_chunks(job_);
     if (chunks != job_value)
       errors_.add(file_.path, fmt::format("virtual stages per device: {}, but job {} has schedule {} with {}",
-                                          chunks, job_.name, name_of(job_.parallelism.schedule), job_value));
+                                          chunks, job_.name, name_of(job_.execution.schedule), job_value));
   }
 
   /// Megatron gives every pipeline the same number of micro-batches. Adds an error if that is not possible.
   int micro_batches_per_pipeline(int replicas) {
-    const Training& training = job_.training;
-    const int total = micro_batch_count(training);
+    const int total = micro_batch_count(job_);
     if (total % replicas != 0)
       errors_.add(where("--global-batch-size"),
                   fmt::format("global batch {} is not a multiple of micro-batch {} × {} pipelines",
-                              training.global_batch, training.micro_batch, replicas));
+                              job_.training.global_batch, job_.execution.micro_batch, replicas));
     return total / replicas;
   }
 
@@ -141,7 +140,7 @@ class MegatronReader {
 /// Notes on differences between the plan and what Megatron does.
 std::vector<std::string> megatron_notes(const Plan& plan) {
   std::vector<std::string> notes;
-  if (plan.schedule == Schedule::gpipe)
+  if (plan.execution.schedule == Schedule::gpipe)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;
   const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };

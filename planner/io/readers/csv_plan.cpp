@@ -190,8 +190,8 @@ class CsvPlanReader {
   }
 
   Plan plan() const {
-    Plan plan{1, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
-    const int all = micro_batch_count(job_.training);
+    Plan plan{1, job_.execution, {}};
+    const int all = micro_batch_count(job_);
     const int count = static_cast<int>(pipelines_.size());
     for (const auto& [number, rows] : pipelines_) {
       const auto [begin, end] = even_split(all, count, static_cast<int>(plan.pipelines.size()));

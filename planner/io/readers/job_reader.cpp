@@ -74,50 +74,60 @@ void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> ta
   if (const auto value = map.optional(key)) kind = table[value->choice(names_in(table))].kind;
 }
 
-Training read_training(const YamlValue& value, Automatic& automatic) {
-  const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
-  Training training;
-  training.global_batch = required_count(map, "global_batch", max_count);
+/// Sets micro-batch and recomputation of `job`, whose global batch must have been read.
+void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
+  ExecutionConfig& execution = job.execution;
   const auto micro_batch = map.optional("micro_batch");
-  automatic.micro_batch = micro_batch && micro_batch->is_word("auto");
-  if (micro_batch && !automatic.micro_batch) {
-    training.micro_batch = read_whole_number(*micro_batch, 1, max_count);
-    if (training.global_batch % training.micro_batch != 0)
-      throw micro_batch->value_error(
-          fmt::format("{} does not divide global_batch {}", training.micro_batch, training.global_batch));
+  job.automatic.micro_batch = micro_batch && micro_batch->is_word("auto");
+  if (micro_batch && !job.automatic.micro_batch) {
+    execution.micro_batch = read_whole_number(*micro_batch, 1, max_count);
+    if (job.training.global_batch % execution.micro_batch != 0)
+      throw micro_batch->value_error(fmt::format("{} does not divide global_batch {}", execution.micro_batch,
+                                                 job.training.global_batch));
   }
-  read_kind(map, "precision", precision_table(), training.precision);
-  read_kind(map, "optimizer", optimizer_table(), training.optimizer);
   const auto recompute = map.optional("recompute");
-  automatic.recomputation = recompute && recompute->is_word("auto");
-  if (!automatic.recomputation) read_kind(map, "recompute", recomputation_table(), training.recomputation);
-  return training;
+  job.automatic.recomputation = recompute && recompute->is_word("auto");
+  if (!job.automatic.recomputation)
+    read_kind(map, "recompute", recomputation_table(), execution.recomputation);
 }
 
-Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
-  const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
-                                 "overlap", "uniform_pipelines"});
-  Parallelism parallelism;
-  parallelism.pipeline = count_or_auto(map, "pipeline");
-  parallelism.data = count_or_auto(map, "data");
-  parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
-  const auto tensor = map.optional("tensor");
-  automatic.tensor = tensor && tensor->is_word("auto");
-  read_kind_or_auto(map, "schedule", schedule_table(), parallelism.schedule, automatic.schedule);
-  read_kind_or_auto(map, "gradient_sync", gradient_sync_table(), parallelism.gradient_sync,
-                    automatic.gradient_sync);
-  parallelism.chunks = optional_count(map, "chunks", 2);
-  parallelism.flush = optional_count(map, "flush", 1);
-  if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
-  if (const auto uniform_pipelines = map.optional("uniform_pipelines"))
-    parallelism.uniform_pipelines = uniform_pipelines->boolean();
-  const ScheduleTraits& schedule = traits(parallelism.schedule);
-  if (schedule.has_chunks && !parallelism.chunks)
+/// Sets what a job has in `parallelism` besides the degrees.
+void read_schedule_and_sync(const YamlMap& map, Job& job) {
+  ExecutionConfig& execution = job.execution;
+  read_kind_or_auto(map, "schedule", schedule_table(), execution.schedule, job.automatic.schedule);
+  read_kind_or_auto(map, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
+                    job.automatic.gradient_sync);
+  execution.chunks = optional_count(map, "chunks", 2);
+  execution.flush = optional_count(map, "flush", 1);
+  const auto overlap = map.optional("overlap");
+  execution.overlap = overlap && overlap->boolean();
+  const ScheduleTraits& schedule = traits(execution.schedule);
+  if (schedule.has_chunks && !execution.chunks)
     throw map.required("schedule")
         .value_error(fmt::format("`{}` needs `chunks`, the stages that a device holds", schedule.name));
-  if (!schedule.has_chunks && parallelism.chunks)
+  if (!schedule.has_chunks && execution.chunks)
     throw map.required("chunks").value_error("is for schedule `interleaved` alone");
-  return parallelism;
+}
+
+void read_training(const YamlValue& value, Job& job) {
+  const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
+  job.training.global_batch = required_count(map, "global_batch", max_count);
+  read_kind(map, "precision", precision_table(), job.training.precision);
+  read_kind(map, "optimizer", optimizer_table(), job.training.optimizer);
+  read_micro_batch_and_recomputation(map, job);
+}
+
+void read_parallelism(const YamlValue& value, Job& job) {
+  const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
+                                 "overlap", "uniform_pipelines"});
+  job.parallelism.pipeline = count_or_auto(map, "pipeline");
+  job.parallelism.data = count_or_auto(map, "data");
+  job.parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
+  const auto tensor = map.optional("tensor");
+  job.automatic.tensor = tensor && tensor->is_word("auto");
+  read_schedule_and_sync(map, job);
+  if (const auto uniform_pipelines = map.optional("uniform_pipelines"))
+    job.parallelism.uniform_pipelines = uniform_pipelines->boolean();
 }
 
 bool is_number(const std::string& text) {
@@ -159,7 +169,7 @@ void read_ratio(const YamlMap& map, std::string_view key, std::span<const Compre
 /// Sets the compression of `job`, whose model and training must have been read.
 void read_compression(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"activations", "gradients", "throughput", "bandwidth_threshold"});
-  Compression& compression = job.compression;
+  Compression& compression = job.execution.compression;
   std::vector<CompressionTraits> for_activations;
   for (const CompressionTraits& method : compression_table())
     if (method.compresses_activations) for_activations.push_back(method);
@@ -230,10 +240,9 @@ Job parse_job(std::string text, std::string file, const FileReader& open_file, b
       {"version", "name", "model", "training", "parallelism", "compression", "profile", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
-  job.training = read_training(map.required("training"), job.automatic);
+  read_training(map.required("training"), job);
   job.model = read_model(map.required("model"), bytes_per_element(job.training), open_file);
-  if (const auto parallelism = map.optional("parallelism"))
-    job.parallelism = read_parallelism(*parallelism, job.automatic);
+  if (const auto parallelism = map.optional("parallelism")) read_parallelism(*parallelism, job);
   if (const auto compression = map.optional("compression")) read_compression(*compression, job);
   if (const auto profile = map.optional("profile")) read_profiles(*profile, open_file, with_profiles, job);
   if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
@@ -251,6 +260,32 @@ FileReader reader_beside(const std::filesystem::path& file) {
 
 Job parse_job(std::string text, std::string file) {
   return parse_job(std::move(text), file, reader_beside(file));
+}
+
+PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job) {
+  const YamlDocument document(std::move(text), file);
+  const YamlValue root = document.root();
+  const YamlMap map = root.map(
+      {"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "overlap", "recompute", "compression"});
+  Job decided;
+  decided.model = job.model;
+  decided.training = job.training;
+  decided.execution = job.execution;
+  read_micro_batch_and_recomputation(map, decided);
+  read_schedule_and_sync(map, decided);
+  PlacedExecution result;
+  for (const auto& [key, value] : root.entries()) result.places[key.text()] = value.where();
+  if (const auto compression = map.optional("compression")) {
+    decided.execution.compression = {};
+    read_compression(*compression, decided);
+    for (const auto& [key, value] : compression->entries())
+      result.places["compression." + key.text()] = value.where();
+  }
+  if (!(decided.automatic == Automatic{}))
+    throw root.error("the execution of a plan has `auto`; expected the settings that were decided");
+  result.execution = decided.execution;
+  result.place = root.where();
+  return result;
 }
 
 Job default_job() {

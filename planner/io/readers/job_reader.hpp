@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "planner/core/job.hpp"
@@ -14,6 +15,17 @@ Job read_job(const std::filesystem::path& file, std::string_view referenced_by =
 /// The same without the profiles that the job names, which need not exist.
 Job read_job_without_profiles(const std::filesystem::path& file);
 Job parse_job(std::string text, std::string file);
+
+/// The `execution` of a plan file.
+struct PlacedExecution {
+  ExecutionConfig execution;
+  std::string place;                          // file:line:column
+  std::map<std::string, std::string> places;  // by key, for example "compression.activations"
+};
+
+/// Parses the `execution` of a plan for this job, whose settings replace missing ones. The keys are those of
+/// jobs. Throws Error at file:line:column.
+PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job);
 
 /// The job of configs/gpt3-xl.yaml, which is compiled in.
 Job default_job();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <span>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/plan_conflicts.hpp"
 #include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/text/json_reader.hpp"
@@ -30,7 +32,8 @@ std::string format_layers_with_verb(int first, int last) {
 
 class PlanReader {
  public:
-  PlanReader(const Topology& topology, const Job& job) : topology_(topology), job_(job) {
+  PlanReader(const Topology& topology, const Job& job, const ExecutionConfig& execution)
+      : topology_(topology), job_(job), execution_(execution) {
     for (int device = 0; device < topology.size(); ++device)
       index_of_.emplace(topology.devices[at(device)].id, device);
   }
@@ -42,7 +45,7 @@ class PlanReader {
 
   Plan read_plan_for_any_topology(const JsonCursor& file) {
     check_schema(file);
-    Plan plan{1, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
+    Plan plan{1, execution_, {}};
     const JsonCursor list = file.required("pipelines");
     const std::size_t count = list.array_size("pipelines");
     if (count == 0) list.fail("there is no pipeline");
@@ -143,7 +146,7 @@ class PlanReader {
 
   void read_micro_batches(const JsonCursor& list, Plan& plan) const {
     const bool given = list.at(0).optional("micro_batches").has_value();
-    const int total = micro_batch_count(job_.training);
+    const int total = job_.training.global_batch / execution_.micro_batch;
     const int count = static_cast<int>(plan.pipelines.size());
     for (int i = 0; i < count; ++i) {
       const JsonCursor pipeline = list.at(at(i));
@@ -225,6 +228,7 @@ class PlanReader {
 
   const Topology& topology_;
   const Job& job_;
+  const ExecutionConfig& execution_;
   std::unordered_map<std::string, int> index_of_;
   std::unordered_map<int, std::string> first_use_;
 };
@@ -270,12 +274,62 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
                           count > unused.size() ? ", …" : ""));
 }
 
-/// Throws Error if `parallelism`, which repeats values of the job in the same file, disagrees with it.
-void check_agrees(const JsonCursor& parallelism, const char* key, std::string_view job_value) {
+/// Throws Error if `parallelism`, which repeats values that are elsewhere in the file, at `place`, disagrees
+/// with them.
+void check_agrees(const JsonCursor& parallelism, const char* key, std::string_view place,
+                  std::string_view expected) {
   const auto value = parallelism.optional(key);
-  if (value && value->as_string() != job_value)
-    value->fail(
-        fmt::format("{}, but /job/parallelism/{} is {}", quote(value->as_string()), key, quote(job_value)));
+  if (value && value->as_string() != expected)
+    value->fail(fmt::format("{}, but {}/{} is {}", quote(value->as_string()), place, key, quote(expected)));
+}
+
+void check_agrees(const JsonCursor& plan, std::string_view place, const ExecutionConfig& execution) {
+  const auto parallelism = plan.optional("parallelism");
+  if (!parallelism) return;
+  check_agrees(*parallelism, "schedule", place, name_of(execution.schedule));
+  check_agrees(*parallelism, "gradient_sync", place, name_of(execution.gradient_sync));
+}
+
+/// Sets `kind` to that of the row of `table` which `key` names, if the plan has the key. Jobs must be able to
+/// name it.
+template <class Row, class Kind>
+void read_kind(const JsonCursor& parallelism, const char* key, std::span<const Row> table, Kind& kind) {
+  const auto value = parallelism.optional(key);
+  if (!value) return;
+  const auto row = std::find_if(table.begin(), table.end(),
+                                [&](const Row& it) { return it.in_jobs && it.name == value->as_string(); });
+  if (row == table.end()) value->fail(fmt::format("unknown {} {}", key, quote(value->as_string())));
+  kind = row->kind;
+}
+
+/// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
+/// synchronization in `parallelism`, too. A file with neither takes those of `job`.
+PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, const std::string& file,
+                               const Job& job) {
+  if (plan.optional("execution")) {
+    PlacedExecution result = parse_execution(isolate_value(text, "execution").value(), file, job);
+    check_agrees(plan, "/execution", result.execution);
+    return result;
+  }
+  PlacedExecution result{job.execution, file, {}};
+  if (plan.optional("job")) result.execution = parse_job(isolate_value(text, "job").value(), file).execution;
+  const auto parallelism = plan.optional("parallelism");
+  if (!parallelism) return result;
+  ExecutionConfig& execution = result.execution;
+  read_kind(*parallelism, "schedule", schedule_table(), execution.schedule);
+  read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync);
+  if (!traits(execution.schedule).has_chunks) execution.chunks.reset();
+  return result;
+}
+
+/// Throws Error at the first setting of the plan that contradicts the job.
+void check_job(const PlacedExecution& placed, const Plan& plan, const Job& job) {
+  const std::vector<PlanConflict> conflicts = plan_conflicts(plan, job);
+  if (conflicts.empty()) return;
+  const auto& [key, problem, fix] = conflicts.front();
+  const auto place = placed.places.find(key);
+  throw Error(place == placed.places.end() ? placed.place : place->second,
+              fmt::format("{}; use the plan without --job, or {}", problem, fix));
 }
 
 /// A topology with the devices that a plan names, which have no attributes other than their ids.
@@ -317,12 +371,24 @@ StandalonePlan parse_standalone_plan(std::string_view text, const std::string& f
   const nlohmann::json json = parse_json(text, file);
   const JsonCursor cursor(json, file);
   const DeviceNames names(cursor);
-  return {PlanReader(names.topology(), job).read_plan_for_any_topology(cursor), names.ids()};
+  const PlacedExecution placed = read_execution(text, cursor, file, job);
+  PlanReader reader(names.topology(), job, placed.execution);
+  return {reader.read_plan_for_any_topology(cursor), names.ids()};
 }
 
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
   const nlohmann::json json = parse_json(text, file);
-  return PlanReader(topology, job).plan(JsonCursor(json, file));
+  const JsonCursor cursor(json, file);
+  const PlacedExecution placed = read_execution(text, cursor, file, job);
+  Plan plan = PlanReader(topology, job, placed.execution).plan(cursor);
+  check_job(placed, plan, job);
+  return plan;
+}
+
+bool has_execution(std::string_view text, const std::string& file) {
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor plan(json, file);
+  return plan.optional("execution") || plan.optional("job");
 }
 
 std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {
@@ -349,10 +415,10 @@ std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
   const JsonCursor plan(json, file);
   if (!plan.optional("job")) return std::nullopt;
   Job job = parse_job(isolate_value(text, "job").value(), file);
-  if (const auto parallelism = plan.optional("parallelism")) {
-    check_agrees(*parallelism, "schedule", name_of(job.parallelism.schedule));
-    check_agrees(*parallelism, "gradient_sync", name_of(job.parallelism.gradient_sync));
-  }
+  if (plan.optional("execution"))
+    job.execution = read_execution(text, plan, file, job).execution;
+  else
+    check_agrees(plan, "/job/parallelism", job.execution);
   return job;
 }
 

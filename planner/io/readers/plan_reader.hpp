@@ -19,10 +19,11 @@ std::string read_plan_text(const std::filesystem::path& file);
 
 /// Parses a plan file. Only `pipelines` is required; the keys that follow from it (the degrees in
 /// `parallelism`, `groups`, `ranks`, `unused`) must agree with it if present. Missing micro-batches are
-/// distributed as evenly as possible; schedule and gradient synchronization are those of the job. Throws
-/// Error at file:line:column for text that is not JSON, and otherwise with the JSON pointer to a device that
-/// is unknown or used twice, layers that are not covered exactly once, a pipeline without stages, or the
-/// fingerprint of another topology.
+/// distributed as evenly as possible. The settings are those of `execution`; of the plan's `job` and
+/// `parallelism`, which older files have instead; or of `job`. Throws Error at file:line:column for text that
+/// is not JSON and for settings that contradict `job` (plan_conflicts), and otherwise with the JSON pointer
+/// to a device that is unknown or used twice, layers that are not covered exactly once, a pipeline without
+/// stages, or the fingerprint of another topology.
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
 /// A plan without its topology.
@@ -32,11 +33,15 @@ struct StandalonePlan {
 };
 
 /// Parses a plan whose topology is not available or has changed. Any device id is accepted, up to the maximum
-/// number of devices of a topology, and the fingerprint is ignored. Throws Error as parse_plan does.
+/// number of devices of a topology, and the fingerprint and settings that contradict `job` are ignored.
+/// Otherwise throws Error as parse_plan does.
 StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job);
 
-/// The job in a plan file (key `job`); nullopt if it has none. Throws Error at file:line:column, and if
-/// schedule or gradient synchronization in `parallelism` differ from the job.
+/// Whether a plan file has settings of its own, in `execution` or `job`.
+bool has_execution(std::string_view text, const std::string& file);
+
+/// The job in a plan file (key `job`) with the file's `execution`; nullopt if it has none. Throws Error at
+/// file:line:column, and if schedule or gradient synchronization in `parallelism` differ from them.
 std::optional<Job> parse_plan_job(std::string text, const std::string& file);
 
 /// The memory that a plan file estimates for one of the used devices.

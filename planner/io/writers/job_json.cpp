@@ -31,24 +31,41 @@ ordered_json ratio_json(bool automatic, double ratio, const std::optional<Compre
   return preset ? unless_auto(automatic, name_of(*preset)) : unless_auto(automatic, ratio);
 }
 
-ordered_json training_json(const Training& training, const Automatic& automatic) {
+ordered_json training_json(const Job& job) {
+  const Training& training = job.training;
+  const ExecutionConfig& execution = job.execution;
+  const Automatic& automatic = job.automatic;
   return {{"global_batch", training.global_batch},
-          {"micro_batch", unless_auto(automatic.micro_batch, training.micro_batch)},
+          {"micro_batch", unless_auto(automatic.micro_batch, execution.micro_batch)},
           {"precision", name_of(training.precision)},
           {"optimizer", name_of(training.optimizer)},
-          {"recompute", unless_auto(automatic.recomputation, name_of(training.recomputation))}};
+          {"recompute", unless_auto(automatic.recomputation, name_of(execution.recomputation))}};
 }
 
-ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& automatic) {
+ordered_json parallelism_json(const Job& job) {
+  const Parallelism& parallelism = job.parallelism;
+  const ExecutionConfig& execution = job.execution;
+  const Automatic& automatic = job.automatic;
   ordered_json json = {{"pipeline", number_or_auto(parallelism.pipeline)},
                        {"data", number_or_auto(parallelism.data)},
                        {"tensor", unless_auto(automatic.tensor, parallelism.tensor)},
-                       {"schedule", unless_auto(automatic.schedule, name_of(parallelism.schedule))}};
-  if (parallelism.chunks) json["chunks"] = *parallelism.chunks;
-  if (parallelism.flush) json["flush"] = *parallelism.flush;
-  json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(parallelism.gradient_sync));
-  if (parallelism.overlap) json["overlap"] = true;
+                       {"schedule", unless_auto(automatic.schedule, name_of(execution.schedule))}};
+  if (execution.chunks) json["chunks"] = *execution.chunks;
+  if (execution.flush) json["flush"] = *execution.flush;
+  json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(execution.gradient_sync));
+  if (execution.overlap) json["overlap"] = true;
   if (parallelism.uniform_pipelines) json["uniform_pipelines"] = true;
+  return json;
+}
+
+ordered_json compression_json(const Compression& compression, const Automatic& automatic) {
+  ordered_json json = {
+      {"activations",
+       ratio_json(automatic.activations, compression.activations, compression.activation_preset)},
+      {"gradients", ratio_json(automatic.gradients, compression.gradients, compression.gradient_preset)}};
+  if (compression.throughput) json["throughput"] = fmt::format("{} bps", compression.throughput->value());
+  if (compression.bandwidth_threshold)
+    json["bandwidth_threshold"] = fmt::format("{} bps", compression.bandwidth_threshold->value());
   return json;
 }
 
@@ -62,22 +79,24 @@ ordered_json profiles_json(const Job& job) {
 
 }  // namespace
 
+ordered_json execution_json(const ExecutionConfig& execution) {
+  ordered_json json = {{"micro_batch", execution.micro_batch}, {"schedule", name_of(execution.schedule)}};
+  if (execution.chunks) json["chunks"] = *execution.chunks;
+  if (execution.flush) json["flush"] = *execution.flush;
+  json["gradient_sync"] = name_of(execution.gradient_sync);
+  json["overlap"] = execution.overlap;
+  json["recompute"] = name_of(execution.recomputation);
+  json["compression"] = compression_json(execution.compression, Automatic());
+  return json;
+}
+
 ordered_json job_json(const Job& job) {
   ordered_json json = {{"version", 1},
                        {"name", job.name},
                        {"model", model_json(job.model)},
-                       {"training", training_json(job.training, job.automatic)},
-                       {"parallelism", parallelism_json(job.parallelism, job.automatic)}};
-  const Compression& compression = job.compression;
-  json["compression"] = {
-      {"activations",
-       ratio_json(job.automatic.activations, compression.activations, compression.activation_preset)},
-      {"gradients", ratio_json(job.automatic.gradients, compression.gradients, compression.gradient_preset)}};
-  if (compression.throughput)
-    json["compression"]["throughput"] = fmt::format("{} bps", compression.throughput->value());
-  if (compression.bandwidth_threshold)
-    json["compression"]["bandwidth_threshold"] =
-        fmt::format("{} bps", compression.bandwidth_threshold->value());
+                       {"training", training_json(job)},
+                       {"parallelism", parallelism_json(job)}};
+  json["compression"] = compression_json(job.execution.compression, job.automatic);
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.comm_cost)
     json["comm_cost"] = {{"gradient", format_size(job.comm_cost->gradient)},

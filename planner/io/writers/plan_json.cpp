@@ -51,8 +51,8 @@ class PlanWriter {
     return {{"pipeline", depth(plan_)},
             {"data", plan_.pipelines.size()},
             {"tensor", plan_.tensor},
-            {"schedule", name_of(plan_.schedule)},
-            {"gradient_sync", name_of(plan_.gradient_sync)}};
+            {"schedule", name_of(plan_.execution.schedule)},
+            {"gradient_sync", name_of(plan_.execution.gradient_sync)}};
   }
 
  private:
@@ -252,6 +252,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
                        {"job", job_json(job)},
                        {"objective", name_of(record.objective)},
                        {"parallelism", writer.parallelism()},
+                       {"execution", execution_json(plan.execution)},
                        {"pipelines", writer.pipelines()},
                        {"groups", writer.groups()},
                        {"ranks", writer.ranks()},

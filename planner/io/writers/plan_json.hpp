@@ -163,6 +163,9 @@ nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, c
 nlohmann::ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions);
 nlohmann::ordered_json migration_json(const PlanRecord::Migration& migration);
 
+/// `execution` of a plan file, with the keys of jobs, which parse_execution reads back.
+nlohmann::ordered_json execution_json(const ExecutionConfig& execution);
+
 /// The job as a JSON document that parse_job, which accepts JSON as YAML, reads back as the same job.
 nlohmann::ordered_json job_json(const Job& job);
 

@@ -66,10 +66,10 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 }  // namespace
 
 std::string decisions_key(const Job& job) {
-  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
-                     name_of(job.training.recomputation), name_of(job.parallelism.schedule),
-                     job.parallelism.chunks.value_or(0), name_of(job.parallelism.gradient_sync),
-                     job.compression.activations, job.compression.gradients);
+  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.execution.micro_batch,
+                     name_of(job.execution.recomputation), name_of(job.execution.schedule),
+                     job.execution.chunks.value_or(0), name_of(job.execution.gradient_sync),
+                     job.execution.compression.activations, job.execution.compression.gradients);
 }
 
 Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
@@ -86,11 +86,11 @@ void Decisions::exclude(const std::vector<int>& devices) {
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
-  if (job.automatic.schedule) job.parallelism.schedule = Schedule::one_f_one_b;
-  if (job.automatic.recomputation) job.training.recomputation = Recomputation::full;
-  if (!job.compression.throughput) {  // compression takes no time, so the strongest is best
-    if (job.automatic.activations) job.compression.activations = strongest;
-    if (job.automatic.gradients) job.compression.gradients = strongest;
+  if (job.automatic.schedule) job.execution.schedule = Schedule::one_f_one_b;
+  if (job.automatic.recomputation) job.execution.recomputation = Recomputation::full;
+  if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
+    if (job.automatic.activations) job.execution.compression.activations = strongest;
+    if (job.automatic.gradients) job.execution.compression.gradients = strongest;
   }
   job.automatic = {};
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
@@ -152,22 +152,22 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   const Automatic& undecided = problem_.job.automatic;
   if (undecided.micro_batch) {
     const std::vector<int> sizes = micro_batches(job);
-    if (std::find(sizes.begin(), sizes.end(), other.training.micro_batch) != sizes.end())
-      job.training.micro_batch = other.training.micro_batch;
+    if (std::find(sizes.begin(), sizes.end(), other.execution.micro_batch) != sizes.end())
+      job.execution.micro_batch = other.execution.micro_batch;
   }
-  if (undecided.recomputation) job.training.recomputation = other.training.recomputation;
+  if (undecided.recomputation) job.execution.recomputation = other.execution.recomputation;
   if (undecided.schedule) {
-    job.parallelism.schedule = other.parallelism.schedule;
-    job.parallelism.chunks = other.parallelism.chunks;
+    job.execution.schedule = other.execution.schedule;
+    job.execution.chunks = other.execution.chunks;
   }
-  if (undecided.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
+  if (undecided.gradient_sync) job.execution.gradient_sync = other.execution.gradient_sync;
   if (undecided.activations) {
-    job.compression.activations = other.compression.activations;
-    job.compression.activation_preset = other.compression.activation_preset;
+    job.execution.compression.activations = other.execution.compression.activations;
+    job.execution.compression.activation_preset = other.execution.compression.activation_preset;
   }
   if (undecided.gradients) {
-    job.compression.gradients = other.compression.gradients;
-    job.compression.gradient_preset = other.compression.gradient_preset;
+    job.execution.compression.gradients = other.execution.compression.gradients;
+    job.execution.compression.gradient_preset = other.execution.compression.gradient_preset;
   }
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
@@ -201,9 +201,9 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   };
   // These three determine memory together.
   const std::vector<int> sizes =
-      undecided.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
+      undecided.micro_batch ? micro_batches(job) : std::vector{job.execution.micro_batch};
   const std::span<const RecomputationTraits> recomputations =
-      undecided.recomputation ? recomputation_table() : std::span(&traits(job.training.recomputation), 1);
+      undecided.recomputation ? recomputation_table() : std::span(&traits(job.execution.recomputation), 1);
   const std::vector<int> tensors =
       undecided.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
   for (const int tensor : tensors)
@@ -211,25 +211,25 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
       for (const RecomputationTraits& recomputation : recomputations)
         add([&](Job& it) {
           it.parallelism.tensor = tensor;
-          it.training.micro_batch = size;
-          it.training.recomputation = recomputation.kind;
+          it.execution.micro_batch = size;
+          it.execution.recomputation = recomputation.kind;
         });
   if (undecided.schedule)
     for (const ScheduleTraits& schedule : schedule_table()) {
       if (!schedule.is_candidate) continue;
       for (const std::optional<int> chunks : chunk_counts(schedule))
         add([&](Job& it) {
-          it.parallelism.schedule = schedule.kind;
-          it.parallelism.chunks = chunks;
+          it.execution.schedule = schedule.kind;
+          it.execution.chunks = chunks;
         });
     }
   if (undecided.gradient_sync)
     for (const GradientSyncTraits& sync : gradient_sync_table())
-      if (sync.is_candidate) add([&](Job& it) { it.parallelism.gradient_sync = sync.kind; });
+      if (sync.is_candidate) add([&](Job& it) { it.execution.gradient_sync = sync.kind; });
   for (const double ratio : compressions) {
-    if (!job.compression.throughput) break;  // see first()
-    if (undecided.activations) add([&](Job& it) { it.compression.activations = ratio; });
-    if (undecided.gradients) add([&](Job& it) { it.compression.gradients = ratio; });
+    if (!job.execution.compression.throughput) break;  // see first()
+    if (undecided.activations) add([&](Job& it) { it.execution.compression.activations = ratio; });
+    if (undecided.gradients) add([&](Job& it) { it.execution.compression.gradients = ratio; });
   }
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)

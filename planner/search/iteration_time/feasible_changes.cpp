@@ -56,23 +56,23 @@ std::vector<std::string> feasible_changes(const Problem& problem, const Iteratio
                                     shape->stages, shape->replicas));
   }
   const Job& job = problem.job;
-  const auto recompute = [](Job& it) { it.training.recomputation = Recomputation::full; };
+  const auto recompute = [](Job& it) { it.execution.recomputation = Recomputation::full; };
   const auto offload = [](Job& it) { it.training.optimizer = Optimizer::host_offload; };
   const std::string recomputes = fmt::format("recompute: {}", name_of(Recomputation::full)),
                     offloads = fmt::format("optimizer: {}", name_of(Optimizer::host_offload));
-  const bool can_recompute = job.training.recomputation != Recomputation::full,
+  const bool can_recompute = job.execution.recomputation != Recomputation::full,
              can_offload = job.training.optimizer != Optimizer::host_offload;
   if (can_recompute) try_job(recomputes, recompute);
-  if (job.training.micro_batch > 1) try_job("micro_batch: 1", [](Job& it) { it.training.micro_batch = 1; });
-  if (traits(job.parallelism.schedule).forwards_first)
+  if (job.execution.micro_batch > 1) try_job("micro_batch: 1", [](Job& it) { it.execution.micro_batch = 1; });
+  if (traits(job.execution.schedule).forwards_first)
     try_job(fmt::format("schedule: {}", name_of(Schedule::one_f_one_b)),
-            [](Job& it) { it.parallelism.schedule = Schedule::one_f_one_b; });
+            [](Job& it) { it.execution.schedule = Schedule::one_f_one_b; });
   if (can_offload) try_job(offloads + " (its state on the host)", offload);
   if (changes.empty() && can_recompute && can_offload)
     try_job(fmt::format("{} and {} together", recomputes, offloads), [&](Job& it) {
       recompute(it);
       offload(it);
-      it.training.micro_batch = 1;
+      it.execution.micro_batch = 1;
     });
   if (const auto memory = fitting_memory(problem, options))
     changes.push_back(fmt::format("GPUs of at least {:.0f} GB", *memory));

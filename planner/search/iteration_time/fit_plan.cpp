@@ -19,7 +19,6 @@ constexpr double max_split_steps = 1e6;
 Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate) {
   if (requires_uniform_pipelines(job)) return candidate.plan;
   cost::IterationTimer timer(job.model, candidate.plan);
-  if (candidate.flush > 0) timer.set_flush(candidate.flush);
   Plan plan = candidate.plan;
   std::vector<cost::PipelinePace> paces;
   int total = 0;
@@ -78,12 +77,14 @@ namespace {
 /// Adds flushes, as rare as memory allows, unless the job fixes their interval. If no interval fits, flushes
 /// after every micro-batch, which exceeds memory least.
 PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  PlanCandidate candidate = evaluate_plan(job, std::move(plan), 0, score);
+  plan.execution.flush = job->problem.job.execution.flush;
+  PlanCandidate candidate = evaluate_plan(job, std::move(plan), score);
   const bool can_flush = traits(job->model.schedule).forwards_first && job->model.flush == 0;
   if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
   cost::IterationTimer timer(job->model, candidate.plan);
-  const int flush = std::max(1, fit_flush_interval(*job, timer));
-  PlanCandidate other = evaluate_plan(job, candidate.plan, flush, score);
+  Plan flushed = candidate.plan;
+  flushed.execution.flush = std::max(1, fit_flush_interval(*job, timer));
+  PlanCandidate other = evaluate_plan(job, std::move(flushed), score);
   return is_better(other, candidate) ? other : candidate;
 }
 
@@ -91,7 +92,7 @@ PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan pl
 
 PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
                              cost::MigrationTimer* migration, const PlanScore& score) {
-  PlanCandidate candidate{job, {}, timer.flush(), timer.iteration_s(), timer.deficit_bytes()};
+  PlanCandidate candidate{job, {}, timer.iteration_s(), timer.deficit_bytes()};
   candidate.egress_usd = timer.egress_usd();
   if (migration) candidate.migration = migration->estimate(timer.plan());
   candidate.score = score.of(candidate.iteration_s, score.total_weight(timer.plan()), candidate.egress_usd,
@@ -100,10 +101,8 @@ PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost:
   return candidate;
 }
 
-PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
-                            const PlanScore& score) {
+PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
   cost::IterationTimer timer(job->model, std::move(plan));
-  if (flush > 0) timer.set_flush(flush);
   std::optional<cost::MigrationTimer> migration;
   if (score.migration()) migration.emplace(*score.migration(), job->model.chunks);
   PlanCandidate candidate = evaluate_timer(job, timer, migration ? &*migration : nullptr, score);
@@ -129,7 +128,7 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
       static_cast<double>(plan.pipelines.front().stages.size()) * layers * layers <= max_split_steps;
   // The best layer split depends on the micro-batches, and vice versa.
   std::vector<Plan> begins = {plan};
-  if (!is_homogeneous_plan && best.plan != plan) begins.push_back(best.plan);
+  if (!is_homogeneous_plan && best.plan.pipelines != plan.pipelines) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
     if (is_small) offer(balance_plan(job, split_layers(*job, begin, true), score));
     const bool may_differ =
@@ -160,7 +159,7 @@ void cut(Plan& plan, std::size_t stage, int end) {
 }  // namespace
 
 PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
-  if (best.flush == 0 || best.job->model.flush > 0 || !have_same_layers(best.plan)) return best;
+  if (!best.plan.execution.flush || best.job->model.flush > 0 || !have_same_layers(best.plan)) return best;
   if (best.job->model.stages.layers() > max_recut_layers) return best;
   for (int pass = 0; pass < cut_refinement_passes; ++pass) {
     const double before = best.score;

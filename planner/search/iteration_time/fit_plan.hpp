@@ -24,9 +24,8 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
 PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
                              cost::MigrationTimer* migration, const PlanScore& score);
 
-/// Evaluates `plan` without changes. `flush` 0: as in the job.
-PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
-                            const PlanScore& score);
+/// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
+PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
 /// Evaluates `plan`, with flushes if memory requires them and the job does not fix their interval. With
 /// heterogeneous devices, micro-batches are redistributed so that the slowest pipeline ends earliest, if that

@@ -120,7 +120,7 @@ std::vector<std::vector<int>> group_sequences(const DecidedJob& job,
 Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups,
                   const Shape& shape, const std::vector<int>& group_sequence, int blocks) {
   const Job& of = job.problem.job;
-  Plan plan{1, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
+  Plan plan{1, of.execution, {}};
   for (int replica = 0; replica < shape.replicas; ++replica) {
     Pipeline pipeline;
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -165,7 +165,7 @@ std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, cons
 void assign_micro_batches_evenly(const DecidedJob& job, Plan& plan) {
   const int pipelines = static_cast<int>(plan.pipelines.size());
   const int step = batch_step(job, static_cast<int>(plan.pipelines.front().stages.size()));
-  const int steps = micro_batch_count(job.problem.job.training) / step;
+  const int steps = micro_batch_count(job.problem.job) / step;
   for (int i = 0; i < pipelines; ++i) {
     const auto [begin, end] = even_split(steps, pipelines, i);
     plan.pipelines[at(i)].micro_batches = (end - begin) * step;
@@ -179,7 +179,7 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
     return false;
   if (stages > job.model.stages.layers() / job.model.chunks) return false;
   if (replicas > max_tensor_groups(job) / stages) return false;
-  const int batches = micro_batch_count(job.problem.job.training), step = batch_step(job, stages);
+  const int batches = micro_batch_count(job.problem.job), step = batch_step(job, stages);
   if (batches % step != 0 || replicas > batches / step) return false;
   if (requires_uniform_pipelines(job) && batches / step % replicas != 0) return false;
   return job.model.flush % step == 0 || job.model.flush >= batches;  // every round consists of whole steps
@@ -189,8 +189,8 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
   const int tensor_groups = max_tensor_groups(job);
   std::vector<Shape> shapes;
   for (int stages = 1; stages <= std::min(tensor_groups, job.model.stages.layers()); ++stages) {
-    const int most = std::min(tensor_groups / stages,
-                              micro_batch_count(job.problem.job.training) / batch_step(job, stages));
+    const int most =
+        std::min(tensor_groups / stages, micro_batch_count(job.problem.job) / batch_step(job, stages));
     for (int replicas = 1; replicas <= most;) {
       if (is_possible(job, {stages, replicas}, limits)) shapes.push_back({stages, replicas});
       const int next = limits.replicas || requires_uniform_pipelines(job)
@@ -245,10 +245,9 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
       job->has_mixed_degrees() != from.job->has_mixed_degrees() || !is_possible(*job, from.shape(), limits))
     return std::nullopt;
   Plan plan = from.plan;
-  plan.schedule = now.parallelism.schedule;
-  plan.gradient_sync = now.parallelism.gradient_sync;
+  plan.execution = now.execution;
   const bool in_rounds = traits(job->model.schedule).in_rounds;
-  if (now.training.micro_batch != then.training.micro_batch || in_rounds)
+  if (now.execution.micro_batch != then.execution.micro_batch || in_rounds)
     assign_micro_batches_evenly(*job, plan);
   if (in_rounds)  // every stage needs a layer for each of its chunks
     for (Pipeline& pipeline : plan.pipelines)

@@ -80,9 +80,8 @@ class IterationSearch {
   void offer_warm_start(const WarmStart& warm, const DecidedJob& first) {
     const DecidedJobPtr job = decisions_.decide_like(first, warm.job, warm.plan);
     if (!job) return;
-    const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
     const PlanScore score = score_.with_own_count();
-    result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score);
+    result_.unchanged = unchanged_plan(warm.plan, job, options_.limits, score);
     if (result_.unchanged && uses_tensor_groups(warm.plan, *job)) keep(*result_.unchanged);
     const auto stop = [&] { return must_stop() || score.evaluated() >= budget_.left(); };
     std::vector<PlanCandidate> repaired = repaired_plans(warm.plan, job, options_.limits, score, stop);
@@ -117,7 +116,7 @@ class IterationSearch {
     return fmt::format(
         "there are {} devices, {} layers and {} micro-batches{}{}",
         job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
-        micro_batch_count(job.problem.job.training),
+        micro_batch_count(job.problem.job),
         requires_uniform_pipelines(job) ? ", of which uniform pipelines need equal numbers" : "",
         job.model.chunks > 1 ? "; interleaved needs multiples of the stages, and a layer per chunk" : "");
   }
@@ -239,9 +238,9 @@ class IterationSearch {
     if (is_over()) return;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
       Job same = job->problem.job;
-      same.training.micro_batch = now.training.micro_batch;
+      same.execution.micro_batch = now.execution.micro_batch;
       if (are_few) {
-        same.training.recomputation = now.training.recomputation;
+        same.execution.recomputation = now.execution.recomputation;
         same.parallelism.tensor = now.parallelism.tensor;
       }
       if (decisions_key(same) == decisions_key(now))
@@ -413,7 +412,7 @@ class IterationSearch {
   void insert_finalist(const PlanCandidate& unchanged) {
     auto& finalists = result_.finalists;
     std::erase_if(finalists, [&](const PlanCandidate& it) {
-      return it.job == unchanged.job && it.plan == unchanged.plan && it.flush == unchanged.flush;
+      return it.job == unchanged.job && it.plan == unchanged.plan;
     });
     finalists.insert(finalists.begin(), unchanged);
     if (static_cast<int>(finalists.size()) > std::max(2, options_.finalists)) finalists.pop_back();

@@ -20,7 +20,6 @@ class MigrationMinimizer {
         migration_(*score.migration(), job_.model.chunks),
         timer_(job_.model, candidate.plan),
         slot_of_(tensor_groups_.size(), no_tensor_group) {
-    timer_.set_flush(candidate.flush);
     const TensorGroupIndex numbers(tensor_groups_);
     for (int p = 0; at(p) < candidate.plan.pipelines.size(); ++p) {
       const Pipeline& pipeline = candidate.plan.pipelines[at(p)];
@@ -112,8 +111,7 @@ class MigrationMinimizer {
 
 PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
                                  const std::function<bool()>& stop) {
-  return evaluate_plan(candidate.job, MigrationMinimizer(candidate, score, stop).run(), candidate.flush,
-                       score);
+  return evaluate_plan(candidate.job, MigrationMinimizer(candidate, score, stop).run(), score);
 }
 
 }  // namespace dtfm::search

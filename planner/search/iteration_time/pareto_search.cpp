@@ -128,7 +128,7 @@ class FrontSearch {
   void add_candidate(const PlanCandidate& candidate) {
     const bool is_known =
         std::any_of(found_.candidates.begin(), found_.candidates.end(), [&](const PlanCandidate& it) {
-          return it.flush == candidate.flush && it.plan == candidate.plan &&
+          return it.plan == candidate.plan &&
                  decisions_key(it.job->problem.job) == decisions_key(candidate.job->problem.job);
         });
     if (!is_known) found_.candidates.push_back(candidate);

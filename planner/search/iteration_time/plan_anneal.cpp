@@ -37,7 +37,6 @@ class PlanAnnealer {
         timer_(start.job->model, start.plan),
         pareto_front_(max_pareto_front_size_per_run) {
     if (score.migration()) migration_.emplace(*score.migration(), start.job->model.chunks);
-    timer_.set_flush(start.flush);
     std::map<int, int> tensor_group_of;  // by its first device
     for (std::size_t tensor_group = 0; tensor_group < tensor_groups_.size(); ++tensor_group)
       tensor_group_of[tensor_groups_[tensor_group].front()] = static_cast<int>(tensor_group);
@@ -101,8 +100,7 @@ class PlanAnnealer {
 
   void keep_if_best() {
     const double deficit_bytes = timer_.deficit_bytes();
-    PlanCandidate now{best_.job,     {},          timer_.flush(),     timer_.iteration_s(),
-                      deficit_bytes, migration(), timer_.egress_usd()};
+    PlanCandidate now{best_.job, {}, timer_.iteration_s(), deficit_bytes, migration(), timer_.egress_usd()};
     now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.migration);
     if (keeps_pareto_front_ && deficit_bytes <= 0 &&
         pareto_front_.would_accept(plan_objectives(now, plan()))) {

@@ -57,10 +57,9 @@ inline constexpr std::size_t max_heterogeneous_pipelines = 8;
 
 struct PlanCandidate {
   std::shared_ptr<const DecidedJob> job;
-  Plan plan;
-  int flush = 0;                           // 0: one flush per iteration
-  double iteration_s = 0;                  // estimated
-  double deficit_bytes = 0;                // by which devices exceed their memory
+  Plan plan;                 // its execution is that of the job, except for flushes that the search adds
+  double iteration_s = 0;    // estimated
+  double deficit_bytes = 0;  // by which devices exceed their memory
   cost::MigrationEstimate migration = {};  // before its first iteration, in a warm start
   double egress_usd = 0;                   // per iteration
   double score = 0;                        // minimized among the plans that fit in memory

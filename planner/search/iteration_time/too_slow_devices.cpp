@@ -21,7 +21,7 @@ int max_devices_per_host(const Topology& topology) {
 double min_share(const DecidedJob& job, const Automatic& undecided) {
   double share = 1;
   if (undecided.tensor) share /= max_devices_per_host(job.problem.topology);
-  if (undecided.micro_batch) share /= job.problem.job.training.micro_batch;
+  if (undecided.micro_batch) share /= job.problem.job.execution.micro_batch;
   if (undecided.recomputation) share /= 2;
   return share;
 }

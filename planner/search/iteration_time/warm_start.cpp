@@ -55,8 +55,7 @@ class Repair {
         numbers_(tensor_groups_),
         missing_bytes_(tensor_groups_, score.migration()),
         is_used_(tensor_groups_.size()) {
-    plan_.schedule = job->problem.job.parallelism.schedule;
-    plan_.gradient_sync = job->problem.job.parallelism.gradient_sync;
+    plan_.execution = job->problem.job.execution;
     for (Pipeline& pipeline : plan_.pipelines)
       for (Stage& stage : pipeline.stages)
         if (!stage.devices.empty()) assign(stage, numbers_.of(stage.devices));
@@ -70,7 +69,7 @@ class Repair {
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
-    if (!is_whole || total_micro_batches(plan_) != micro_batch_count(job_->problem.job.training))
+    if (!is_whole || total_micro_batches(plan_) != micro_batch_count(job_->problem.job))
       assign_micro_batches_evenly(*job_, plan_);
     if (!slots.empty()) find_best(slots);
     plan_.tensor = tensor_degrees(plan_).back();
@@ -233,7 +232,7 @@ Plan drop_slow_sites(const PlanCandidate& from, const PlanScore& score, const st
       if (stop && stop()) return best.plan;
       Plan other = without_site(now, site, *from.job);
       if (other.pipelines.empty() || other.pipelines.size() == now.pipelines.size()) continue;
-      PlanCandidate candidate = evaluate_plan(from.job, std::move(other), from.flush, score);
+      PlanCandidate candidate = evaluate_plan(from.job, std::move(other), score);
       if (is_better(candidate, best)) best = std::move(candidate);
     }
   }
@@ -254,16 +253,16 @@ bool uses_tensor_groups(const Plan& plan, const DecidedJob& job) {
   return true;
 }
 
-std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
-                                            const std::shared_ptr<const DecidedJob>& job,
+std::optional<PlanCandidate> unchanged_plan(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                             const ShapeLimits& limits, const PlanScore& score) {
   const Job& of = job->problem.job;
   const int replicas = static_cast<int>(plan.pipelines.size());
   if (limits.stages.value_or(depth(plan)) != depth(plan) || limits.replicas.value_or(replicas) != replicas)
     return std::nullopt;
-  if (total_micro_batches(plan) != micro_batch_count(of.training) || !has_layers_for_chunks(plan, *job))
+  if (total_micro_batches(plan) != micro_batch_count(of) || !has_layers_for_chunks(plan, *job))
     return std::nullopt;
   const int step = batch_step(*job, depth(plan));
+  const int flush = of.execution.flush ? 0 : plan.execution.flush.value_or(0);
   if (flush % step != 0 && flush < total_micro_batches(plan)) return std::nullopt;
   if (step > 1 && (!are_equally_deep(plan) || !is_possible(*job, {depth(plan), replicas}, limits)))
     return std::nullopt;
@@ -276,9 +275,9 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
     }
   }
   Plan same = plan;
-  same.schedule = of.parallelism.schedule;
-  same.gradient_sync = of.parallelism.gradient_sync;
-  PlanCandidate candidate = evaluate_plan(job, std::move(same), flush, score);
+  same.execution = of.execution;
+  if (!same.execution.flush) same.execution.flush = plan.execution.flush;
+  PlanCandidate candidate = evaluate_plan(job, std::move(same), score);
   if (!std::isfinite(candidate.score)) return std::nullopt;  // a price is needed but unknown
   return candidate;
 }

@@ -19,11 +19,10 @@ struct WarmStart {
   double horizon_s = 0;
 };
 
-/// Evaluates the running plan on the current network, with a flush every `flush` micro-batches (0: as in the
-/// job). Nothing if a device is gone or cannot be used, or if the limits or the job's micro-batches do not
-/// allow it. Its pipelines may have different numbers of stages.
-std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
-                                            const std::shared_ptr<const DecidedJob>& job,
+/// Evaluates the running plan on the current network, with the execution of the job, and with its own flushes
+/// if the job does not fix them. Nothing if a device is gone or cannot be used, or if the limits or the job's
+/// micro-batches do not allow it. Its pipelines may have different numbers of stages.
+std::optional<PlanCandidate> unchanged_plan(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                             const ShapeLimits& limits, const PlanScore& score);
 
 /// Repairs `plan` after devices have left or joined. Slots whose group is gone get unused groups, each the

@@ -1,0 +1,43 @@
+// The settings with which a trainer executes a plan, besides the assignment of layers and micro-batches to
+// devices.
+#pragma once
+
+#include <optional>
+
+#include "planner/core/compression_preset.hpp"
+#include "planner/core/gradient_sync.hpp"
+#include "planner/core/recomputation.hpp"
+#include "planner/core/schedule.hpp"
+#include "planner/core/units.hpp"
+
+namespace dtfm {
+
+/// `activations` and `gradients` are ratios: bytes sent ÷ bytes uncompressed.
+struct Compression {
+  double activations = 1, gradients = 1;
+  /// Rate at which a device compresses or decompresses, in uncompressed data; empty: that of the preset.
+  std::optional<BitsPerSecond> throughput = {};
+  /// The presets that define the ratios; empty if only a ratio is given. Without preset and throughput,
+  /// compression takes no time.
+  std::optional<CompressionPreset> activation_preset = {}, gradient_preset = {};
+  /// Only messages over links slower than this are compressed (planner/core/compression.hpp); empty: all.
+  std::optional<BitsPerSecond> bandwidth_threshold = {};
+
+  friend bool operator==(const Compression&, const Compression&) = default;
+};
+
+struct ExecutionConfig {
+  int micro_batch = 1;  // sequences
+  Schedule schedule = Schedule::gpipe;
+  std::optional<int> chunks = {};  // virtual stages per device, for schedule interleaved
+  /// Micro-batches after which the pipeline is flushed; empty: once per iteration.
+  std::optional<int> flush = {};
+  GradientSync gradient_sync = GradientSync::sharded_ps;
+  bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
+  Recomputation recomputation = Recomputation::none;
+  Compression compression = {};
+
+  friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;
+};
+
+}  // namespace dtfm
