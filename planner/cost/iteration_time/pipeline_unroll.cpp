@@ -39,7 +39,7 @@ class PipelineUnroll {
   }
 
   UnrolledPipeline run() {
-    for (int device = 0; device < devices_; ++device) begin_next(device, 0);
+    for (int device = 0; device < devices_; ++device) begin_next(device);
     for (;;) {
       const auto next_device =
           std::min_element(devices_state_.begin(), devices_state_.end(),
@@ -61,7 +61,8 @@ class PipelineUnroll {
     std::vector<Step> steps;
     std::size_t next = 0;
     double end_s = infinity;  // of the current computation
-    bool is_blocked = false;  // by a message that has not arrived
+    bool is_blocked = false;  // by a message that is being sent
+    double free_s = 0;        // when that has arrived
   };
   struct Channel {
     std::vector<Step> messages;  // in the order of computation
@@ -95,13 +96,13 @@ class PipelineUnroll {
   /// computed before.
   double input_s(const Step& step) { return step.kind == Kind::weight_gradient ? 0 : arrived(step); }
 
-  /// Begins the next step of a device that is free from `free_s` on, if its input has arrived.
-  void begin_next(int device, double free_s) {
+  /// Begins the next step of a device that computes nothing, if its input has arrived.
+  void begin_next(int device) {
     DeviceState& it = devices_state_[at(device)];
     if (it.end_s < infinity || it.is_blocked || it.next == it.steps.size()) return;
     const Step& step = it.steps[it.next];
     if (input_s(step) < 0) return;
-    it.end_s = std::max(free_s, input_s(step)) + seconds(step);
+    it.end_s = std::max({now_, it.free_s, input_s(step)}) + seconds(step);
   }
 
   void end_computation(int device) {
@@ -120,7 +121,7 @@ class PipelineUnroll {
       send(step, device);
       it.is_blocked = traits_.is_blocking;
     }
-    begin_next(device, now_);
+    begin_next(device);
   }
 
   void send(const Step& step, int device) {
@@ -146,8 +147,9 @@ class PipelineUnroll {
 
   void unblock(int device, double arrival) {
     devices_state_[at(device)].is_blocked = false;
+    devices_state_[at(device)].free_s = arrival;
     result_.time.end_s = std::max(result_.time.end_s, arrival);
-    begin_next(device, arrival);
+    begin_next(device);
   }
 
   void end_message(int channel) {
@@ -159,7 +161,7 @@ class PipelineUnroll {
     const double arrival = now_ + hop(step).latency_s;
     arrived(received) = arrival;
     if (!step.is_forward() && !traits_.splits_backward) result_.time.gradients_s[at(step.stage)] = arrival;
-    begin_next(received.stage % devices_, now_);
+    begin_next(received.stage % devices_);
     if (traits_.is_blocking) unblock(step.stage % devices_, arrival);
   }
 
