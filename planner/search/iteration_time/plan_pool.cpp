@@ -33,7 +33,8 @@ void PlanPool::keep(PlanCandidate candidate) {
   int same = 0;
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
     if (!have_same_shape_and_job(*it, candidate)) continue;
-    if (it->plan == candidate.plan || ++same == max_per_shape_and_job) {
+    // Plans that differ in their flushes only count as the same.
+    if (it->plan.pipelines == candidate.plan.pipelines || ++same == max_per_shape_and_job) {
       if (!is_better(candidate, *it)) return;
       plans_.erase(it);
       break;
