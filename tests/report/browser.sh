@@ -55,7 +55,7 @@ scenario jitter '' >jitter.yaml
 fingerprint=$(sed -n 's/.*"fingerprint": "\([0-9a-f]*\)".*/\1/p' plan.json)
 cat >uneven-plan.json <<END
 {"schema": "dtfm-plan/1", "topology": {"name": "three-sites", "fingerprint": "$fingerprint"}, "objective": "iteration-time",
- "parallelism": {"pipeline": 2, "data": 2, "tensor": 2, "schedule": "gpipe", "gradient_sync": "ring"},
+ "parallelism": {"pipeline": 2, "data": 2, "tensor": 2, "schedule": "gpipe", "gradient_sync": "sharded-ps"},
  "pipelines": [{"micro_batches": 16, "stages": [{"layers": [0, 8], "devices": ["oregon/0:0", "oregon/0:1"]},
                                                 {"layers": [8, 12], "devices": ["ohio/0"]}]},
                {"micro_batches": 8, "stages": [{"layers": [0, 12], "devices": ["tokyo/0"]}]}]}
