@@ -138,14 +138,14 @@ TEST_CASE("if all devices have failed the search starts over") {
 
 TEST_CASE("plans of unequal depth or another tensor degree can be warm-started as well") {
   const Problem problem = small_problem({3, 2}, 4, 8);
-  Plan uneven{1, {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps}, {}};
+  Plan uneven{1, problem.job.execution, {}};
   uneven.pipelines = {{4, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 4}, {2}}}},
                       {4, {{{0, 2}, {3}}, {{2, 4}, {4}}}}};
   const IterationSearchResult found = warm_search(problem, uneven, 1);
   REQUIRE(found.unchanged.has_value());
   CHECK(found.finalists.front().plan == uneven);
 
-  Plan wide{2, {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps}, {}};
+  Plan wide{2, problem.job.execution, {}};
   wide.pipelines = {{8, {{{0, 4}, {0, 1}}}}};
   const IterationSearchResult other = warm_search(problem, wide, 1e7);
   CHECK_FALSE(other.unchanged.has_value());
