@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,9 +86,8 @@ struct ScoreResult {
   bool fits() const { return candidate.deficit_bytes <= 0; }
 };
 
-/// Estimates and simulates a plan as it is. Settings that the job leaves open are taken as the job has them;
-/// the tensor-parallel degree is that of the plan. Throws Error if the plan contradicts the job
-/// (plan_conflicts), and if the times of a device are not known.
+/// Estimates and simulates a plan as it is, with its own settings. Throws Error if the plan contradicts the
+/// job (plan_conflicts), and if the times of a device are not known.
 ScoreResult score(const ScoreRequest& request);
 
 /// The objective of a plan whose iterations take `seconds`, without migration: s, USD, or device-seconds.

@@ -219,14 +219,14 @@ std::vector<Stage> split_into_chunks(const std::vector<Stage>& stages, int chunk
   return result;
 }
 
-/// Rejects plans whose graph would exceed the memory: each forward and each backward of a micro-batch takes
-/// about 200 bytes.
+/// Rejects plans whose graph would exceed the memory: each operation of a micro-batch takes about 200 bytes.
 void check_size(const Plan& plan) {
   constexpr double max_computations = 2e7;
+  const double operations = traits(plan.execution.schedule).splits_backward ? 3 : 2;
   double computations = 0;
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
-      computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
+      computations += operations * pipeline.micro_batches * static_cast<double>(stage.devices.size());
   if (computations > max_computations)
     throw Error("", fmt::format("the plan has {:.3g} computations per iteration, more than the limit of "
                                 "{:.3g}; use fewer micro-batches or devices",

@@ -68,9 +68,6 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
     throw Error("",
                 "devices that leave or are excluded are not supported with paths of micro-batches, which are "
                 "planned over all devices");
-  if (policy_.asks_planner && traits(plan.execution.schedule).is_blocking)
-    throw Error("", fmt::format("policy {} makes new plans, which do not support schedule {}", policy_.name,
-                                name_of(plan.execution.schedule)));
   if (policy_.resumes_iteration && sync_every_ > 1)
     throw Error("", fmt::format("policy {} requires gradient synchronization in every iteration; replicas "
                                 "synchronize only in every {}th",

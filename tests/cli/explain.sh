@@ -46,7 +46,7 @@ run gpus.yaml --job plain.yaml --quiet --score plan.json --explain --threads 2 -
 cmp -s "$out" scored.json || fail 'the explanation depends on the number of threads'
 run gpus.yaml --job compressed.yaml --quiet --score plan.json
 expect_status 2 'a job that contradicts the plan'
-expect_in "$err" "compression.activations 1, but the job's compression.activations is 0.5; use the plan without --job, or set the job's to 1 or auto"
+expect_in "$err" "compression.activations 1, but the job's compression.activations is 0.5; set the job's to 1 or auto, or use the job that the plan was made for"
 # A plan of pipelines alone takes the settings of the job.
 python3 -c 'import json; print(json.dumps({"pipelines": json.load(open("plan.json"))["pipelines"]}))' >pipelines.json
 run gpus.yaml --job compressed.yaml --quiet --score pipelines.json --format json

@@ -82,5 +82,5 @@ expect_status 0 'a job that leaves the schedule to the planner'
 sed 's/pipeline: 3/pipeline: 3, schedule: 1f1b/' job.yaml >1f1b.yaml
 run net.yaml --job 1f1b.yaml "${by_cost[@]}" --score plan.json
 expect_status 2 'a job with another schedule'
-expect_in "$err" "schedule gpipe, but the job's parallelism.schedule is 1f1b; use the plan without --job, or set the job's to gpipe or auto"
+expect_in "$err" "schedule gpipe, but the job's parallelism.schedule is 1f1b; set the job's to gpipe or auto, or use the job that the plan was made for"
 finish

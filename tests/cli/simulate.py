@@ -277,7 +277,7 @@ def test_rejected_input():
     Path("other.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.4 Gbps"), encoding="utf-8")
     Path("other_schedule.yaml").write_text(JOB.replace("pipeline: 3", "pipeline: 3, schedule: 1f1b"), encoding="utf-8")
     done = run("net.yaml", "plan.json", "--job", "other_schedule.yaml", status=2)
-    check("schedule gpipe, but the job's parallelism.schedule is 1f1b; use the plan without --job, or" in done.stderr, done.stderr)
+    check("schedule gpipe, but the job's parallelism.schedule is 1f1b; set the job's to gpipe or auto, or use the job that the plan was made for" in done.stderr, done.stderr)
     done = run("other.yaml", "plan.json", status=2)
     check("plan.json: /topology/fingerprint: the plan is for topology `three-sites`" in done.stderr, done.stderr)
     text = Path("plan.json").read_text(encoding="utf-8")

@@ -131,6 +131,24 @@ TEST_CASE("an even gpipe on equal devices and links reaches the bound") {
   CHECK(bound.value <= estimate_iteration(model, plan_of(problem.job, 4, 1, 6)).iteration_s);
 }
 
+// The first stage computes almost nothing. After its last input gradient the second stage has two delayed
+// weight gradients of 1 s left, while the gradients of the first stage are synchronized for 2 s.
+TEST_CASE("zb-h1: the first stage may synchronize while the last one computes weight gradients") {
+  Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1, 0), {}};
+  Layer& first = std::get<LayerChain>(problem.job.model).layers.front();
+  first.parameters = 1e9;
+  first.forward = first.backward = Flops(1);
+  problem.job.training.global_batch = 8;
+  problem.job.execution.schedule = Schedule::zero_bubble_h1;
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  const IterationModel model(problem);
+  for (const Cuts cuts : {Cuts::any, Cuts::common}) {
+    const IterationBound bound = IterationBounds(model).for_shape(2, 2, cuts);
+    CHECK(bound.value >= 4 * 3 * (1 - 1e-6));
+    CHECK(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
+  }
+}
+
 // 4 fast devices (1 s forward, 2 s backward per layer) and 4 of half the speed do the work of 6 fast devices.
 TEST_CASE("heterogeneous devices share the work in proportion to their speeds") {
   Problem problem{flat_topology({8}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(12, 1e3, 1), {}};

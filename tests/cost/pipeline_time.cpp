@@ -324,6 +324,16 @@ TEST_CASE("unrolled schedules: the estimate equals the simulator for few micro-b
     }
 }
 
+TEST_CASE("zb-h1: with flushes the estimate is an upper bound") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(6, seed);
+    const Size size{2 + one_to(rng, 4), 1, one_to(rng, 12), one_to(rng, 4)};
+    const RandomPipeline it = random_pipeline(rng, Schedule::zero_bubble_h1, size);
+    CHECK(seconds_of(Schedule::zero_bubble_h1, it.work) >= simulated(it).end_s * (1 - 1e-9));
+  }
+}
+
 // f = b = w = 1 s (Qi et al., arXiv 2401.10241, table 2).
 TEST_CASE("zb-h1: the bubble is (p - 1)(f + b - w)") {
   for (int p = 1; p <= 8; ++p)

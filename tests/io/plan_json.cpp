@@ -285,8 +285,9 @@ TEST_CASE("a setting that contradicts the given job is refused at its place in t
   "schedule": "1f1b", "compression": {"activations": 1, "gradients": 0.5}},
  "pipelines": [{"stages": [{"layers": [0, 5], "devices": ["a/0"]}]}]})";
   CHECK(error_in(text) ==
-        "plan.json:2:15: schedule 1f1b, but the job's parallelism.schedule is gpipe; use the plan without "
-        "--job, or set the job's to 1f1b or auto");
+        "plan.json:2:15: schedule 1f1b, but the job's parallelism.schedule is gpipe; set the job's to 1f1b "
+        "or auto, "
+        "or use the job that the plan was made for");
   Job job = small_job();
   job.automatic.schedule = true;
   const auto parse = [&] { return parse_plan(text, "plan.json", four_devices(), job); };

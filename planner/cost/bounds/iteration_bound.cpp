@@ -389,14 +389,18 @@ IterationBounds::Part IterationBounds::work_part(int stages, int replicas, Cuts 
 }
 
 /// The gradients of the first layer become available last: they are synchronized after all pipelines have
-/// computed, and then the layer is updated. The gradients of the largest layer, or of the largest range
-/// between the cuts of all pipelines, are synchronized after at least one forward pass.
+/// computed, and then the layer is updated. If the backward is split, other stages may compute weight
+/// gradients after that, so they are synchronized only after the path of a micro-batch. The gradients of the
+/// largest layer, or of the largest range between the cuts of all pipelines, are synchronized after at least
+/// one forward pass.
 IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) const {
   DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= max_stages() && replicas <= max_replicas(stages));
   const double overhead = model_.problem.constants.iteration_overhead_s;
   const bool overlaps = model_.problem.job.execution.overlap || model_.chunks > 1;
   const Part computed = pipelines(stages, replicas);
-  IterationBound bound{computed.value + layer_times_.first_update_s, computed.method,
+  const bool is_split = traits(model_.schedule).splits_backward;
+  const double first_ready_s = is_split ? micro_batch_path_s(stages) : computed.value;
+  IterationBound bound{std::max(computed.value, first_ready_s + layer_times_.first_update_s), computed.method,
                        may_fit(stages, replicas)};
   const auto take = [&](const Part& part) {
     if (!(part.value > bound.value)) return;
@@ -404,14 +408,15 @@ IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) c
     bound.method = part.method;
   };
   if (replicas > 1) {
-    bound.value += compressed_sync_s(replicas, first_gradient_bytes_);
+    bound.value = std::max(computed.value, first_ready_s + layer_times_.first_update_s +
+                                               compressed_sync_s(replicas, first_gradient_bytes_));
     bound.method += ", then gradient synchronization of the first layer over the best links";
     const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
     const bool by_layer = model_.problem.job.execution.overlap;
     const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
     take({layer_times_.forward.sum_s + compressed_sync_s(replicas, bytes),
           "one forward pass, then gradient synchronization of one stage over the best links"});
-    if (cuts == Cuts::common && !overlaps) {
+    if (cuts == Cuts::common && !overlaps && !is_split) {
       const Part cut = partition_and_sync_bound(stages, replicas, computed.value);
       if (cut.value > bound.value)
         bound = {cut.value, computed.method + (", " + std::string(cut.method)), bound.fits};

@@ -292,8 +292,10 @@ IterationTimer::Channel& IterationTimer::channel(const GradientBucket& bucket,
 /// Applies to stages whose first layers are the bucket. The last gradients that they send to the previous
 /// stage compete with the stage's own synchronization, and leave later if the bucket is compressed first. The
 /// previous stage ends later, unless it has enough work left to hide the delay, and also if its devices have
-/// compressed gradients of other chunks.
+/// compressed gradients of other chunks. A split backward has sent them before it completes the stage's own
+/// gradients.
 void IterationTimer::delay_by_sync(std::size_t number) {
+  if (traits(model_.schedule).splits_backward) return;
   const GradientBucket& bucket = buckets_[number];
   for (int pipeline = 0; pipeline < static_cast<int>(pipeline_states_.size()); ++pipeline) {
     PipelineState& pipeline_state = pipeline_states_[at(pipeline)];

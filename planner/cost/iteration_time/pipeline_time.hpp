@@ -60,8 +60,8 @@ double contended_message_s(const HopTime& hop, double steady_s);
 struct PipelineTime {
   std::vector<double> backward_s;   // by stage: end of its last backward
   std::vector<double> gradients_s;  // by stage: arrival of the last gradient that it sends
-  double end_s = 0;                 // of the last computation
-  double steady_s = 0;              // of one more micro-batch
+  double end_s = 0;     // of the last computation; if the schedule is blocking, of the last message
+  double steady_s = 0;  // of one more micro-batch
 };
 
 /// Time of a pipeline. Exact without contention, except for `interleaved`, and for `1f1b` with many

@@ -5,6 +5,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
+#include "planner/core/schedule.hpp"
 
 namespace dtfm::cost {
 namespace {

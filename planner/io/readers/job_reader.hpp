@@ -23,8 +23,9 @@ struct PlacedExecution {
   std::map<std::string, std::string> places;  // by key, for example "compression.activations"
 };
 
-/// Parses the `execution` of a plan for this job, whose settings replace missing ones. The keys are those of
-/// jobs. Throws Error at file:line:column.
+/// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush` or
+/// `overlap` the plan has none; other missing settings are those of the job. Throws Error at
+/// file:line:column.
 PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job);
 
 /// The job of configs/gpt3-xl.yaml, which is compiled in.

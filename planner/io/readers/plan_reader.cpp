@@ -319,6 +319,9 @@ PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, co
   read_kind(*parallelism, "schedule", schedule_table(), execution.schedule);
   read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync);
   if (!traits(execution.schedule).has_chunks) execution.chunks.reset();
+  if (traits(execution.schedule).has_chunks && !execution.chunks)
+    parallelism->required("schedule")
+        .fail(fmt::format("{} needs `execution` with `chunks`", quote(name_of(execution.schedule))));
   return result;
 }
 
@@ -329,7 +332,7 @@ void check_job(const PlacedExecution& placed, const Plan& plan, const Job& job) 
   const auto& [key, problem, fix] = conflicts.front();
   const auto place = placed.places.find(key);
   throw Error(place == placed.places.end() ? placed.place : place->second,
-              fmt::format("{}; use the plan without --job, or {}", problem, fix));
+              fmt::format("{}; {}, or use the job that the plan was made for", problem, fix));
 }
 
 /// A topology with the devices that a plan names, which have no attributes other than their ids.
