@@ -22,7 +22,7 @@ namespace {
 
 constexpr double proven_gap = 1e-9;
 
-/// The number of decimals that shows ten significant digits of `largest`.
+/// Returns the number of decimals that shows ten significant digits of `largest`.
 int decimals_for(double largest) {
   const int before = largest > 0 ? static_cast<int>(std::floor(std::log10(largest))) + 1 : 1;
   return std::clamp(10 - before, 0, 15);

@@ -89,7 +89,7 @@ api::RobustCriterion parse_robust_criterion(const std::string& name) {
               fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, {"mean", "p95", "worst"})));
 }
 
-/// A count, or nothing and `is_auto`.
+/// Parses a count or `auto`. For `auto`, sets `is_auto` and returns nothing.
 std::optional<int> parse_count_or_auto(const char* option, const std::string& text, bool& is_auto) {
   is_auto = text == "auto";
   if (is_auto) return std::nullopt;
