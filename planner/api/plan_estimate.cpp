@@ -9,8 +9,8 @@
 namespace dtfm::api {
 namespace {
 
-/// A lower bound of the objectives that weight time by the devices in use. `min_devices`: in any plan within
-/// the limits.
+/// Returns a lower bound of the objectives that weight time by the devices in use. Every plan within the
+/// limits has at least `min_devices`.
 PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best, int min_devices,
                          double iteration_s) {
   const Topology& topology = best.job->problem.topology;

@@ -72,7 +72,7 @@ struct ScoreRequest {
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
   int threads = 1;
-  std::function<bool()> stop = {};  // asked by any thread; once true, the estimate alone is returned
+  std::function<bool()> stop = {};  // may be called by any thread; true skips the simulation
   std::optional<CalibrationUncertainty> spread = {};  // as in PlanRequest
 };
 

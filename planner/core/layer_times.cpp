@@ -34,7 +34,7 @@ bool has_comparable_shape(const LayerProfile& profile, const Job& job) {
   return profile.shape && std::holds_alternative<Transformer>(job.model);
 }
 
-/// Profiles identify layers by name, so that two kinds of layers must not share one.
+/// Throws Error if two kinds of layers have the same name, because profiles identify layers by name.
 void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
   std::set<std::string> names;
   for (const Layer& kind : kinds.kinds)

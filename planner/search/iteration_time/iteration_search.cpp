@@ -372,7 +372,7 @@ class IterationSearch {
     return has_moved;
   }
 
-  /// Thread-safe. `asked`: how often all runs of the current annealing have checked whether to stop.
+  /// Thread-safe. `asked` is the number of stop checks so far in all runs of the current annealing.
   void report(long long asked) {
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
     if (lock.owns_lock()) report_evaluations(budget_.evaluated() + asked * moves_between_stop_checks);
@@ -408,7 +408,7 @@ class IterationSearch {
     }
   }
 
-  /// At the front, so that it comes first among equally good plans.
+  /// Inserts the plan at the front, so that it comes first among equally good plans.
   void insert_finalist(const PlanCandidate& unchanged) {
     auto& finalists = result_.finalists;
     std::erase_if(finalists, [&](const PlanCandidate& it) {
