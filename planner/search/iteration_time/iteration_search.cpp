@@ -117,8 +117,10 @@ class IterationSearch {
         "there are {} devices, {} layers and {} micro-batches{}{}",
         job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
         micro_batch_count(job.problem.job),
-        requires_uniform_pipelines(job) ? ", of which uniform pipelines need equal numbers" : "",
-        job.model.chunks > 1 ? "; interleaved needs multiples of the stages, and a layer per chunk" : "");
+        requires_uniform_pipelines(job) ? "; uniform pipelines require equal numbers of micro-batches" : "",
+        job.model.chunks > 1
+            ? "; interleaved requires a multiple of the stages as micro-batches, and a layer per chunk"
+            : "");
   }
 
   void keep(PlanCandidate candidate) {
