@@ -148,12 +148,12 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   app.add_flag("--list-strategies", options.list_strategies, "lists the strategies and exits");
   app.add_flag("--prove", options.prove, "searches until the plan is proven optimal (comm-cost)");
   add_option(app, "--evaluations", "N",
-             "searches for N evaluations, each search of --pareto too [until converged]",
+             "ends each search after N evaluations; --pareto runs several [until converged]",
              [&](const std::string& text) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
   add_option(
-      app, "--time-limit", "S", "searches for S seconds, which is not reproducible [until converged]",
+      app, "--time-limit", "S", "ends the search after S seconds; not reproducible [until converged]",
       [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
   add_seed_option(app, "seed of the random numbers [0]", options.seed);
   add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",
