@@ -50,8 +50,8 @@ class CommCostWriter {
       return fmt::format("  {:<20}{:>18} s{}{}\n", name, number, note.empty() ? "" : "  ", note);
     };
     std::string text = styled(Style::heading, "Communication cost of an iteration") + "\n";
-    text +=
-        row("data parallel", cost.data_parallel, size_note(s_.problem.volumes.gradient, "gradients a stage"));
+    text += row("data parallel", cost.data_parallel,
+                size_note(s_.problem.volumes.gradient, "gradients per stage"));
     text += row("pipeline parallel", cost.pipeline_parallel,
                 size_note(s_.problem.volumes.activation, "activations a hop"));
     text += row("total", cost.total(), "");

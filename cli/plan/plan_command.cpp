@@ -75,7 +75,7 @@ std::vector<std::string> shape_warnings(const Job& job, const Placement& placeme
 /// Checks the output files before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (options.pareto && io::is_stdout(*options.pareto))
-    throw Error("--pareto", "needs a file; stdout has the plan or its summary");
+    throw Error("--pareto", "requires a file; stdout has the plan or its summary");
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
                            options.ranks.value_or(""), options.calibration.value_or(""),
                            options.warm_start.value_or("")},
@@ -150,7 +150,7 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
     throw Error("--data",
                 fmt::format("{}, but the plan has {}", *options.data, format_count(pipelines, "pipeline")));
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
-    throw Error("--tensor", fmt::format("{}, but the plan has {} a stage", *options.tensor,
+    throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
                                         format_count(plan.tensor, "device")));
 }
 

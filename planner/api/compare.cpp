@@ -76,7 +76,7 @@ std::string failure_of(const Problem& problem, const sim::SimReport& report) {
   if (!report.out_of_memory.empty())
     return fmt::format("{} is out of memory", problem.topology.devices[at(report.out_of_memory.front())].id);
   if (report.tokens_per_s > 0) return "";
-  return report.stopped.empty() ? "no iteration in this time" : report.stopped;
+  return report.stopped.empty() ? "no iteration was completed" : report.stopped;
 }
 
 double tokens_per_batch(const Problem& problem) {
