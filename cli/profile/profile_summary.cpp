@@ -119,7 +119,7 @@ class Writer {
     return bytes ? io::format_bytes(Bytes(*bytes)) : no_value;
   }
 
-  /// Null for a layer that the model does not have.
+  /// Returns null if the model does not have the layer.
   const Layer* kind_of(const ProfileRow& row) const {
     const auto kind = std::find_if(kinds_.kinds.begin(), kinds_.kinds.end(),
                                    [&](const Layer& it) { return it.name == row.kind; });

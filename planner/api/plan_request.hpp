@@ -41,8 +41,8 @@ struct PlanResult {
   std::vector<FinalistResult> finalist_results;  // one per plan; empty if `simulation` is not `done`
   std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
   std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
-  /// Of the iteration time under the first scenario. Empty without `spread`, if no plan fits the memory, or
-  /// if `stop` returned true.
+  /// Prediction interval of the iteration time under the first scenario. Empty without `spread`, if no plan
+  /// fits the memory, or if `stop` returned true.
   std::optional<PredictionInterval> interval;
 
   const search::PlanCandidate& best() const { return plans.front(); }

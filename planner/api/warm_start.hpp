@@ -25,7 +25,7 @@ struct ModelDifference {
   std::size_t layer = 0;    // that differs, unless the number of layers does
   double from = 0, to = 0;  // layers or parameters
 };
-/// Empty if the models are equal.
+/// Returns the first difference; empty if the models are equal.
 std::optional<ModelDifference> model_difference(const Job& from, const Job& to);
 
 /// A running plan with the ids of its devices, which may have left the topology since.
