@@ -24,7 +24,7 @@ An empty cell, or one with -, is ignored. A plan may have several rows. For exam
   small.json,12.05             4,2,128,17.50
   large.json,31.90             8,1,64,11.02
 
-To identify the constants, runs must differ in what takes their time: large and small models or
+To identify the constants, runs must differ in what dominates their time: large and small models or
 micro-batches, few and many micro-batches, one device and many, one pipeline and several. A constant
 that the runs do not identify stays near its default and is marked. A run that the constants cannot
 explain together with the others is reported as an outlier and left out of the fit.

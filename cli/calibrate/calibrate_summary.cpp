@@ -95,7 +95,7 @@ std::string format_errors(const CalibrateSummary& s) {
 
 /// Notes to print before the numbers.
 std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
-  constexpr double max_residual = 0.25;  // three times that of the published runs
+  constexpr double max_residual = 0.25;  // three times the residual of the published runs
   if (s.fit.spread.residual <= max_residual) return {};
   return {fmt::format(
       "no constants explain these runs: the residual is {:.0f} %; check that times are in seconds, and that "

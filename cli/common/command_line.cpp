@@ -17,7 +17,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// The subcommand that was asked for, or the program where there is none.
+/// Returns the chosen subcommand, or the program if none was chosen.
 const CLI::App& selected_command(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? app : *chosen.front();
@@ -33,7 +33,7 @@ constexpr std::array renamed_options{
     RenamedOption{"--lying", "--faulty-peers"},
 };
 
-/// The new name of an option that `app` had under the name `word`; empty if there is none.
+/// Returns the new name of the option that `app` used to call `word`; empty if there is none.
 std::string_view renamed_option(const CLI::App& app, std::string_view word) {
   for (const RenamedOption& row : renamed_options)
     if (row.old_name == word && app.get_option_no_throw(std::string(row.new_name)) != nullptr)
@@ -41,7 +41,7 @@ std::string_view renamed_option(const CLI::App& app, std::string_view word) {
   return "";
 }
 
-/// What could have stood in place of a word.
+/// Returns the valid options or subcommands, for suggestions.
 std::vector<std::string> known_names(const CLI::App& app, bool is_option) {
   std::vector<std::string> names;
   if (is_option)
@@ -53,7 +53,7 @@ std::vector<std::string> known_names(const CLI::App& app, bool is_option) {
   return names;
 }
 
-/// The words that CLI11 did not expect, with what the user may have meant.
+/// Returns the message for the first unexpected argument, with a suggestion.
 std::string unexpected_arguments(const CLI::App& program) {
   const CLI::App& app = selected_command(program);
   const std::vector<std::string> words = program.remaining(true);
@@ -67,7 +67,8 @@ std::string unexpected_arguments(const CLI::App& program) {
   return text + "; " + io::suggestion(name, {names.begin(), names.end()});
 }
 
-// CLI11 keeps nothing for others beside an option. What is offered is the name of a check that lets all pass.
+// CLI11 options cannot carry user data. The completion values are therefore stored in the name of a validator
+// that accepts every value.
 constexpr std::string_view completion_prefix = "values: ";
 
 std::string find_completion_values(CLI::Option& option) {

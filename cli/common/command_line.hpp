@@ -1,4 +1,4 @@
-// What the command lines of all programs have in common.
+// Options and parsing that the command lines of all programs share.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace dtfm::cli {
 CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
                         const std::function<void(const std::string&)>& set);
 
-/// What a shell may complete the value of `option` to, beside the words in small letters of `text|json`.
-/// Nothing is refused for it.
+/// Sets the values that a shell completes for `option`, in addition to the lower-case words of a placeholder
+/// such as `text|json`. Other values are still accepted.
 void set_completion_values(CLI::Option& option, const std::vector<std::string>& values);
-/// All of these; empty where the option takes anything.
+/// Returns the values that a shell completes, including those of the placeholder; empty if there are none.
 std::vector<std::string> completion_values(CLI::Option& option);
 
-/// The headings of --help that several programs have.
+/// Headings of --help that several programs share.
 namespace heading {
 inline constexpr const char* inputs = "Inputs";
 inline constexpr const char* parallelism = "Parallelism";
@@ -41,12 +41,12 @@ inline constexpr const char* general = "General";
 /// Lists the options that are added after this call under a heading of --help.
 void begin_group(CLI::App& app, const char* heading);
 
-/// --format of the printed result.
+/// Adds --format, the format of the printed result.
 void add_format_option(CLI::App& app, OutputFormat& format);
-/// --threads, by default all cores; --seed.
+/// Adds --threads, by default the number of cores.
 void add_threads_option(CLI::App& app, int& threads);
 void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
-/// --help, among the options of the current heading. Without this call, CLI11 lists it first.
+/// Adds --help under the current heading. Without this call, CLI11 lists it first.
 void add_help_option(CLI::App& app);
 
 /// Throws Error "OPTION: why" for the first of `options` that was given.

@@ -19,8 +19,8 @@ class InterruptWatch {
   InterruptWatch& operator=(const InterruptWatch&) = delete;
   ~InterruptWatch();
 
-  /// From this call on, the first signal sets the flag: the work in progress gives a result whenever it is
-  /// stopped.
+  /// From this call on, the first signal only sets the flag, because the work in progress can return a
+  /// result whenever it is stopped.
   void keep_result();
   const std::atomic<bool>& interrupted() const;
   /// Returns a function that tells whether the flag is set. It must not outlive this object.

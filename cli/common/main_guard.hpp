@@ -1,4 +1,4 @@
-// What every command's main does with what it cannot handle: one line on stderr and an exit code.
+// Turns exceptions that leave a command into one line on stderr and an exit code.
 #pragma once
 
 #include <exception>
@@ -19,7 +19,7 @@ namespace exit_code {
 inline constexpr int done = 0, internal_error = 1, bad_input = 2, infeasible = 3, interrupted = 130;
 }
 
-/// The exit code of `body`, or that of the exception which left it.
+/// Returns the exit code of `body`, or the one for the exception that left it.
 template <class Body>
 int run_guarded(std::string_view program, const Body& body) {
   // Without these signals, exceeding `ulimit -f` or writing to a closed pipe is an ordinary write error.

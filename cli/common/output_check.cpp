@@ -23,7 +23,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return first == weakly_canonical(std::filesystem::absolute(b), code) && !code;
 }
 
-/// Also true for a file that does not exist yet.
+/// Returns true also for a file that does not exist yet.
 bool is_regular_file(const std::string& output) {
   std::error_code code;
   const auto kind = std::filesystem::status(output, code).type();

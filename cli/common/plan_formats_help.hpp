@@ -15,7 +15,7 @@ inline constexpr const char* plan_formats_help =
     --tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 --num-layers 7
     --pipeline-model-parallel-layout "Ettt|tt|ttL" --micro-batch-size 1 --global-batch-size 64
     A line of --ranks is `rank 0=oregon/0` (Open MPI), `oregon/0` (rank by rank) or
-    `oregon/0 slots=8` (a hostfile). A host in place of a device is its next GPU.
+    `oregon/0 slots=8` (a hostfile). A host name means the next GPU of that host.
 CSV and Megatron-LM plans are for the job of --job [GPT-3 XL].)";
 
 }  // namespace dtfm::cli

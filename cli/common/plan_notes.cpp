@@ -19,7 +19,7 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   std::vector<std::string> notes;
   if (sum != needed)
     notes.push_back(
-        fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
+        fmt::format("the pipelines compute {} micro-batches, but job {} has {}", sum, job.name, needed));
   if (largest->micro_batches - smallest->micro_batches > 1)
     notes.push_back(
         fmt::format("the micro-batches are not distributed evenly: pipelines compute from {} to {} each",
@@ -40,8 +40,8 @@ std::vector<std::string> undecided_notes(const Job& job) {
   add(open.activations, "activations", job.execution.compression.activations);
   add(open.gradients, "gradients", job.execution.compression.gradients);
   if (choices.empty()) return {};
-  return {
-      fmt::format("nothing decides what job {} leaves open; used: {}", job.name, fmt::join(choices, ", "))};
+  return {fmt::format("neither the plan nor a search decides what job {} leaves open; used: {}", job.name,
+                      fmt::join(choices, ", "))};
 }
 
 }  // namespace dtfm::cli

@@ -19,7 +19,7 @@ class ProgressPrinter {
   ~ProgressPrinter();
 
   void show(const search::Progress& progress);
-  /// `share` of the work, 0 to 1, is done; below 0: unknown.
+  /// Shows that `share` of the work, from 0 to 1, is done. A negative share means that it is unknown.
   void show(double share, const std::string& text);
   /// Whether it is time for another update.
   bool is_due() const { return !quiet_ && Clock::now() >= next_; }

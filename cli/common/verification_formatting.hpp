@@ -7,7 +7,8 @@
 
 namespace dtfm::cli {
 
-/// "1204 calls verified, 3 not; 4.9 % of the computing, 12.4 GB sent again"; and the faulty peers detected.
+/// "1204 calls verified, 3 not; 4.9 % of compute, 12.4 GB resent", followed by the number of faulty peers
+/// detected.
 /// `report` must have a verification.
 std::string format_verification(const sim::SimReport& report);
 

@@ -13,9 +13,9 @@ namespace dtfm::cli {
 /// Writes a file, which an interrupt leaves either complete or unchanged.
 void write_output_file(const std::string& file, const std::string& text);
 
-/// `json` to the file `output`, if there is one, and first: it must exist even if stdout is closed.
-/// Then one of the two to stdout, unless the file is that. `write_more` comes between the two: where it
-/// fails, the file is there.
+/// Writes `json` to the file `output`, if given, calls `write_more`, and prints `json` or `text` to stdout
+/// unless `output` is stdout. The file is written first, so that it exists even if `write_more` fails or
+/// stdout is closed.
 void write_output(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
                   const std::string& text, ColorChoice color = ColorChoice::automatic,
                   const std::function<void()>& write_more = {});

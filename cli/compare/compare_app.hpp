@@ -9,10 +9,11 @@ class App;
 
 namespace dtfm::cli {
 
-/// Description, examples and options. What is parsed goes into `options`, which must outlive `app`.
+/// Sets up `app` for dtfm-compare: name, help texts and options. Parsing stores values in `options`, which
+/// must outlive `app`.
 void add_compare_options(CLI::App& app, CompareOptions& options);
 
-/// Throws Error where options that need each other are not all there.
+/// Throws Error for a missing topology, an unknown scheme, and an option that no requested scheme uses.
 void check_compare_options(const CLI::App& app, const CompareOptions& options);
 
 }  // namespace dtfm::cli

@@ -1,4 +1,4 @@
-// dtfm-compare without its command line.
+// The dtfm-compare command: reads the inputs, compares the schemes and writes the result.
 #include <array>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What the user asked dtfm-compare for.
+// Options of dtfm-compare.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace dtfm::cli {
 
 struct CompareOptions {
   std::string topology;                    // file
-  std::optional<std::string> job;          // file; nothing: GPT-3 XL
-  std::optional<std::string> calibration;  // file; nothing: the constants that come with the program
-  std::vector<std::string> scenarios;      // files, beside that in which nothing happens
-  std::vector<std::string> schemes;        // by name; none: all
+  std::optional<std::string> job;          // file; if not given: GPT-3 XL
+  std::optional<std::string> calibration;  // file; if not given: the built-in constants
+  std::vector<std::string> scenarios;      // files; the nominal scenario is always simulated, too
+  std::vector<std::string> schemes;        // names; empty: all
   int iterations = 3;
   std::optional<int> sync_every;
-  double verify = 0, faulty_share = 0;  // shares of a swarm's calls and peers
-  double skip = 0.25;                   // share of the stages
+  double verify = 0, faulty_share = 0;  // fractions of a swarm's calls and peers
+  double skip = 0.25;                   // fraction of the stages
   std::uint64_t seed = 0;
   int threads = 1;
   std::optional<std::string> output, report;  // files
@@ -29,7 +29,7 @@ struct CompareOptions {
   bool quiet = false, list_schemes = false;
 };
 
-/// Compares as the options ask; the exit code. Throws Error for bad input.
+/// Runs the command and returns the exit code. Throws Error for bad input.
 int run_compare_command(const CompareOptions& options);
 
 }  // namespace dtfm::cli

@@ -63,7 +63,7 @@ CommandDescription describe(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
     words.commands.push_back(describe(*command));
   for (CommandDescription& command : words.commands)
-    if (command.footer == words.footer) command.footer.clear();  // inherited from the parent by CLI11
+    if (command.footer == words.footer) command.footer.clear();  // CLI11 copies the footer of the parent
   return words;
 }
 

@@ -105,7 +105,7 @@ void add_launch_options(CLI::App& app, ExportOptions& options) {
                                            : exporter::AgentPer::host;
              });
   add_option(
-      app, "--cores", "N", "openmpi: CPU cores per machine, all of which each rank gets [16]",
+      app, "--cores", "N", "openmpi: CPU cores per machine; every rank may use all of them [16]",
       [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });
   app.add_flag("--any-gpu", options.launch.any_gpu, "kubernetes: a rank may use any GPU of its machine");
   add_option(app, "--image", "NAME", "kubernetes: container image [dtfm-trainer:latest]",

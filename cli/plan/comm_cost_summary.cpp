@@ -22,7 +22,7 @@ namespace {
 
 constexpr double proven_gap = 1e-9;
 
-/// The number of decimals that shows ten significant digits of `largest`.
+/// Returns the number of decimals that shows ten significant digits of `largest`.
 int decimals_for(double largest) {
   const int before = largest > 0 ? static_cast<int>(std::floor(std::log10(largest))) + 1 : 1;
   return std::clamp(10 - before, 0, 15);
@@ -50,8 +50,8 @@ class CommCostWriter {
       return fmt::format("  {:<20}{:>18} s{}{}\n", name, number, note.empty() ? "" : "  ", note);
     };
     std::string text = styled(Style::heading, "Communication cost of an iteration") + "\n";
-    text +=
-        row("data parallel", cost.data_parallel, size_note(s_.problem.volumes.gradient, "gradients a stage"));
+    text += row("data parallel", cost.data_parallel,
+                size_note(s_.problem.volumes.gradient, "gradients per stage"));
     text += row("pipeline parallel", cost.pipeline_parallel,
                 size_note(s_.problem.volumes.activation, "activations a hop"));
     text += row("total", cost.total(), "");

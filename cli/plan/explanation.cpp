@@ -73,7 +73,7 @@ class ExplanationFormatter {
       case cost::Change::access_doubled:
         return fmt::format("uplinks and downlinks of {} twice as fast", site(what.first));
       case cost::Change::pipeline_removed:
-        return fmt::format("one device less: without pipeline {} ({})", what.first, ids(what.devices));
+        return fmt::format("one device fewer: without pipeline {} ({})", what.first, ids(what.devices));
       case cost::Change::pipeline_added:
         return what.devices.empty()
                    ? "one device more: another pipeline"
@@ -99,19 +99,21 @@ class ExplanationFormatter {
                     "communication, and exposed gradient synchronization takes less than {:g} %",
                     100 * cost::max_compute_bound_sync_share)};
     if (e_.compute_bound_compression == 1) {
-      sentences.emplace_back("this plan is");
+      sentences.emplace_back("this plan is compute-bound");
       return sentences;
     }
     sentences.push_back(
         e_.compute_bound_compression
-            ? fmt::format("this plan would be from × {:.3g} more compression of activations and gradients",
+            ? fmt::format("this plan would be compute-bound with × {:.3g} more compression of activations "
+                          "and gradients",
                           *e_.compute_bound_compression)
-            : fmt::format("this plan would not be even with × {:g} more compression of activations and "
-                          "gradients: latency{} remains",
-                          cost::max_compression,
-                          planned_.problem.job.execution.compression.bandwidth_threshold
-                              ? ", and what is sent uncompressed,"
-                              : ""));
+            : fmt::format(
+                  "this plan would not be compute-bound even with × {:g} more compression of activations and "
+                  "gradients: latency{} remains",
+                  cost::max_compression,
+                  planned_.problem.job.execution.compression.bandwidth_threshold
+                      ? ", and what is sent uncompressed,"
+                      : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(compute_bound_width_note(*model));
     return sentences;
@@ -161,11 +163,11 @@ class ExplanationFormatter {
 
   std::string compute_bound_width_note(const Transformer& model) const {
     if (e_.compute_bound_width)
-      return fmt::format("from hidden size {} (× {})", model.hidden * *e_.compute_bound_width,
-                         *e_.compute_bound_width);
+      return fmt::format("it would be compute-bound with a hidden size of {} or more (× {})",
+                         model.hidden * *e_.compute_bound_width, *e_.compute_bound_width);
     const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
-    return fmt::format("it would not be with any hidden size up to × {}{}", cost::max_width,
-                       is_sync_limited ? ": gradients grow with it as compute does" : "");
+    return fmt::format("it would not be compute-bound with any hidden size up to × {}{}", cost::max_width,
+                       is_sync_limited ? ": gradients grow as fast as compute" : "");
   }
 
   const cost::PlannedProblem& planned_;

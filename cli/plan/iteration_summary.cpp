@@ -24,7 +24,7 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr const char* not_completed = "never";  // no iteration was completed
+constexpr const char* not_completed = "never";  // instead of a time, if no iteration was completed
 
 class IterationWriter {
  public:

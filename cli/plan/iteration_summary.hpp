@@ -19,7 +19,7 @@ struct IterationSummary {
 
 std::string format_summary(const IterationSummary& summary);
 
-/// Writes and prints the plan as `write_plan_output` does. `front`: the summary of a Pareto front, or empty.
+/// Writes and prints the plan by `write_plan_output`. `front` is the summary of a Pareto front, or empty.
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
                           const std::function<bool()>& stop, const std::string& front = "");
 

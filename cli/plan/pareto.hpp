@@ -12,8 +12,8 @@
 
 namespace dtfm::cli {
 
-/// The record of api::pareto_points. `finalist_results`: one per candidate of `search`, or none; then
-/// estimates decide.
+/// Returns the record of api::pareto_points. `finalist_results` has one entry per candidate of `search`, or
+/// none; the front is then based on estimates.
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
                                     const std::vector<api::FinalistResult>& finalist_results);
 

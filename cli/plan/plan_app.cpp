@@ -89,7 +89,7 @@ api::RobustCriterion parse_robust_criterion(const std::string& name) {
               fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, {"mean", "p95", "worst"})));
 }
 
-/// A count, or nothing and `is_auto`.
+/// Parses a count or `auto`. For `auto`, sets `is_auto` and returns nothing.
 std::optional<int> parse_count_or_auto(const char* option, const std::string& text, bool& is_auto) {
   is_auto = text == "auto";
   if (is_auto) return std::nullopt;
@@ -148,12 +148,12 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   app.add_flag("--list-strategies", options.list_strategies, "lists the strategies and exits");
   app.add_flag("--prove", options.prove, "searches until the plan is proven optimal (comm-cost)");
   add_option(app, "--evaluations", "N",
-             "searches for N evaluations, each search of --pareto too [until converged]",
+             "ends each search after N evaluations; --pareto runs several [until converged]",
              [&](const std::string& text) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
   add_option(
-      app, "--time-limit", "S", "searches for S seconds, which is not reproducible [until converged]",
+      app, "--time-limit", "S", "ends the search after S seconds; not reproducible [until converged]",
       [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
   add_seed_option(app, "seed of the random numbers [0]", options.seed);
   add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",

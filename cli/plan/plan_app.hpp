@@ -9,7 +9,8 @@ class App;
 
 namespace dtfm::cli {
 
-/// Gives `app` the name, help and options of dtfm-plan; parsed values are stored in `options`.
+/// Sets up `app` for dtfm-plan: name, help texts and options. Parsing stores values in `options`, which must
+/// outlive `app`.
 void add_plan_options(CLI::App& app, PlanOptions& options);
 
 /// Throws Error for options that have no effect together with others, or that require others.

@@ -29,8 +29,8 @@ std::vector<std::string> out_of_memory_notes(const api::PlanRequest& request, co
   const bool was_stopped = search.found.stopped == search::Stopped::time_limit ||
                            search.found.stopped == search::Stopped::interrupted;
   std::vector<std::string> notes = {
-      fmt::format("no plan {}; in the one with the smallest deficit, {}",
-                  was_stopped ? "that fits the memory of the devices was found in the time"
+      fmt::format("no plan {}; in the plan with the smallest deficit, {}",
+                  was_stopped ? "that fits the memory of the devices was found before the search ended"
                               : "fits the memory of the devices",
                   format_memory_deficit(search.best()))};
   if (was_stopped) return notes;

@@ -1,4 +1,4 @@
-// dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
+// The dtfm-plan command: reads the inputs, searches for a plan or scores one, and writes the result.
 #include <array>
 #include <chrono>
 #include <utility>
@@ -37,7 +37,8 @@
 namespace dtfm::cli {
 namespace {
 
-/// `given_plan`: the plan to score, if there is one.
+/// Returns the job of --job, else that of the plan to score, else the default one, with the changes that
+/// options make to it.
 Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource>& given_plan) {
   std::optional<Job> given;
   if (options.job)
@@ -71,10 +72,10 @@ std::vector<std::string> shape_warnings(const Job& job, const Placement& placeme
   return warnings;
 }
 
-/// Found before the search begins, so that no work is lost.
+/// Checks the output files before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (options.pareto && io::is_stdout(*options.pareto))
-    throw Error("--pareto", "needs a file; stdout has the plan or its summary");
+    throw Error("--pareto", "requires a file; stdout has the plan or its summary");
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
                            options.ranks.value_or(""), options.calibration.value_or(""),
                            options.warm_start.value_or("")},
@@ -106,7 +107,7 @@ io::PlanRecord make_plan_record(const search::SearchResult& result, const PlanOp
   return record;
 }
 
-/// The option or the job that sets the numbers of stages and replicas; the option that could, if none does.
+/// Returns where the shape is set: an option, the job or, if neither sets it, the option that could.
 std::string source_of_shape(const PlanOptions& options, const Job& job) {
   if (options.pipeline) return "--pipeline";
   if (options.data) return "--data";
@@ -135,11 +136,11 @@ int plan(const PlanOptions& options, const Topology& topology, const Job& job, I
   for (const auto& more : {undecided_notes(job), shape_warnings(job, found.placement)})
     add_notes(more, record);
   write_output(options, {topology, problem, found.placement, plan, record, {}}, watch);
-  // Whoever interrupts is told so, even where the search ended by itself just then.
+  // An interrupt is reported even if the search ended by itself at the same moment.
   return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
 
-/// What --pipeline and --data say of a plan that was made elsewhere.
+/// Throws Error if --pipeline, --data or --tensor contradicts the plan to score.
 void check_shape(const PlanOptions& options, const Plan& plan) {
   const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
   if (options.pipeline.value_or(stages) != stages)
@@ -149,7 +150,7 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
     throw Error("--data",
                 fmt::format("{}, but the plan has {}", *options.data, format_count(pipelines, "pipeline")));
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
-    throw Error("--tensor", fmt::format("{}, but the plan has {} a stage", *options.tensor,
+    throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
                                         format_count(plan.tensor, "device")));
 }
 
@@ -196,7 +197,8 @@ int list_strategies() {
   return exit_code::done;
 }
 
-/// Strategies but the default one search by the paper's cost.
+/// Returns comm-cost for --prove and for a strategy other than the default, which support no other objective.
+/// Throws Error if the user gave another one.
 Objective effective_objective(const PlanOptions& options) {
   const bool by_cost =
       search::strategy_named(options.strategy).name != search::default_strategy || options.prove;

@@ -9,8 +9,8 @@
 
 namespace dtfm::cli {
 
-/// micro_batch, recompute, schedule, chunks (0: there are none), flush (0: once an iteration), gradient_sync,
-/// tensor, activations, gradients: always in this order.
+/// Returns micro_batch, recompute, schedule, chunks (0: none), flush (0: once per iteration), gradient_sync,
+/// tensor, activations and gradients, always in this order.
 std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate& candidate);
 
 /// Removes the decisions that are the same in all lists.

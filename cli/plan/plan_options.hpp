@@ -1,4 +1,4 @@
-// What the user asked dtfm-plan for.
+// Options of dtfm-plan.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ namespace dtfm::cli {
 
 struct PlanOptions {
   std::string topology;            // file
-  std::optional<std::string> job;  // file; nothing: the built-in one
-  std::optional<int> batch;        // sequences; nothing: as the job says
+  std::optional<std::string> job;  // file; if not given: GPT-3 XL, or the job in the scored plan
+  std::optional<int> batch;        // sequences; if not given: that of the job
   Objective objective = Objective::iteration_time;
   bool objective_given = false;
-  std::optional<int> pipeline, data;              // nothing: not given, or auto
-  bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says
-  std::optional<int> tensor;                      // nothing: not given, or auto
+  std::optional<int> pipeline, data;              // empty if not given, or auto
+  bool pipeline_auto = false, data_auto = false;  // `auto` overrides the job
+  std::optional<int> tensor;                      // empty if not given, or auto
   bool tensor_auto = false;
-  bool uniform_pipelines = false;          // pipelines, whatever the job says
-  std::optional<std::string> calibration;  // file; nothing: the built-in constants
-  std::vector<std::string> scenarios;      // files: the finalists are simulated under each
+  bool uniform_pipelines = false;          // also if the job allows heterogeneous ones
+  std::optional<std::string> calibration;  // file; if not given: the built-in constants
+  std::vector<std::string> scenarios;      // files; the finalists are simulated under each
   std::optional<int> finalists;
   std::optional<api::RobustCriterion> robust;
   std::string strategy = std::string(search::default_strategy);
@@ -36,12 +36,12 @@ struct PlanOptions {
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
   bool prove = false;
-  std::optional<std::string> score;                // file: a plan to score instead of a search
-  std::optional<std::string> ranks;                // file: the devices of the ranks of a Megatron plan
-  std::optional<std::string> warm_start;           // file: the plan that runs
+  std::optional<std::string> score;                // file with a plan to score instead of searching
+  std::optional<std::string> ranks;                // file with the device of each rank of a Megatron-LM plan
+  std::optional<std::string> warm_start;           // file with the running plan
   std::optional<double> horizon;                   // s
-  std::optional<std::array<std::string, 2>> diff;  // files: two plans to compare instead of a search
-  bool advise = false;                             // beside a score: what the planner would do
+  std::optional<std::array<std::string, 2>> diff;  // files with two plans to compare
+  bool advise = false;                             // with `score`: also search, and compare the plans
   bool explain = false;
   std::optional<std::string> output;  // file
   std::optional<std::string> pareto;  // file
@@ -52,12 +52,12 @@ struct PlanOptions {
   bool list_strategies = false;
 };
 
-/// The files that are written; empty names stand for none.
+/// Returns the output files; the name is empty if an option is not given.
 inline std::array<std::string, 3> output_files(const PlanOptions& options) {
   return {options.output.value_or(""), options.pareto.value_or(""), options.report.value_or("")};
 }
 
-/// Does what the options ask for; the exit code. Throws Error for bad input.
+/// Runs the command and returns the exit code. Throws Error for bad input.
 int run_plan_command(const PlanOptions& options);
 
 }  // namespace dtfm::cli

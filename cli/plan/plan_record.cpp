@@ -79,8 +79,8 @@ std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& final
   for (const auto& it : finalist.simulated)
     if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
       notes.push_back(
-          fmt::format("simulated under scenario {}, the plan deadlocks before the horizon, over which its "
-                      "mean is taken",
+          fmt::format("simulated under scenario {}, the plan deadlocks before the horizon; its mean is "
+                      "over the whole horizon",
                       it.scenario));
     else if (!std::isfinite(it.mean_s))
       notes.push_back(fmt::format(

@@ -1,4 +1,4 @@
-// The record of a plan by iteration time, from which plan file and summary are made.
+// Builds the record from which the plan file and the summary are written, for plans by iteration time.
 #pragma once
 
 #include <string>

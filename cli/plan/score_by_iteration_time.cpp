@@ -13,8 +13,8 @@
 namespace dtfm::cli {
 namespace {
 
-/// The job in a plan file has the shape and the pipeline flushes of that plan, which are decisions of the
-/// planner rather than limits.
+/// Removes the shape and the pipeline flushes from a job that comes from the plan file. There they are
+/// decisions of the planner, which must not limit another search.
 Problem without_shape_limits(const PlanOptions& options, Problem problem) {
   if (options.job) return problem;
   problem.job.parallelism.pipeline.reset();

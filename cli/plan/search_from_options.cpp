@@ -9,7 +9,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// The option or the job that sets the numbers of stages and replicas.
+/// Returns where the numbers of stages and replicas are set: an option or the job.
 std::string source_of_limits(const PlanOptions& options, const Job& job) {
   if (options.pipeline) return "--pipeline";
   return options.data ? "--data" : "job " + job.name;

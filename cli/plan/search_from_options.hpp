@@ -1,4 +1,4 @@
-// The requests for searches that a command line asks for.
+// Converts the options of dtfm-plan to the requests of the library.
 #pragma once
 
 #include <chrono>

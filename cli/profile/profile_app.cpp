@@ -150,7 +150,7 @@ Mode mode_of(const CLI::App& app) {
   Mode mode = app.count("FILE") > 0 ? Mode::check : Mode::measure;
   for (const auto& [name, option_mode] : modes) {
     if (app.count(name) == 0) continue;
-    if (chosen) throw Error(name, fmt::format("cannot be given together with {}", chosen));
+    if (chosen) throw Error(name, fmt::format("cannot be combined with {}", chosen));
     chosen = name;
     mode = option_mode;
   }
@@ -169,7 +169,7 @@ void reject_irrelevant_options(const CLI::App& app, Mode mode) {
 }
 
 void check_complete(const ProfileOptions& options) {
-  if (options.job && options.model) throw Error("--model", "cannot be given together with --job");
+  if (options.job && options.model) throw Error("--model", "cannot be combined with --job");
   const auto missing = [](const char* what) {
     return Error("", fmt::format("{} (see dtfm-profile --help)", what));
   };

@@ -96,7 +96,7 @@ const Gpu& gpu_named(std::span<const Gpu> catalogue, const std::string& name) {
                                         suggest_gpus(name, names)));
 }
 
-/// The only number of a list; nothing if the list is empty. Throws Error for several.
+/// Returns the only number of the list, or nothing if it is empty. Throws Error if there are several.
 std::optional<int> single_value(const std::vector<int>& numbers, const std::string& option) {
   if (numbers.size() > 1) throw Error(option, "expected one number, with which the files were measured");
   return numbers.empty() ? std::nullopt : std::optional(numbers.front());

@@ -106,7 +106,7 @@ class Writer {
   /// appendix B).
   static double model_flops(const Layer& kind) { return (kind.forward + kind.backward).value(); }
 
-  /// A note on how the table counts FLOPs of attention, of which kernels may skip a part.
+  /// Returns a note on how the table counts the FLOPs of attention, because kernels may skip some of them.
   std::string flops_convention_note() const {
     const bool has_attention = std::any_of(kinds_.kinds.begin(), kinds_.kinds.end(),
                                            [](const Layer& kind) { return kind.attention.value() > 0; });
@@ -119,7 +119,7 @@ class Writer {
     return bytes ? io::format_bytes(Bytes(*bytes)) : no_value;
   }
 
-  /// Null for a layer that the model does not have.
+  /// Returns null if the model does not have the layer.
   const Layer* kind_of(const ProfileRow& row) const {
     const auto kind = std::find_if(kinds_.kinds.begin(), kinds_.kinds.end(),
                                    [&](const Layer& it) { return it.name == row.kind; });

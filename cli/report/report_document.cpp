@@ -72,7 +72,8 @@ ordered_json sites_json(const Topology& topology) {
   return sites;
 }
 
-/// Columns, as there may be thousands of devices: ids, and indices of sites and GPUs.
+/// Returns one array per property (ids, indices of sites, indices of GPUs), because there may be thousands of
+/// devices.
 ordered_json devices_json(const Topology& topology) {
   ordered_json ids = ordered_json::array(), sites = ids, gpus = ids;
   for (const Device& device : topology.devices) {
@@ -111,14 +112,15 @@ ordered_json kinds_json() {
           {"S", "several kinds"}};
 }
 
-/// Time unit in seconds: a power of ten of which the timeline has at most 10^8, and at least a nanosecond.
+/// Returns the time unit in seconds: a power of ten, at least a nanosecond, of which the timeline spans at
+/// most 10^8.
 double tick_length(double length) {
   constexpr double nanosecond = 1e-9;
   if (length <= 0.1) return nanosecond;
   return std::pow(10, std::ceil(std::log10(length)) - 8);
 }
 
-/// Adds a column with a member of all spans, unless it equals `nothing` in all of them.
+/// Adds a column with one member of all spans, unless every span has the value `nothing`.
 template <class Value>
 void add_column(ordered_json& json, const char* name, const std::vector<TimelineSpan>& spans,
                 Value TimelineSpan::*member, Value nothing) {
@@ -131,7 +133,7 @@ void add_column(ordered_json& json, const char* name, const std::vector<Timeline
   if (says_something) json[name] = std::move(column);
 }
 
-/// Starts are relative to the previous one, the first to `origin`, in ticks of `tick` seconds; kinds are
+/// Each start is relative to the previous one, the first to `origin`, in ticks of `tick` seconds. Kinds are
 /// letters.
 ordered_json row_json(const TimelineRow& row, double origin, double tick) {
   constexpr const char* names[] = {"compute", "send", "receive"};
@@ -220,8 +222,8 @@ void shorten_job(ordered_json& job) {
   job["model"] = std::move(model);
 }
 
-/// Adds `computes`, the ranges of layers of each stage, under the interleaved schedule, for which `layers`
-/// only gives their number.
+/// For the interleaved schedule, adds `computes`, the ranges of layers of each stage; `layers` gives only
+/// their number there.
 void add_virtual_stages(ordered_json& plan) {
   const ordered_json& parallelism = plan.at("job").at("parallelism");
   const int chunks = parallelism.value("chunks", 1);

@@ -56,7 +56,7 @@ void check_report(const std::optional<std::string>& file) {
         "this program was built without the page, which requires npm: install it (package npm on Debian "
         "and Ubuntu), then configure and build again");
   if (file->empty()) throw Error("--report", "name of the output file is empty");
-  if (io::is_stdout(*file)) throw Error("--report", "needs a file; stdout has the result or its summary");
+  if (io::is_stdout(*file)) throw Error("--report", "requires a file; stdout has the result or its summary");
   check_kind(*file, begins_as_page, "report");
 }
 

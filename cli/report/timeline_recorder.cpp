@@ -63,7 +63,8 @@ std::string title_of(const sim::RunInterval& run_interval) {
 
 using Track = TimelineRow::Track;
 
-/// Whether merging `next` into `last` loses nothing visible, if gaps and spans below `max_gap` are invisible.
+/// Returns whether merging `next` into `last` changes nothing visible; gaps and spans below `max_gap` are
+/// invisible.
 bool can_merge(const TimelineSpan& last, const TimelineSpan& next, double max_gap, bool merge_kinds) {
   if (!merge_kinds && last.kind != next.kind) return false;
   if (next.start < last.end) return true;  // messages that overlap cannot be told apart

@@ -9,7 +9,8 @@ class App;
 
 namespace dtfm::cli {
 
-/// Makes `app` that of dtfm-sim: its name, what --help says, and all options, which go to `options`.
+/// Sets up `app` for dtfm-sim: name, help texts and options. Parsing stores values in `options`, which must
+/// outlive `app`.
 void add_sim_options(CLI::App& app, SimulateOptions& options);
 
 /// Throws Error for options that have no effect together with others, or that require others.

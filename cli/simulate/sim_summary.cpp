@@ -38,7 +38,8 @@ class Writer {
     return text + format_remarks("note", s_.record.notes);
   }
 
-  /// With failures, preemptions or checkpoints that take time.
+  /// Adds the useful work. It is known only for runs with failures, preemptions or checkpoints that take
+  /// time.
   void add_useful(Rows& rows) const {
     if (!report_.useful) return;
     const sim::UsefulWork& it = *report_.useful;
@@ -53,7 +54,7 @@ class Writer {
                       it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for egress", it.usd_egress) : ""});
   }
 
-  /// Adds the time that is not part of any completed iteration that counts.
+  /// Adds the time outside of completed iterations.
   void add_between(Rows& rows) const {
     double seconds = report_.length_s;
     for (const sim::IterationReport& it : report_.iterations) seconds -= it.duration_s();

@@ -1,4 +1,4 @@
-// dtfm-sim TOPOLOGY PLAN without its command line.
+// The dtfm-sim command for plans and schemes: reads the inputs, simulates and writes the result.
 #include <array>
 #include <memory>
 #include <numeric>
@@ -47,14 +47,14 @@ struct Input {
   Problem problem;
   Plan plan;
   sim::Scenario scenario;
-  std::vector<std::string> notes;                     // on the plan
+  std::vector<std::string> notes;                     // about the plan
   int sync_every = 1;                                 // SimOptions::sync_every
-  std::optional<search::Routing> routing = {};        // of a scheme whose micro-batches have paths
-  std::optional<sim::SwarmSetup> swarm = {};          // in place of the plan
-  std::optional<CalibrationUncertainty> spread = {};  // of the constants, where it is known
+  std::optional<search::Routing> routing = {};        // for schemes that route each micro-batch
+  std::optional<sim::SwarmSetup> swarm = {};          // if set, it is simulated instead of the plan
+  std::optional<CalibrationUncertainty> spread = {};  // uncertainty of the constants, if known
 };
 
-/// Plans in formats of others say no job: that is no mistake of theirs.
+/// Returns the job in the plan file. CSV and Megatron-LM plans have none and get the default job.
 Job job_of_plan(const io::PlanSource& source) {
   auto job = io::plan_job(source);
   if (!job && source.format != io::PlanFormat::json) return io::default_job();
@@ -78,7 +78,7 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   if (!has_execution) append_notes(undecided_notes(job), input.notes);
 }
 
-/// The fastest of its layouts. Throws NoLayout where none fits.
+/// Sets the fastest layout of the scheme. Throws NoLayout if none fits in memory.
 void choose_scheme_layout(const SimulateOptions& options, Input& input) {
   const api::Scheme& scheme = io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
   const api::SchemeOptions scheme_options{options.seed, options.sync_every, options.skip, options.verify,
@@ -113,7 +113,8 @@ void check_files(const SimulateOptions& options) {
       output_files(options));
 }
 
-/// All files first: who would write over one is told before the layouts of a scheme are tried.
+/// Reads all files before it evaluates the layouts of a scheme, so that an output which would overwrite an
+/// input is rejected early.
 Input read_input(const SimulateOptions& options) {
   const io::ReadLog read;
   Input input;
@@ -138,7 +139,7 @@ Input read_input(const SimulateOptions& options) {
   return input;
 }
 
-/// The outputs that are written while the run goes on, whole or not at all.
+/// Outputs that are written during the run. They appear under their names only if they are complete.
 class StreamedOutputs {
  public:
   StreamedOutputs(const SimulateOptions& options, const Input& input) {
@@ -184,13 +185,13 @@ class StreamedOutputs {
   std::optional<TimelineRecorder> timeline_;
 };
 
-/// One run, or many of a random scenario: the first and what all have come to.
+/// The result of one run or, with --samples, the report of the first run and a summary of all.
 struct Outcome {
   sim::SimReport report;
   std::optional<sim::SampleSummary> samples;
   std::optional<sim::FairnessComparison> fairness;
   RunStats stats;
-  std::optional<Timeline> timeline = {};  // for a report
+  std::optional<Timeline> timeline = {};  // for --report
   std::optional<io::SwarmRecord> swarm = {};
   std::optional<PredictionInterval> interval = {};
 };
@@ -239,7 +240,7 @@ Outcome run_simulation(const SimulateOptions& options, const Input& input, const
                    fmt::format("{} {}, {:.6g} s simulated", noun, progress.iteration, progress.simulated_s));
   };
   if (options.samples || input.swarm) return make_outcome(request, api::simulate(request));
-  // A second Ctrl-C must not leave half a file beside its place.
+  // A second Ctrl-C must not leave a temporary file behind.
   const InterruptHold hold(
       must_be_atomic(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
   StreamedOutputs outputs(options, input);
@@ -251,7 +252,7 @@ Outcome run_simulation(const SimulateOptions& options, const Input& input, const
   return outcome;
 }
 
-/// Why there is no iteration; nothing where there is one.
+/// Returns why no iteration was completed; empty if one was.
 std::vector<std::string> no_progress_notes(const sim::SimReport& report, const sim::Scenario& scenario) {
   if (!report.iterations.empty()) return {};
   if (report.deadlocked) return {"no iteration was completed, and none can be"};  // `stopped` says why
@@ -264,7 +265,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
                                   const Outcome& outcome) {
   std::vector<std::string> notes = no_progress_notes(outcome.report, input.scenario);
   std::vector<int> devices(at(input.problem.topology.size()));
-  std::iota(devices.begin(), devices.end(), 0);  // of a swarm
+  std::iota(devices.begin(), devices.end(), 0);  // a swarm uses all devices
   if (!input.swarm) devices = pipeline_major(input.plan);
   for (const auto& more :
        {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
@@ -291,7 +292,7 @@ void write_output(const SimulateOptions& options, const Input& input, const Outc
                              DTFM_VERSION,           outcome.interval,    outcome.swarm};
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
   if (options.output) write_output_file(*options.output, json);
-  if (options.report)  // after the result, which must be there even if this fails
+  if (options.report)  // after the result, which must exist even if the report fails
     write_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;

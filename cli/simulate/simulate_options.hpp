@@ -1,4 +1,4 @@
-// What the user asked dtfm-sim for.
+// Options of dtfm-sim.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace dtfm::cli {
 
 struct SimulateOptions {
   std::string topology, plan;              // files
-  std::optional<std::string> scheme;       // by name, in place of a plan
-  std::optional<int> sync_every;           // of schemes that exchange seldom
-  double skip = 0.25;                      // share of the stages, of schemes that leave some out
-  double verify = 0, faulty_share = 0;     // shares of a swarm's calls and peers
-  std::optional<std::string> graph;        // file: a task graph to replay instead of a plan
-  std::optional<std::string> ranks;        // file: the devices of the ranks of a Megatron plan
-  std::optional<std::string> job;          // file; nothing: the job in the plan
-  std::optional<std::string> scenario;     // file; nothing: nothing happens
-  std::optional<std::string> calibration;  // file; nothing: the constants that come with the program
+  std::optional<std::string> scheme;       // name of a scheme to simulate instead of a plan
+  std::optional<int> sync_every;           // local-sgd, diloco: iterations between synchronizations
+  double skip = 0.25;                      // skip-pipe: fraction of the stages
+  double verify = 0, faulty_share = 0;     // swarm: fractions of the calls and of the peers
+  std::optional<std::string> graph;        // file with a task graph to simulate instead of a plan
+  std::optional<std::string> ranks;        // file with the device of each rank of a Megatron-LM plan
+  std::optional<std::string> job;          // file; if not given: the job in the plan, else GPT-3 XL
+  std::optional<std::string> scenario;     // file; if not given: no disturbances
+  std::optional<std::string> calibration;  // file; if not given: the built-in constants
   int iterations = 3;
   std::uint64_t seed = 0;
   std::optional<int> samples;
@@ -31,7 +31,7 @@ struct SimulateOptions {
   bool stats = false, quiet = false;
 };
 
-/// Replays the plan as the options ask; the exit code. Throws Error for bad input.
+/// Runs the command and returns the exit code. Throws Error for bad input.
 int run_simulate_command(const SimulateOptions& options);
 
 }  // namespace dtfm::cli

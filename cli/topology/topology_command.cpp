@@ -40,15 +40,15 @@ void reject_irrelevant_options(const io::MeasurementFormat& format, const io::Me
   const bool is_csv = format.name == "csv", is_nccl = format.name == "nccl-tests",
              is_iperf3 = format.name == "iperf3";
   const auto refuse = [](bool is_given, bool is_used, const char* option, const char* formats) {
-    if (is_given && !is_used) throw Error(option, fmt::format("is for --format {}", formats));
+    if (is_given && !is_used) throw Error(option, fmt::format("requires --format {}", formats));
   };
-  refuse(settings.between.has_value(), is_iperf3 || is_nccl, "--between", "iperf3 and nccl-tests");
+  refuse(settings.between.has_value(), is_iperf3 || is_nccl, "--between", "iperf3 or nccl-tests");
   refuse(!settings.collective.empty(), is_nccl, "--collective", "nccl-tests");
   refuse(settings.is_round_trip, is_csv, "--rtt", "csv");
   refuse(!settings.latency_unit.name.empty(), is_csv, "--latency-unit", "csv");
   refuse(!settings.bandwidth_unit.name.empty(), is_csv, "--bandwidth-unit", "csv");
-  refuse(settings.latency.has_value(), is_iperf3 || is_nccl, "--latency", "iperf3 and nccl-tests");
-  refuse(!settings.names.empty(), format.name != "measurements", "--name", "iperf3, nccl-tests and csv");
+  refuse(settings.latency.has_value(), is_iperf3 || is_nccl, "--latency", "iperf3 or nccl-tests");
+  refuse(!settings.names.empty(), format.name != "measurements", "--name", "iperf3, nccl-tests or csv");
 }
 
 void print_summary(const Topology& topology, const TopologyOptions& options) {

@@ -18,7 +18,7 @@ namespace {
 
 using Cells = std::vector<std::vector<std::string>>;
 
-constexpr std::size_t max_columns = 6;  // of a table that fits a screen; further sites go to further tables
+constexpr std::size_t max_columns = 6;  // per table, to fit a terminal; more sites make more tables
 constexpr std::size_t longest_name = 24;
 
 int find_site(const Topology& topology, const std::string& name) {

@@ -11,7 +11,7 @@
 namespace dtfm::kernels {
 namespace {
 
-/// As declared in cublas_api.h; in C++ that header also has an older overload of the same name.
+/// The signature in cublas_api.h. In C++ that header also has an older overload of the same name.
 using GemmStridedBatchedEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
                                             int, const void* alpha, const void* a, cudaDataType, int,
                                             long long, const void* b, cudaDataType, int, long long,

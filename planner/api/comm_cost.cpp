@@ -42,7 +42,7 @@ search::Shape shape_of(const CommCostPlanRequest& request) {
   if (stages) return {*stages, quotient("stages", *stages, devices)};
   if (replicas) return {quotient("replicas", *replicas, devices), *replicas};
   throw search::NoSuchShape(
-      fmt::format("comm-cost needs a number of stages, and job {} has none; divisors of {}: {}", job.name,
+      fmt::format("comm-cost requires a number of stages, but job {} has none; divisors of {}: {}", job.name,
                   devices, divisors_of(devices)));
 }
 
@@ -58,8 +58,8 @@ CommCostProblem make_problem(const Topology& topology, Job job, int stages, int 
 
 void check_comm_cost(const Job& job) {
   if (job.parallelism.tensor != 1)
-    throw Error("job " + job.name,
-                fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
+    throw Error("job " + job.name, fmt::format("tensor {}, but comm-cost supports only one device per stage",
+                                               job.parallelism.tensor));
   if (job.execution.compression.bandwidth_threshold)
     throw Error("job " + job.name, "comm-cost does not support `bandwidth_threshold` of compression");
 }

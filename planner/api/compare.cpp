@@ -71,12 +71,12 @@ ChosenLayout plan_layout_or_error(const CompareRequest& request) {
   }
 }
 
-/// Why a run is no result; empty if it is one.
+/// Returns why the run has no result; empty if it has one.
 std::string failure_of(const Problem& problem, const sim::SimReport& report) {
   if (!report.out_of_memory.empty())
     return fmt::format("{} is out of memory", problem.topology.devices[at(report.out_of_memory.front())].id);
   if (report.tokens_per_s > 0) return "";
-  return report.stopped.empty() ? "no iteration in this time" : report.stopped;
+  return report.stopped.empty() ? "no iteration was completed" : report.stopped;
 }
 
 double tokens_per_batch(const Problem& problem) {
@@ -136,8 +136,8 @@ ComparedScheme choose_plan(const CompareRequest& request) {
           {}};
 }
 
-/// Every scheme is simulated before the next is chosen, so that an interrupt keeps the results of those
-/// before.
+/// Simulates every scheme before it chooses the layout of the next one, so that an interrupt keeps earlier
+/// results.
 std::vector<ComparedScheme> compare_schemes(const CompareRequest& request) {
   std::vector<ComparedScheme> done;
   const auto add = [&](ComparedScheme scheme) {

@@ -23,9 +23,9 @@ inline constexpr std::string_view planned_scheme = "planned";
 std::vector<std::string> compared_schemes();
 
 struct ComparisonProgress {
-  std::string_view scheme;                     // that is being planned
-  double share = 0;                            // of the schemes, 0 to 1
-  const search::Progress* planning = nullptr;  // of the search, if the scheme is `planned`
+  std::string_view scheme;                     // the scheme whose layouts are being tried
+  double share = 0;                            // fraction of the schemes that is done, 0 to 1
+  const search::Progress* planning = nullptr;  // progress of the search, if the scheme is `planned`
 };
 
 struct CompareRequest {
@@ -33,18 +33,18 @@ struct CompareRequest {
   std::vector<sim::Scenario> scenarios = {sim::Scenario()};  // at least one
   std::vector<std::string> schemes = {};                     // by name; empty: all
   SchemeOptions options = {};  // their seed is also that of the search and the simulations
-  int iterations = 3;          // of each run; a scenario's horizon takes their place
+  int iterations = 3;          // per run, unless the scenario has a horizon
   int threads = 1;
   std::function<void(const ComparisonProgress&)> on_progress = {};  // called by one thread at a time
-  std::function<bool()> stop = {};  // asked by any thread; once true, the comparison so far is returned
+  std::function<bool()> stop = {};  // may be called by any thread; true ends the comparison early
 };
 
 /// The run of a scheme under a scenario.
 struct ComparedRun {
-  std::string failure;  // why the run is no result, for example an exceeded memory; empty if it is one
+  std::string failure;  // why there is no result, such as out of memory; empty if there is one
   sim::SimReport report;
-  double tokens_per_s = 0;                        // 0 if the run is no result; so are the next two
-  double seconds_per_batch = 0;                   // for as many tokens as an iteration of the job has
+  double tokens_per_s = 0;                        // this and the next two are 0 if there is no result
+  double seconds_per_batch = 0;                   // for the tokens of one iteration of the job
   double time_ratio = 0;                          // its time ÷ that of the first scheme of the comparison
   std::optional<double> cost_per_million_tokens;  // USD; empty if a price is unknown
 };
@@ -57,12 +57,12 @@ struct ComparedScheme {
 
 struct Comparison {
   std::vector<ComparedScheme> schemes;  // in the order of `compared_schemes`
-  bool is_interrupted = false;          // then schemes may be missing, and runs short
+  bool is_interrupted = false;          // schemes may be missing, and runs may be incomplete
 
   /// Whether any scheme has a layout that fits the memory of the devices.
   bool is_any_feasible() const;
-  /// The schemes under a scenario: those with complete runs by throughput, then those whose run ended early
-  /// by theirs, then those without a result in the order of `schemes`.
+  /// Returns the schemes, sorted for a scenario: complete runs first, then runs that ended early, both by
+  /// throughput, then schemes without a result in the order of `schemes`.
   std::vector<const ComparedScheme*> fastest_first(std::size_t scenario) const;
 };
 

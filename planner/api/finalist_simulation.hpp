@@ -11,7 +11,7 @@
 
 namespace dtfm::api {
 
-/// How the times under several scenarios become one: the mean of the means, the largest 95th percentile, or
+/// How the times under several scenarios are combined: the mean of the means, the largest 95th percentile, or
 /// the longest iteration.
 enum class RobustCriterion { mean, p95, worst };
 

@@ -21,8 +21,9 @@ struct ParetoPoint {
   int devices = 0;
 };
 
-/// The undominated candidates, sorted by time, then price, then devices. `results`: one per candidate, or
-/// none; then estimates decide. Plans that exceed memory or complete no iteration are left out.
+/// The undominated candidates, sorted by time, then price, then devices. `results` has one entry
+/// per candidate, or none; the front is then based on estimates. Plans that exceed memory or complete no
+/// iteration are left out.
 std::vector<ParetoPoint> pareto_points(const search::ParetoSearch& search,
                                        const std::vector<FinalistResult>& results);
 

@@ -9,8 +9,8 @@
 namespace dtfm::api {
 namespace {
 
-/// A lower bound of the objectives that weight time by the devices in use. `min_devices`: in any plan within
-/// the limits.
+/// Returns a lower bound of the objectives that weight time by the devices in use. Every plan within the
+/// limits has at least `min_devices`.
 PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best, int min_devices,
                          double iteration_s) {
   const Topology& topology = best.job->problem.topology;
@@ -22,7 +22,7 @@ PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best,
   const double unit = objective == Objective::cost_per_token ? 1e6 / tokens : 1;
   return {cost::min_weighted_time(best.job->model, weight, min_devices) * unit,
           score.of(iteration_s, score.total_weight(best.plan), best.egress_usd) * unit,
-          "every layer computed where that costs least, no communication, no waiting"};
+          "every layer on the device where it costs least, without communication and waiting"};
 }
 
 }  // namespace

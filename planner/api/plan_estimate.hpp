@@ -1,4 +1,4 @@
-// What the closed formulas tell about a plan by iteration time: its estimate, what limits it, and a lower
+// Results of the closed formulas for a plan by iteration time: its estimate, its bottleneck, and a lower
 // bound.
 #pragma once
 

@@ -31,7 +31,7 @@ std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandid
   return order;
 }
 
-/// The candidates already know how long their migration takes, so the score needs only the horizon.
+/// The candidates contain the duration of their migration, so the score needs only the horizon.
 search::PlanScore simulation_score(const search::IterationSearchOptions& options, const Topology& topology) {
   if (!options.warm) return {options.objective, topology};
   return {options.objective, topology, nullptr, options.warm->horizon_s};

@@ -42,8 +42,8 @@ struct PlanResult {
   std::vector<FinalistResult> finalist_results;  // one per plan; empty if `simulation` is not `done`
   std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
   std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
-  /// Of the iteration time under the first scenario. Empty without `spread`, if no plan fits the memory, or
-  /// if `stop` returned true.
+  /// Prediction interval of the iteration time under the first scenario. Empty without `spread`, if no plan
+  /// fits the memory, or if `stop` returned true.
   std::optional<PredictionInterval> interval;
 
   const search::PlanCandidate& best() const { return plans.front(); }
@@ -73,7 +73,7 @@ struct ScoreRequest {
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
   int threads = 1;
-  std::function<bool()> stop = {};  // asked by any thread; once true, the estimate alone is returned
+  std::function<bool()> stop = {};  // may be called by any thread; true skips the simulation
   std::optional<CalibrationUncertainty> spread = {};  // as in PlanRequest
 };
 

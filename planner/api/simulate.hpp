@@ -29,21 +29,21 @@ struct SimulateRequest {
   Problem problem;  // with the job's decisions: `simulated_problem` returns that of a planned plan
   Plan plan;
   sim::Scenario scenario = {};
-  int iterations = 3;  // a scenario's horizon takes their place
+  int iterations = 3;  // unless the scenario has a horizon
   std::uint64_t seed = 0;
   /// Runs of a random scenario, with consecutive seeds; empty: one run. Only a single run reports progress
   /// and has observers.
   std::optional<int> samples = {};
   int threads = 1;  // used by samples
 
-  int sync_every = 1;                           // as in Layout: so many times `iterations` are simulated
+  int sync_every = 1;                           // as in Layout; sync_every × `iterations` are simulated
   std::optional<search::Routing> routing = {};  // paths of micro-batches; empty: pipelines
   std::optional<sim::SwarmSetup> swarm = {};    // simulated in place of the plan
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
-  bool compares_fairness = false;  // also simulate an undisturbed iteration under either way of sharing links
+  bool compares_fairness = false;  // also simulate an undisturbed iteration with each model of link sharing
   std::vector<sim::RunObserver*> observers = {};
   std::function<void(const SimulationProgress&)> on_progress = {};
-  std::function<bool()> stop = {};  // asked by any thread; once true, the report so far is returned
+  std::function<bool()> stop = {};  // may be called by any thread; true ends the run early
 
   const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
@@ -62,9 +62,9 @@ struct SimulateResult {
   long long tasks = 0, flows = 0, events = 0;  // of all runs
 };
 
-/// Simulates the request. A policy that asks a planner is answered by `make_replanner`. The result does not
-/// depend on the number of threads. Throws Error for a plan that cannot be run or contradicts the job
-/// (plan_conflicts).
+/// Simulates the request. Failure policies that need new plans get them from `make_replanner`. The result
+/// does not depend on the number of threads. Throws Error for a plan that cannot be run or contradicts the
+/// job (plan_conflicts).
 SimulateResult simulate(const SimulateRequest& request);
 
 }  // namespace dtfm::api

@@ -25,7 +25,7 @@ struct ModelDifference {
   std::size_t layer = 0;    // that differs, unless the number of layers does
   double from = 0, to = 0;  // layers or parameters
 };
-/// Empty if the models are equal.
+/// Returns the first difference; empty if the models are equal.
 std::optional<ModelDifference> model_difference(const Job& from, const Job& to);
 
 /// A running plan with the ids of its devices, which may have left the topology since.
@@ -53,8 +53,8 @@ struct MigrationSummary {
 };
 MigrationSummary summarize_migration(const cost::Migration& migration);
 
-/// More steps than these, about ten seconds, are too many to find the sources of a migration: they occur with
-/// stages of thousands of devices.
+/// Limit on the steps to find the sources of a migration, about ten seconds. Only stages of thousands of
+/// devices exceed it.
 inline constexpr double max_migration_steps = 1e9;
 /// An upper bound on the steps to find from which device each of `devices` devices fetches its state.
 /// Building the network of the problem dominates the time of the call.
@@ -64,9 +64,9 @@ struct PlanMigration {
   double steps = 0;                         // as in `migration_steps`; 0 if the network is not known
   std::optional<MigrationSummary> summary;  // empty if there are more than `max_migration_steps`
 };
-/// What the devices of `after` must fetch if `before` was running. Both plans are for the model of the
-/// problem, on devices of its topology; those of `before` may be gone. Unless `knows_network`, sources and
-/// seconds are unknown, and the topology needs no links.
+/// Returns what the devices of `after` must fetch if `before` was running. Both plans are for the model of
+/// the problem, on devices of its topology; those of `before` may be gone. Unless `knows_network`, sources
+/// and seconds are unknown, and the topology needs no links.
 PlanMigration migration_between(const Problem& problem, const search::WarmStart& before,
                                 const search::WarmStart& after, bool knows_network);
 

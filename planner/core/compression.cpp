@@ -21,10 +21,11 @@ double min_memory_bandwidth(const Topology& topology) {
   for (const Device& device : topology.devices) {
     const Gpu* gpu = device.gpu < 0 ? nullptr : &topology.gpus[at(device.gpu)];
     if (gpu == nullptr || !gpu->memory_bandwidth)
-      throw Error("",
-                  fmt::format("compression takes time in memory, whose bandwidth nobody knows for device {} "
-                              "({}): give the GPU its `memory_bandwidth`, or `compression` a `throughput`",
-                              device.id, gpu == nullptr ? "no `gpu`" : gpu->name));
+      throw Error(
+          "",
+          fmt::format("the duration of compression on device {} ({}) is unknown: set `memory_bandwidth` of "
+                      "the GPU, or `throughput` of `compression`",
+                      device.id, gpu == nullptr ? "no `gpu`" : gpu->name));
     const double bandwidth = gpu->memory_bandwidth->value() / bits_per_byte * device.speed;
     min_bandwidth = min_bandwidth == 0 ? bandwidth : std::min(min_bandwidth, bandwidth);
   }

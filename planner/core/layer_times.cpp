@@ -34,27 +34,27 @@ bool has_comparable_shape(const LayerProfile& profile, const Job& job) {
   return profile.shape && std::holds_alternative<Transformer>(job.model);
 }
 
-/// Profiles identify layers by name, so that two kinds of layers must not share one.
+/// Throws Error if two kinds of layers have the same name, because profiles identify layers by name.
 void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
   std::set<std::string> names;
   for (const Layer& kind : kinds.kinds)
     if (!names.insert(kind.name).second)
-      throw Error("",
-                  fmt::format("the model has different layers of the name `{}`, which the profile of GPU {} "
-                              "cannot tell apart; give them names of their own",
-                              kind.name, profile.gpu));
+      throw Error(
+          "", fmt::format("different layers of the model have the name `{}`, so the profile of GPU {} cannot "
+                          "distinguish them; give them different names",
+                          kind.name, profile.gpu));
 }
 
 void check_profile_matches(const LayerProfile& profile, const Job& job) {
   const auto mismatch = [&](const std::string& what) {
-    return Error("", fmt::format("the profile of GPU {} ({}) is not of this job: {}", profile.gpu,
+    return Error("", fmt::format("the profile of GPU {} ({}) does not match the job: {}", profile.gpu,
                                  profile.model, what));
   };
   if (profile.precision != job.training.precision)
-    throw mismatch(fmt::format("it is of precision {}, the job of {}", name_of(profile.precision),
+    throw mismatch(fmt::format("its precision is {}, but the job's is {}", name_of(profile.precision),
                                name_of(job.training.precision)));
   if (has_comparable_shape(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
-    throw mismatch("its transformer has other sizes");
+    throw mismatch("its transformer has different sizes");
 }
 
 /// A layer without FLOPs, such as a table look-up, repeats nothing.
@@ -82,12 +82,11 @@ bool has_other_optimizer(const LayerProfile& profile, const Training& training) 
 
 /// `dtfm-profile` measures Adam; imported profiles do not name their optimizer.
 std::string optimizer_note(const LayerProfile& profile, Optimizer optimizer) {
-  return fmt::format(
-      "optimizer steps on GPU {} take the time that its profile has, {}; that of {} is not known",
-      profile.gpu,
-      profile.source == LayerProfile::Source::measured ? "which is Adam's"
-                                                       : "which does not say of which optimizer",
-      name_of(optimizer));
+  return fmt::format("optimizer steps on GPU {} take the time in its profile, {}; the time of {} is unknown",
+                     profile.gpu,
+                     profile.source == LayerProfile::Source::measured ? "which is that of Adam"
+                                                                      : "which does not name the optimizer",
+                     name_of(optimizer));
 }
 
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
@@ -152,41 +151,45 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     if (!profile && !job_.efficiency)
       notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it", name));
     if (profile && profile->source == LayerProfile::Source::estimated)
-      notes.push_back(fmt::format("times on GPU {} are estimates, as its profile says", name));
+      notes.push_back(
+          fmt::format("times on GPU {} are estimates: its profile was estimated, not measured", name));
     if (profile && !has_comparable_shape(*profile, job_) && profile->model != job_.name)
-      notes.push_back(fmt::format("the profile of GPU {} is of model {}; it is taken to be that of job {}",
-                                  name, profile->model, job_.name));
+      notes.push_back(
+          fmt::format("the profile of GPU {} is for model {}, which is assumed to be that of job {}", name,
+                      profile->model, job_.name));
     if (profile && has_comparable_shape(*profile, job_) &&
         profile->shape->flash_attention != std::get<Transformer>(job_.model).flash_attention)
       notes.push_back(
-          fmt::format("the profile of GPU {} names another kind of attention than job {}, whose memory "
-                      "is counted",
+          fmt::format("the profile of GPU {} is for another kind of attention than job {}; memory is "
+                      "estimated for the attention of the job",
                       name, job_.name));
     if (profile && has_other_optimizer(*profile, job_.training))
       notes.push_back(optimizer_note(*profile, job_.training.optimizer));
     if (const auto& times = times_[at(gpu)];
         std::any_of(times.begin(), times.end(), [](const Times& it) { return it.has_unknown_updates; }))
       notes.push_back(
-          fmt::format("the profile of GPU {} does not know optimizer steps, which take no time here", name));
+          fmt::format("the profile of GPU {} has no times of optimizer steps, which are counted as 0", name));
     for (std::size_t degree = 0; degree < tensor_degrees_.size(); ++degree)
       if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
         notes.push_back(fmt::format(
-            "times on GPU {} are extrapolated{}: its profile is not of micro-batch {} at tensor degree {}",
+            "times on GPU {} are extrapolated{}: its profile does not contain micro-batch {} at tensor "
+            "degree {}",
             name, format_layer_names(layers, kinds_.kinds.size()), micro_batch_, tensor_degrees_[degree]));
     for (const Times& times : times_[at(gpu)]) {
       if (times.beyond_peak.empty()) continue;
-      notes.push_back(fmt::format(
-          "times on GPU {} are shorter{} than its peak allows: its profile is not of all that they compute, "
-          "or of another model",
-          name, format_layer_names(times.beyond_peak, kinds_.kinds.size())));
+      notes.push_back(
+          fmt::format("times on GPU {}{} are shorter than its peak allows: its profile is incomplete or for "
+                      "another model",
+                      name, format_layer_names(times.beyond_peak, kinds_.kinds.size())));
       break;  // other degrees have the same error
     }
   }
   const auto* transformer = std::get_if<Transformer>(&job_.model);
   for (const int tensor : tensor_degrees_)
     if (transformer != nullptr && transformer->heads % tensor != 0)
-      notes.push_back(fmt::format("trainers do not divide {} attention heads among {} devices of a stage",
-                                  transformer->heads, tensor));
+      notes.push_back(
+          fmt::format("trainers cannot divide {} attention heads evenly among {} tensor-parallel devices",
+                      transformer->heads, tensor));
   return notes;
 }
 
@@ -224,8 +227,7 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofli
 LayerTime LayerTimes::of(int layer, int device, int tensor) const {
   const Device& it = topology_.devices[at(device)];
   if (it.gpu < 0)
-    throw Error("",
-                fmt::format("the speed of device {} is not known: the topology gives it no `gpu`", it.id));
+    throw Error("", fmt::format("the speed of device {} is unknown: it has no `gpu` in the topology", it.id));
   const auto degree = std::find(tensor_degrees_.begin(), tensor_degrees_.end(), tensor);
   DTFM_ASSERT(degree != tensor_degrees_.end());
   const Times& times = times_[at(it.gpu)][static_cast<std::size_t>(degree - tensor_degrees_.begin())];

@@ -16,8 +16,8 @@ enum class Objective : unsigned char {
 struct ObjectiveTraits {
   Objective kind;
   std::string_view name;
-  std::string_view unit;  // in which it is reported
-  std::string_view gain;  // what a plan with a smaller value is
+  std::string_view unit;  // of the reported value
+  std::string_view gain;  // describes a reduction of the value in summaries
 };
 
 /// A row for each value, in the order of the enum.

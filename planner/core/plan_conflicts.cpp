@@ -26,7 +26,8 @@ std::string format_ratio(double ratio, const std::optional<CompressionPreset>& p
 
 class ConflictList {
  public:
-  /// Compares the values as files have them; an empty one is missing.
+  /// Adds a conflict if the values, in the notation of files, differ. An empty value means that there is
+  /// none.
   void compare(const std::string& key, const std::string& job_key, const std::string& planned,
                const std::string& of_job, Choice choice = Choice::fixed) {
     if (planned == of_job) return;

@@ -1,4 +1,4 @@
-// What the backward pass computes again because the forward pass did not keep it (activation checkpointing).
+// Recomputation (activation checkpointing): the backward pass repeats what the forward pass did not keep.
 #pragma once
 
 #include <span>

@@ -55,11 +55,11 @@ static_assert(has_row_for_each(schedules, Schedule::paths));
 void check(const ScheduleTraits& schedule, const PipelinePosition& position) {
   if (position.chunks > 1 && !schedule.has_chunks)
     throw Error("",
-                fmt::format("schedule {} has one stage a device, not {}", schedule.name, position.chunks));
+                fmt::format("schedule {} has one stage per device, not {}", schedule.name, position.chunks));
   if (schedule.in_rounds && position.micro_batches % position.devices != 0)
     throw Error("",
-                fmt::format("schedule {} needs micro-batches in multiples of the {} devices of a pipeline; "
-                            "there are {}",
+                fmt::format("schedule {} requires a multiple of {} micro-batches, the number of devices of a "
+                            "pipeline; found {}",
                             schedule.name, position.devices, position.micro_batches));
 }
 

@@ -1,5 +1,5 @@
-// In which order a device computes the micro-batches of its stage. A schedule is one value of the enum, one
-// file in planner/core/schedule/, and one row of the table in schedule.cpp (docs/add-a-schedule.md).
+// The order in which a device computes the micro-batches of its stage. A schedule is one value of the enum,
+// one file in planner/core/schedule/, and one row of the table in schedule.cpp (docs/add-a-schedule.md).
 #pragma once
 
 #include <span>
@@ -19,18 +19,18 @@ enum class Schedule : unsigned char {
 
 struct Operation {
   /// If the schedule splits the backward pass, `backward` computes the gradients of a stage's input, which
-  /// the previous stage waits for, and `weight_gradient` those of its parameters, which nobody waits for
-  /// before the gradient synchronization. Otherwise `backward` computes both.
+  /// the previous stage waits for, and `weight_gradient` those of its parameters, which are not
+  /// needed before the gradient synchronization. Otherwise `backward` computes both.
   enum class Kind : unsigned char { forward, backward, weight_gradient };
   Kind kind = Kind::forward;
-  int chunk = 0;  // which of the device's stages: 0 but for interleaved
+  int chunk = 0;  // index of the stage on its device; 0 except for interleaved
   int micro_batch = 0;
 
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// Where a device stands in its pipeline. Interleaved: device d of p has the stages d, d + p, …, d + (chunks
-/// − 1) · p.
+/// The position of a device in its pipeline. With interleaved, device d of p has the stages d, d + p, …, d +
+/// (chunks − 1) · p.
 struct PipelinePosition {
   int devices = 1, device = 0;
   int chunks = 1;
@@ -55,7 +55,7 @@ struct ScheduleTraits {
   /// Between two flushes all forwards come before all backwards: a device holds every micro-batch at once,
   /// and messages go in one direction at a time.
   bool forwards_first = false;
-  /// The trainer has four buffers a micro-batch: for input and output, and for the gradients of both.
+  /// The trainer has four buffers per micro-batch: for input and output, and for the gradients of both.
   bool keeps_boundary_buffers = false;
 };
 
@@ -67,11 +67,11 @@ std::string_view name_of(Schedule schedule);
 /// All micro-batches forward, then all backward in the same order (Huang et al., GPipe, arXiv 1811.06965).
 std::vector<Operation> gpipe_order(const PipelinePosition& position);
 int gpipe_in_flight(const PipelinePosition& position);
-/// min(p − d − 1, m) forwards, then one forward and one backward in turn, then the backwards that are left
+/// min(p − d − 1, m) forwards, then one forward and one backward in turn, then the remaining backwards
 /// (Narayanan et al., arXiv 1806.03377 and 2104.04473).
 std::vector<Operation> one_f_one_b_order(const PipelinePosition& position);
 int one_f_one_b_in_flight(const PipelinePosition& position);
-/// The same over chunks (arXiv 2104.04473, 2.2). Expects micro-batches to be a multiple of the devices.
+/// 1F1B over chunks (arXiv 2104.04473, 2.2). Expects micro-batches to be a multiple of the devices.
 std::vector<Operation> interleaved_order(const PipelinePosition& position);
 int interleaved_in_flight(const PipelinePosition& position);
 /// 1F1B with delayed weight gradients (ZB-H1: Qi et al., arXiv 2401.10241, section 2.2), which shorten the

@@ -128,5 +128,5 @@ sed '6s/^2,1/20,1/' runs.csv >devices.csv
 expect_refused 'devices.csv:6:1: 20 stages × 1 pipelines are 20 devices; the topology has 12' gpus.yaml devices.csv "${table[@]}"
 : >empty.csv
 expect_refused 'empty.csv:1:1: expected a line with the names of the columns, such as `plan,seconds`' gpus.yaml empty.csv "${table[@]}"
-expect_refused 'runs.csv:3:1: the speed of device oregon/0 is not known: the topology gives it no `gpu`' net.yaml runs.csv "${table[@]}"
+expect_refused 'runs.csv:3:1: the speed of device oregon/0 is unknown: it has no `gpu` in the topology' net.yaml runs.csv "${table[@]}"
 finish

@@ -282,8 +282,8 @@ def test_input_errors():
     write("mixed.yaml", mixed)
     write("unknown.yaml", mixed.replace("gpu: card", "gpu: odd"))
     write("coded.yaml", FREE + "compression: {gradients: 8-bit}\n")
-    bandwidth = ("compression takes time in memory, whose bandwidth nobody knows for device ohio/0 (odd): give the GPU its `memory_bandwidth`, "
-                 "or `compression` a `throughput`")
+    bandwidth = ("the duration of compression on device ohio/0 (odd) is unknown: set `memory_bandwidth` of the GPU, "
+                 "or `throughput` of `compression`")
     peak = "device oregon/0: times on GPU odd cannot be estimated: its entry in the catalogue has no `peak`"
     for message, program, arguments in [
             (f"dtfm-compare: {bandwidth}\n", COMPARE, ("mixed.yaml", "--job", "coded.yaml")),
@@ -343,7 +343,7 @@ def test_rejected_reports():
     write("free.yaml", FREE)
     write("page.html", "<!DOCTYPE html>")
     machines = ("sites.yaml", "--job", "free.yaml")
-    refusals = [("--report: needs a file; stdout has the result or its summary", ("--report", "-")),
+    refusals = [("--report: requires a file; stdout has the result or its summary", ("--report", "-")),
                 ("free.yaml: cannot write: it exists and is not a report", ("--report", "free.yaml")),
                 ("page.html: cannot write: it is an input", ("--scenario", "page.html", "--report", "page.html")),
                 ("x.html: cannot write: it is given for two outputs", ("-o", "x.html", "--report", "x.html"))]

@@ -115,7 +115,7 @@ def test_notes():
           in simulated("tensor.csv")["notes"], "tensor parallelism over hosts is not noted")
     Path("batch.csv").write_text("device,pipeline,stage,first_layer,last_layer,micro_batches\ngb,0,0,0,6,23\n",
                                  encoding="utf-8")
-    check("the pipelines compute 23 micro-batches, job small has 24" in simulated("batch.csv")["notes"], "the batch")
+    check("the pipelines compute 23 micro-batches, but job small has 24" in simulated("batch.csv")["notes"], "the batch")
 
 
 def test_memory():
@@ -146,7 +146,7 @@ def test_rejected_input():
     done = run("hosts.yaml", "--ranks", "stages.txt", program=PLAN, status=2)
     check(done.stderr == "dtfm-plan: --ranks: requires --score\n", done.stderr)
     done = run("hosts.yaml", "--job", "seven.yaml", "--score", "idle.csv", *BY_COST, program=PLAN, status=2)
-    check("idle.csv: /pipelines: comm-cost needs every device, and 3 of 6 are in no pipeline: ga:1, gb, gc:2" in done.stderr,
+    check("idle.csv: /pipelines: comm-cost requires every device, but 3 of 6 are in no pipeline: ga:1, gb, gc:2" in done.stderr,
           "a plan without a price:", done.stderr)
 
 

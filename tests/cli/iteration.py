@@ -150,7 +150,7 @@ def test_score():
             first = {key: value for key, value in plan["finalists"][0].items() if key != "decisions"}
             check(scored["finalists"] == [first] and "search" not in scored, "finalists", scored["finalists"])
     for option, words in (("--pipeline", "99, but the plan has "), ("--data", "99, but the plan has "),
-                          ("--tensor", "99, but the plan has 1 device a stage")):
+                          ("--tensor", "99, but the plan has 1 device per stage")):
         done = run("sites.yaml", "--score", "made.json", option, 99, program=PLAN, status=2)
         check(done.stderr.startswith(f"dtfm-plan: {option}: {words}"), option, done.stderr)
 
@@ -252,7 +252,7 @@ def test_automatic_decisions():
     check(close(simulated("made.json")["iteration_time_s"]["mean"], time_s), "the simulation of the plan")
     free, _ = planned()
     check(time_s <= free["finalists"][0]["simulated"]["nominal"]["mean_s"] * (1 + 1e-9), "choices make it slower", time_s)
-    note = ("nothing decides what job open leaves open; used: micro_batch 1, recompute none, schedule gpipe, "
+    note = ("neither the plan nor a search decides what job open leaves open; used: micro_batch 1, recompute none, schedule gpipe, "
             "gradient_sync sharded-ps, activations 1, gradients 1")
     write("pipelines.json", json.dumps({"pipelines": free["pipelines"]}))
     for name, is_open in (("pipelines.json", True), ("made.json", False)):  # made.json has settings of its own
@@ -307,7 +307,7 @@ def test_memory():
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
     plan, text = planned(*SHORT, topology="tight.yaml", status=3)
     first, *others = plan["warnings"]
-    check(re.fullmatch("no plan fits the memory of the devices; in the one with the smallest deficit, .* needs .* GB and has 0.1 GB",
+    check(re.fullmatch("no plan fits the memory of the devices; in the plan with the smallest deficit, .* needs .* GB and has 0.1 GB",
                        first), first)
     changes = [re.fullmatch("it would fit with (.*)", note).group(1) for note in others]
     check(len(changes) > 1 and changes[-1].startswith("GPUs of at least "), changes)
@@ -344,7 +344,7 @@ def test_rejected_input():
     refused(f"job small: no plan of 100 stages is possible: {there}", "sites.yaml", "--job", "deep.yaml")
     refused("no host has 2 devices, which every stage needs", *what, "--tensor", 2)
     write("bare.yaml", re.sub("gpus: .*\n|, gpu: card", "", TOPOLOGY))
-    refused("the speed of device oregon/0 is not known: the topology gives it no `gpu`", "bare.yaml", "--job", "free.yaml")
+    refused("the speed of device oregon/0 is unknown: it has no `gpu` in the topology", "bare.yaml", "--job", "free.yaml")
 
 
 def test_threads_and_seeds():

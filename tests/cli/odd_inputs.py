@@ -26,9 +26,9 @@ def test_notes():
     Path("double.yaml").write_text(JOB.replace("24", "48"), encoding="utf-8")
     Path("estimate.yaml").write_text(JOB.replace("profile: {analytic: true, efficiency: 0.327}\n", ""), encoding="utf-8")
     for arguments, expected in (
-            (("net.yaml", "odd.json"), ["the pipelines compute 5 micro-batches, job small has 24",
+            (("net.yaml", "odd.json"), ["the pipelines compute 5 micro-batches, but job small has 24",
                                         "the micro-batches are not distributed evenly: pipelines compute from 0 to 5 each"]),
-            (small("--job", "double.yaml"), ["the pipelines compute 24 micro-batches, job small has 48"]),
+            (small("--job", "double.yaml"), ["the pipelines compute 24 micro-batches, but job small has 48"]),
             (small("--job", "estimate.yaml"), ["times on GPU card are estimates: the job has no profile of it"]),
             (small("--samples", 9), ["nothing in the scenario is random (there is no jitter): all samples are equal, and 1 of "
                                      "9 was run"])):

@@ -74,7 +74,7 @@ def test_pareto_file():
     refused("missing/front.json: cannot write: No such file or directory", *what, "--pareto", "missing/front.json")
     refused("never.json: cannot write: it is given for two outputs", *what, "--pareto", "never.json")
     refused("sites.yaml: cannot write: it is an input", *what, "--pareto", "sites.yaml")
-    refused("--pareto: needs a file; stdout has the plan or its summary", *what, "--pareto", "-")
+    refused("--pareto: requires a file; stdout has the plan or its summary", *what, "--pareto", "-")
     refused("--pareto: cannot be combined with --objective comm-cost", *what, "--pareto", "new.json",
             "--objective", "comm-cost", "--pipeline", 4)
     refused("--score: cannot be combined with --pareto", "sites.yaml", "--score", "made.json", "--pareto", "new.json")

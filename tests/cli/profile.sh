@@ -56,7 +56,7 @@ run --estimate V100-16GB --model gpt22
 expect_status 2 'an unknown model'
 expect_in "$err" 'dtfm-profile: --model: '
 expect_in "$err" 'did you mean `gpt2`?'
-expect_refused '--model: cannot be given together with --job' --estimate V100-16GB --model gpt2 --job job.yaml
+expect_refused '--model: cannot be combined with --job' --estimate V100-16GB --model gpt2 --job job.yaml
 cat >chain.yaml <<'END'
 version: 1
 name: chain
@@ -131,7 +131,7 @@ expect_refused "--gpu is missing: name the GPU that was measured $help" --import
 expect_refused "--model or --job is missing: name the model that was measured $help" --import sailor sailor.json --gpu A100-40GB
 expect_refused "--check takes one FILE $help" v100.json v100.json
 expect_refused "--check takes one FILE $help" --check
-expect_refused '--list-gpus: cannot be given together with --estimate' --estimate T4 --list-gpus
+expect_refused '--list-gpus: cannot be combined with --estimate' --estimate T4 --list-gpus
 expect_refused '--gpu: requires --import or measuring' --estimate T4 --gpu T4
 expect_refused '--output: cannot be used when only printing' v100.json -o copy.json
 expect_refused "unexpected argument \`--estimat\`; did you mean \`--estimate\`? $help" --estimat T4

@@ -45,10 +45,10 @@ expect_refused_plan "/ranks/stage_major/0: $second, but the pipelines make it $f
   'ranks = plan["ranks"]["stage_major"]; ranks[0], ranks[1] = ranks[1], ranks[0]'
 expect_refused_plan '/parallelism/pipeline: 2, but the pipelines make it 3' 'plan["parallelism"]["pipeline"] = 2'
 alone='for key in "parallelism", "groups", "ranks": del plan[key]'
-expect_refused_plan '/pipelines/1: 2 stages where /pipelines/0 has 3: the groups would be of unequal size, and comm-cost needs them equal' \
+expect_refused_plan '/pipelines/1: 2 stages where /pipelines/0 has 3; comm-cost requires equally many stages in all pipelines' \
   "$alone"'
 stages.pop(); stages[1]["layers"] = [4, 12]'
-expect_refused_plan '/pipelines: comm-cost needs every device, and 9 of 12 are in no pipeline: oregon/1, oregon/2, oregon/3, ohio/1, ohio/2, …' \
+expect_refused_plan '/pipelines: comm-cost requires every device, but 9 of 12 are in no pipeline: oregon/1, oregon/2, oregon/3, ohio/1, ohio/2, …' \
   "$alone"'
 del pipelines[1:]
 for stage, device in zip(pipelines[0]["stages"], ["tokyo/0", "oregon/0", "ohio/0"]): stage["devices"] = [device]'
@@ -73,7 +73,7 @@ expect_in "$err" 'plan.json: /topology/fingerprint: the plan is for topology `th
 sed 's/global_batch: 24/global_batch: 48/' job.yaml >batch.yaml
 run net.yaml --job batch.yaml "${by_cost[@]}" --score plan.json
 expect_status 0 'another batch'
-expect_in "$out" 'warning: the pipelines compute 24 micro-batches, job small has 48'
+expect_in "$out" 'warning: the pipelines compute 24 micro-batches, but job small has 48'
 
 # A job that fixes another setting than the plan is refused, and one that leaves it to the planner is not.
 sed 's/pipeline: 3/pipeline: 3, schedule: auto/' job.yaml >auto.yaml

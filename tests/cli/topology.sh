@@ -106,8 +106,8 @@ expect_refused '--count: expected a whole number from 1 to 8192; found `9e9`' "$
 expect_refused '--within-site: is required, because it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)' "${import[@]}" --count 2 -o new.yaml
 printf '{"start": {}, "error": "the server is busy"}' >busy.json
 expect_refused '--latency: must not be negative; found `-5ms`' import --format iperf3 busy.json --latency=-5ms -o new.yaml
-expect_refused '--collective: is for --format nccl-tests' "${import[@]}" --collective sendrecv -o new.yaml
-expect_refused '--between: is for --format iperf3 and nccl-tests' "${import[@]}" --between a b -o new.yaml
+expect_refused '--collective: requires --format nccl-tests' "${import[@]}" --collective sendrecv -o new.yaml
+expect_refused '--between: requires --format iperf3 or nccl-tests' "${import[@]}" --between a b -o new.yaml
 expect_refused '--name: host `z` is not in the files or is named by --between' "${import[@]}" --name z=a -o new.yaml
 expect_refused '--topology-name: `a\x0ab: c` cannot be the name of a topology' "${import[@]}" --topology-name $'a\nb: c' -o new.yaml
 expect_refused '--within-site: expected LATENCY,BANDWIDTH such as 5us,300Gbps; found `5us`' "${import[@]}" --within-site 5us -o new.yaml

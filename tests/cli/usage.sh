@@ -48,10 +48,10 @@ expect_refused "--data: 7 replicas do not divide 12 devices; $divisors" "${small
 expect_refused '--pipeline: 3 stages × 3 replicas are 9 devices; the topology has 12' "${small[@]}" --pipeline 3 --data 3
 expect_refused "job gpt3-xl: 8 stages do not divide 12 devices; $divisors" net.yaml "${by_cost[@]}"
 sed 's/pipeline: 3/pipeline: auto/' job.yaml >open.yaml
-expect_refused "--pipeline: comm-cost needs a number of stages, and job small has none; $divisors" net.yaml --job open.yaml "${by_cost[@]}"
+expect_refused "--pipeline: comm-cost requires a number of stages, but job small has none; $divisors" net.yaml --job open.yaml "${by_cost[@]}"
 sed 's/pipeline: 3/tensor: 2/' job.yaml >tensor.yaml
-expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' net.yaml --job tensor.yaml "${by_cost[@]}"
-expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' "${small[@]}" --tensor 2
+expect_refused 'job small: tensor 2, but comm-cost supports only one device per stage' net.yaml --job tensor.yaml "${by_cost[@]}"
+expect_refused 'job small: tensor 2, but comm-cost supports only one device per stage' "${small[@]}" --tensor 2
 for option in '--scenario job.yaml' '--finalists 8' '--robust mean'; do
   # shellcheck disable=SC2086 # an option and its value
   expect_refused "${option% *}: cannot be combined with --objective comm-cost" "${small[@]}" $option

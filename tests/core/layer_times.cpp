@@ -135,9 +135,8 @@ TEST_CASE("times outside the profiled range are noted") {
   const Topology topology = one_gpu();
   const LayerTimes times(job, job.execution, topology, {}, {1});
   CHECK(times.of(1, 0, 1).forward_s == 2);
-  CHECK(times.notes(all) ==
-        std::vector<std::string>{
-            "times on GPU one are extrapolated: its profile is not of micro-batch 4 at tensor degree 1"});
+  CHECK(times.notes(all) == std::vector<std::string>{"times on GPU one are extrapolated: its profile does "
+                                                     "not contain micro-batch 4 at tensor degree 1"});
 }
 
 TEST_CASE("the note on extrapolated times names the layers if the profile covers others") {
@@ -148,8 +147,8 @@ TEST_CASE("the note on extrapolated times names the layers if the profile covers
   const Topology topology = one_gpu();
   CHECK(
       LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
-      std::vector<std::string>{"times on GPU one are extrapolated for embedding, head: its profile is not of "
-                               "micro-batch 4 at tensor degree 1"});
+      std::vector<std::string>{"times on GPU one are extrapolated for embedding, head: its profile does not "
+                               "contain micro-batch 4 at tensor degree 1"});
 }
 
 // The GPU computes 1e12 FLOP/s.
@@ -159,17 +158,18 @@ TEST_CASE("implausible times and estimates and degrees that do not divide the he
   job.profiles = {measured()};
   job.profiles.front().source = LayerProfile::Source::estimated;
   CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
-        std::vector<std::string>{"times on GPU one are estimates, as its profile says"});
+        std::vector<std::string>{"times on GPU one are estimates: its profile was estimated, not measured"});
   job.profiles = {measured()};
   job.profiles.front().rows[1].forward.median_s = job.profiles.front().rows[1].backward.median_s = 0;
   CHECK(
       LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
-      std::vector<std::string>{"times on GPU one are shorter for block than its peak allows: its profile is "
-                               "not of all that they compute, or of another model"});
+      std::vector<std::string>{"times on GPU one for block are shorter than its peak allows: its profile is "
+                               "incomplete or for another model"});
   job.profiles.clear();
   job.efficiency = 0.5;
   CHECK(LayerTimes(job, job.execution, topology, {}, {1, 3}).notes(all) ==
-        std::vector<std::string>{"trainers do not divide 2 attention heads among 3 devices of a stage"});
+        std::vector<std::string>{
+            "trainers cannot divide 2 attention heads evenly among 3 tensor-parallel devices"});
 }
 
 TEST_CASE("update times that are unknown or of another optimizer are noted") {
@@ -179,19 +179,19 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   const Topology topology = one_gpu();
   const auto notes = [&] { return LayerTimes(job, job.execution, topology, {}, {1}).notes(all); };
   CHECK(notes() ==
-        std::vector<std::string>{"optimizer steps on GPU one take the time that its profile has, which "
-                                 "is Adam's; that of host-offload is not known"});
+        std::vector<std::string>{"optimizer steps on GPU one take the time in its profile, which is that "
+                                 "of Adam; the time of host-offload is unknown"});
   job.profiles[0].source = LayerProfile::Source::imported;
   CHECK(notes() ==
-        std::vector<std::string>{"optimizer steps on GPU one take the time that its profile has, which "
-                                 "does not say of which optimizer; that of host-offload is not known"});
+        std::vector<std::string>{"optimizer steps on GPU one take the time in its profile, which does not "
+                                 "name the optimizer; the time of host-offload is unknown"});
   // Updates have no time of their own: the profile says that they are counted elsewhere.
   for (ProfileRow& row : job.profiles[0].rows) row.update = Timing{};
   CHECK(notes().empty());
   job.training.optimizer = Optimizer::adam_16;
   job.profiles[0].rows[1].update.reset();
   CHECK(notes() == std::vector<std::string>{
-                       "the profile of GPU one does not know optimizer steps, which take no time here"});
+                       "the profile of GPU one has no times of optimizer steps, which are counted as 0"});
   CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).update_s == 0);
 }
 
@@ -201,11 +201,11 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   Topology topology = one_gpu();
   job.profiles[0].precision = Precision::bf16;
   CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }) ==
-        "the profile of GPU one (tiny) is not of this job: it is of precision bf16, the job of fp16");
+        "the profile of GPU one (tiny) does not match the job: its precision is bf16, but the job's is fp16");
   job.profiles[0].precision = Precision::fp16;
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
   CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }),
-             contains("its transformer has other sizes"));
+             contains("its transformer has different sizes"));
   // The number of layers is irrelevant, as are tied weights and defaults that are written out.
   Transformer same{99, 8, 2, 16, 100};
   same.kv_heads = 2;
@@ -217,11 +217,11 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   job.profiles[0].shape->flash_attention = true;
   CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
         std::vector<std::string>{
-            "the profile of GPU one names another kind of attention than job tiny, whose memory is "
-            "counted"});
+            "the profile of GPU one is for another kind of attention than job tiny; memory is estimated for "
+            "the attention of the job"});
   job.profiles[0].source = LayerProfile::Source::imported;
   CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }),
-             contains("its transformer has other sizes"));
+             contains("its transformer has different sizes"));
   job.profiles[0].shape->flash_attention = false;
 
   job.profiles[0].rows.pop_back();
@@ -233,7 +233,7 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
              contains("has no `memory_bandwidth`"));
   topology.devices[0].gpu = -1;
   CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }) ==
-        "the speed of device d is not known: the topology gives it no `gpu`");
+        "the speed of device d is unknown: it has no `gpu` in the topology");
 }
 
 TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
@@ -249,16 +249,15 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   job.profiles = {profile};
   Topology topology = one_gpu();
   CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }) ==
-        "the model has different layers of the name `layer`, which the profile of GPU one cannot tell apart; "
-        "give "
-        "them names of their own");
+        "different layers of the model have the name `layer`, so the profile of GPU one cannot distinguish "
+        "them; give them different names");
   narrow.name = "narrow";
   job.model = LayerChain{1, {wide, narrow, wide}};
   const LayerTimes times(job, job.execution, topology, {}, {1});
   CHECK(times.of(1, 0, 1).forward_s == 4);
   CHECK(times.of(2, 0, 1).forward_s == 1);
   CHECK(times.notes(all) ==
-        std::vector<std::string>{"the profile of GPU one is of model resnet; it is taken to be that of "
+        std::vector<std::string>{"the profile of GPU one is for model resnet, which is assumed to be that of "
                                  "job tiny"});
   // A profile of a GPU that no device has is ignored.
   job.profiles[0].precision = Precision::bf16;

@@ -372,7 +372,8 @@ TEST_CASE("a plan that the schedule cannot run is rejected") {
       "schedule interleaved: 2 chunks exceed the number of layers of a device, 1; use fewer chunks or fewer "
       "stages");
   CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 2, 1, 3)); }) ==
-        "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
+        "schedule interleaved requires a multiple of 2 micro-batches, the number of devices of a pipeline; "
+        "found 3");
 }
 
 // If nothing distinguishes the devices of a site, one of their messages represents all. With latencies that

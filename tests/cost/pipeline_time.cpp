@@ -249,7 +249,8 @@ TEST_CASE("a pipeline without micro-batches takes no time") {
 
 TEST_CASE("work that a schedule cannot run is rejected") {
   CHECK(error_message([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
-        "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
+        "schedule interleaved requires a multiple of 2 micro-batches, the number of devices of a pipeline; "
+        "found 3");
   CHECK(error_message([] { pipeline_time(Schedule::paths, interleaved_work(2, 1, 2)); }) ==
         "schedule paths requires a path for each micro-batch");
 }

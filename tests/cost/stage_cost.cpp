@@ -146,7 +146,7 @@ TEST_CASE("unknown times have a reason") {
   problem.topology.devices[4].gpu = -1;
   const StageCosts costs(problem, 1);
   CHECK(costs.unknown(0).empty());
-  CHECK(costs.unknown(4) == "the speed of device s0/4 is not known: the topology gives it no `gpu`");
+  CHECK(costs.unknown(4) == "the speed of device s0/4 is unknown: it has no `gpu` in the topology");
 }
 
 // At 8e9 bits per second, 1e6 bytes of activations take 1 ms, as do those of gradients.

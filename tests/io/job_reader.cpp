@@ -232,8 +232,8 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "parallelism: {schedule: 1f1d}\n",
        "job.yaml:5:25: `schedule`: unknown `1f1d`; did you mean `1f1b`?"},
       {small + "parallelism: {schedule: interleaved}\n",
-       "job.yaml:5:25: `schedule`: `interleaved` needs `chunks`, the stages that a device holds"},
-      {small + "parallelism: {chunks: 2}\n", "job.yaml:5:23: `chunks`: is for schedule `interleaved` alone"},
+       "job.yaml:5:25: `schedule`: `interleaved` requires `chunks`, the number of stages per device"},
+      {small + "parallelism: {chunks: 2}\n", "job.yaml:5:23: `chunks`: requires schedule `interleaved`"},
       {small + "parallelism: {pipeline: 0}\n",
        "job.yaml:5:25: `pipeline`: expected a whole number from 1 to 1000000000; found `0`"},
       {small + "compression: {gradients: 0}\n", "job.yaml:5:26: `gradients`: must be above zero; found `0`"},
@@ -265,7 +265,7 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
        "job.yaml:4:40: `recompute`: unknown `aoto`; known: `none`, `selective`, `full`"},
       {small + "parallelism: {schedule: auto, chunks: 2}\n",
-       "job.yaml:5:39: `chunks`: is for schedule `interleaved` alone"},
+       "job.yaml:5:39: `chunks`: requires schedule `interleaved`"},
   };
   for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
 }

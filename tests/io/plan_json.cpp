@@ -460,17 +460,16 @@ TEST_CASE("comm-cost accepts balanced plans only") {
   };
   const std::string two_stages =
       pipeline_of(stage_of("[0, 2]", R"(["a/0"])") + "," + stage_of("[2, 5]", R"(["a/1"])"));
-  CHECK(error(two_stages + "," + pipeline_of(stage_of("[0, 5]", R"(["a/2"])"))) ==
-        "plan.json: /pipelines/1: 1 stage where /pipelines/0 has 2: the groups would be of unequal size, and "
-        "comm-cost "
-        "needs them equal");
+  CHECK(
+      error(two_stages + "," + pipeline_of(stage_of("[0, 5]", R"(["a/2"])"))) ==
+      "plan.json: /pipelines/1: 1 stage where /pipelines/0 has 2; comm-cost requires equally many stages in "
+      "all pipelines");
   CHECK(error(pipeline_of(stage_of("[0, 5]", R"(["a/0", "a/1"])"))) ==
-        "plan.json: /pipelines/0/stages/0/devices: 2 devices; comm-cost is about one device a stage");
+        "plan.json: /pipelines/0/stages/0/devices: 2 devices; comm-cost supports only one device per stage");
   CHECK(error(two_stages + "," +
               pipeline_of(stage_of("[0, 3]", R"(["a/2"])") + "," + stage_of("[3, 5]", R"(["a/3"])"))) ==
-        "plan.json: /pipelines/1/stages/0/layers: [0, 3] where /pipelines/0 has [0, 2]; comm-cost needs the "
-        "same stages "
-        "in every pipeline");
+        "plan.json: /pipelines/1/stages/0/layers: [0, 3] where /pipelines/0 has [0, 2]; comm-cost requires "
+        "the same layers in this stage of all pipelines");
   CHECK(error(two_stages) ==
-        "plan.json: /pipelines: comm-cost needs every device, and 2 of 4 are in no pipeline: a/2, a/3");
+        "plan.json: /pipelines: comm-cost requires every device, but 2 of 4 are in no pipeline: a/2, a/3");
 }

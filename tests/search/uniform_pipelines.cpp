@@ -97,7 +97,7 @@ TEST_CASE("a number of uniform pipelines that does not divide the micro-batches 
   CHECK_THAT(error_message([&] {
                search_iteration(small_problem({2, 2}, 4, 4, 0), options);
              }),
-             contains("4 micro-batches, of which uniform pipelines need equal numbers"));
+             contains("4 micro-batches; uniform pipelines require equal numbers of micro-batches"));
 }
 
 }  // namespace

@@ -213,5 +213,5 @@ TEST_CASE("an unknown compute speed is an error") {
   topology.devices[0].gpu = -1;
   CHECK(error_message([&] {
           stage_load(job, topology, {{0, 1}, {0}});
-        }) == "the speed of device s0/0 is not known: the topology gives it no `gpu`");
+        }) == "the speed of device s0/0 is unknown: it has no `gpu` in the topology");
 }

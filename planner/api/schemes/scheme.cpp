@@ -17,10 +17,10 @@ constexpr Scheme table[] = {
     {"megatron", "Megatron-LM, ranks in file order, the best of all tensor, pipeline and data degrees",
      "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_layouts},
-    {"megatron-random", "the same with random ranks",
+    {"megatron-random", "Megatron-LM with random ranks, otherwise as megatron",
      "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_random_layouts},
-    {"gpipe-random", "GPipe on random devices, the best of all depths: no planning",
+    {"gpipe-random", "GPipe on random devices, without planning, the best of all depths",
      "messages overlap with compute; the job's gradient_sync; equal stages; pipeline flushes as often as "
      "memory requires",
      gpipe_random_layouts},
@@ -29,20 +29,21 @@ constexpr Scheme table[] = {
     {"zero2", "ZeRO with sharded gradients and optimizer states",
      "rings; reduce-scatter after every micro-batch, which is as large as fits; one all-gather of parameters",
      zero2_layouts},
-    {"zero3", "ZeRO with sharded parameters, too",
+    {"zero3", "ZeRO with sharded gradients, optimizer states and parameters",
      "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead; "
      "micro-batches as large as fit",
      zero3_layouts},
     {"local-sgd", "replicas that average parameters every 16 iterations, or --sync-every",
-     "a replica is adjacent devices in file order, 1F1B; ring all-reduce; replicas wait for each other after "
+     "each replica has consecutive devices in file order; 1F1B; ring all-reduce; replicas wait for each "
+     "other after "
      "every iteration; the effect of rare synchronization on convergence is not modelled",
      local_sgd_layouts, SchemeOption::sync_every},
-    {"diloco", "the same every 500 iterations, or --sync-every",
+    {"diloco", "DiLoCo: replicas that average parameters every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and no device memory", diloco_layouts,
      SchemeOption::sync_every},
     {"skip-pipe", "SkipPipe: each micro-batch skips 0.25 of the stages, or --skip, on its own path",
-     "a micro-batch computes that much less: the effect on convergence is not modelled, and model FLOP/s "
-     "count what is computed; equal stages; the job's gradient_sync; paths are planned before the run",
+     "skipped stages are not computed and not counted in model FLOP/s; the effect on convergence is not "
+     "modelled; equal stages; the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm", "SWARM: stages served by peers, dynamic routing of micro-batches, the best number of stages",

@@ -1,4 +1,4 @@
-// What 1f1b and interleaved have in common.
+// The order of operations that 1f1b and interleaved share.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace dtfm {
 
-/// `warm_up` forwards, then one forward and one backward in turn, then the backwards that are left.
-/// `forward(i)` and `backward(i)` are the i-th of `count` each.
+/// Returns `warm_up` forwards, then one forward and one backward in turn, then the remaining backwards.
+/// `forward(i)` and `backward(i)` return the i-th of `count` operations each.
 template <class Forward, class Backward>
 std::vector<Operation> alternate(int count, int warm_up, const Forward& forward, const Backward& backward) {
   std::vector<Operation> order;

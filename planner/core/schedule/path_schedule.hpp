@@ -1,4 +1,4 @@
-// Micro-batches that each have a way of their own over the devices of a plan (Schedule::paths).
+// Paths of micro-batches over the devices of a plan, where each micro-batch has its own (Schedule::paths).
 #pragma once
 
 #include <vector>
@@ -12,12 +12,14 @@ struct Visit {
   friend bool operator==(const Visit&, const Visit&) = default;
 };
 
-/// Which places compute each micro-batch of an iteration, and whose turn it is. A path may have places of any
-/// pipelines, in any order, and need not have all layers; nor need the pipelines: a plan says who has which.
+/// The path of each micro-batch of an iteration, and the order in which devices compute. A path may visit
+/// stages of any pipelines in any order. Neither a path nor a pipeline needs to contain all layers; the plan
+/// gives the layers of each stage.
 struct PathSchedule {
-  std::vector<std::vector<Visit>> paths;  // of each micro-batch, in the order of its forward; none twice
-  /// Micro-batches, each as often as it is computed: its forward along its path, then its backward along the
-  /// same path in reverse. Every device computes in this order.
+  std::vector<std::vector<Visit>> paths;  // [micro-batch]: distinct visits, in the order of the forward
+  /// A micro-batch number for each computation. The k-th occurrence of a micro-batch is its k-th computation:
+  /// first the forward along its path, then the backward along the reversed path. Every device computes in
+  /// this order.
   std::vector<int> order;
 };
 

@@ -241,7 +241,7 @@ double IterationBounds::hops_s(int stages) const {
 }
 
 /// If the schedule splits the backward, only the forward of the path is counted, because weight gradients are
-/// computed beside it.
+/// computed in parallel to it.
 double IterationBounds::micro_batch_path_s(int stages) const {
   const WorkBound& work =
       traits(model_.schedule).splits_backward ? layer_times_.forward : layer_times_.forward_backward;

@@ -1,4 +1,4 @@
-// How many micro-batches a device holds while it computes.
+// Number of micro-batches that a device holds while it computes.
 #pragma once
 
 #include <map>

@@ -20,7 +20,7 @@
 
 namespace dtfm::cost {
 
-/// What all estimates of one job on one topology share. Immutable; `problem` must outlive it.
+/// Data shared by all estimates of one job on one topology. Immutable; `problem` must outlive it.
 struct IterationModel {
   /// For stages of `tensor` devices.
   explicit IterationModel(const Problem& problem, int tensor = 1);
@@ -45,7 +45,7 @@ struct IterationModel {
   double boundary_bytes(int from, int to, int parts, int layer) const {
     return parts_of(parts).boundary_bytes(layer, is_compressed(from, to));
   }
-  /// Of the messages between stages `own` and `other` in one direction, the fraction that is compressed, for
+  /// Fraction of the messages between stages `own` and `other` in one direction that is compressed, for
   /// the device of `own` with the largest fraction.
   enum class Direction { sent, received };
   double compressed_share(const std::vector<int>& own, const std::vector<int>& other,

@@ -236,10 +236,10 @@ PipelineTime one_f_one_b_time(const PipelineWork& alone) {
 PipelineTime interleaved_time(const PipelineWork& alone) {
   const int devices = stages_of(alone) / alone.chunks;
   if (alone.micro_batches % devices != 0)
-    throw Error("",
-                fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
-                            "pipeline; there are {}",
-                            devices, alone.micro_batches));
+    throw Error(
+        "", fmt::format("schedule interleaved requires a multiple of {} micro-batches, the number of devices "
+                        "of a pipeline; found {}",
+                        devices, alone.micro_batches));
   return unrolled_time(Schedule::interleaved, with_contention(alone, busiest_s), 2 * devices, 2 * devices);
 }
 

@@ -104,9 +104,9 @@ void read_schedule_and_sync(const YamlMap& map, Job& job) {
   const ScheduleTraits& schedule = traits(execution.schedule);
   if (schedule.has_chunks && !execution.chunks)
     throw map.required("schedule")
-        .value_error(fmt::format("`{}` needs `chunks`, the stages that a device holds", schedule.name));
+        .value_error(fmt::format("`{}` requires `chunks`, the number of stages per device", schedule.name));
   if (!schedule.has_chunks && execution.chunks)
-    throw map.required("chunks").value_error("is for schedule `interleaved` alone");
+    throw map.required("chunks").value_error("requires schedule `interleaved`");
 }
 
 void read_training(const YamlValue& value, Job& job) {

@@ -241,20 +241,21 @@ void check_stages(const Plan& plan, const std::string& file) {
     if (stages.size() != first.size())
       throw Error(
           file,
-          fmt::format("/pipelines/{}: {} stage{} where /pipelines/0 has {}: the groups would be of unequal "
-                      "size, and comm-cost needs them equal",
+          fmt::format("/pipelines/{}: {} stage{} where /pipelines/0 has {}; comm-cost requires equally many "
+                      "stages in all pipelines",
                       p, stages.size(), stages.size() == 1 ? "" : "s", first.size()));
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const std::string where = fmt::format("/pipelines/{}/stages/{}", p, s);
       if (stages[s].devices.size() != 1)
-        throw Error(file, fmt::format("{}/devices: {} devices; comm-cost is about one device a stage", where,
-                                      stages[s].devices.size()));
+        throw Error(file, fmt::format("{}/devices: {} devices; comm-cost supports only one device per stage",
+                                      where, stages[s].devices.size()));
       if (stages[s].layers != first[s].layers)
         throw Error(
-            file, fmt::format("{}/layers: [{}, {}] where /pipelines/0 has [{}, {}]; comm-cost needs the same "
-                              "stages in every pipeline",
-                              where, stages[s].layers.first, stages[s].layers.second, first[s].layers.first,
-                              first[s].layers.second));
+            file,
+            fmt::format("{}/layers: [{}, {}] where /pipelines/0 has [{}, {}]; comm-cost requires the same "
+                        "layers in this stage of all pipelines",
+                        where, stages[s].layers.first, stages[s].layers.second, first[s].layers.first,
+                        first[s].layers.second));
     }
   }
 }
@@ -269,7 +270,7 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
   const std::size_t count = unused.size();
   unused.resize(std::min<std::size_t>(count, 5));
   throw Error(file,
-              fmt::format("/pipelines: comm-cost needs every device, and {} of {} {} in no pipeline: {}{}",
+              fmt::format("/pipelines: comm-cost requires every device, but {} of {} {} in no pipeline: {}{}",
                           count, topology.size(), count == 1 ? "is" : "are", fmt::join(unused, ", "),
                           count > unused.size() ? ", …" : ""));
 }

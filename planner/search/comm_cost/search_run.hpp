@@ -18,12 +18,12 @@ class SearchRun {
 
   /// Whether the search was interrupted or its time limit is reached. Safe to call from any thread.
   bool must_stop() const;
-  /// Which of the two applies; call only after `must_stop` returned true.
+  /// Whether it was an interrupt or the time limit. Call only after `must_stop` returned true.
   Stopped reason_to_stop() const;
   /// Elapsed share of the strategy's time limit; 0 without a limit. With `prove` the strategy's limit is half
   /// of the given one, until `use_full_time_limit`.
   double time_share() const;
-  /// To be called when the strategy has finished; the rest of the time limit serves the lower bound.
+  /// Call when the strategy has finished; the rest of the time limit is for the lower bound.
   void use_full_time_limit() { time_limit_ = options_.time_limit; }
   /// Returns the number of evaluations allowed: the option, else `fallback`; unlimited if only a time limit
   /// is given. Progress is reported against it.

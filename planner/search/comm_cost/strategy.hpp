@@ -28,7 +28,7 @@ struct SearchOptions {
   std::optional<double> time_limit;      // s; makes the result nondeterministic
   std::optional<std::chrono::steady_clock::time_point> begin;  // start of `time_limit`; empty: now
   bool prove = false;          // continue until the lower bound meets the cost; takes half of a time limit
-  std::function<bool()> stop;  // asked by any thread; once true, the best result so far is returned
+  std::function<bool()> stop;  // may be called by any thread; true returns the best result so far
   std::function<void(const Progress&)> on_progress;  // called occasionally, by one thread at a time
 };
 

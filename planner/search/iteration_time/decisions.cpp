@@ -44,7 +44,7 @@ std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
   return degrees;
 }
 
-/// Of `degrees` (ascending), those up to `most` of which each is a multiple of the previous one.
+/// Returns `most` and the smaller degrees, ascending, such that each is a multiple of the previous one.
 std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
   std::vector<int> chain = {most};
   for (auto degree = degrees.rbegin(); degree != degrees.rend(); ++degree)

@@ -117,8 +117,10 @@ class IterationSearch {
         "there are {} devices, {} layers and {} micro-batches{}{}",
         job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
         micro_batch_count(job.problem.job),
-        requires_uniform_pipelines(job) ? ", of which uniform pipelines need equal numbers" : "",
-        job.model.chunks > 1 ? "; interleaved needs multiples of the stages, and a layer per chunk" : "");
+        requires_uniform_pipelines(job) ? "; uniform pipelines require equal numbers of micro-batches" : "",
+        job.model.chunks > 1
+            ? "; interleaved requires a multiple of the stages as micro-batches, and a layer per chunk"
+            : "");
   }
 
   void keep(PlanCandidate candidate) {
@@ -372,7 +374,7 @@ class IterationSearch {
     return has_moved;
   }
 
-  /// Thread-safe. `asked`: how often all runs of the current annealing have checked whether to stop.
+  /// Thread-safe. `asked` is the number of stop checks so far in all runs of the current annealing.
   void report(long long asked) {
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
     if (lock.owns_lock()) report_evaluations(budget_.evaluated() + asked * moves_between_stop_checks);
@@ -408,7 +410,7 @@ class IterationSearch {
     }
   }
 
-  /// At the front, so that it comes first among equally good plans.
+  /// Inserts the plan at the front, so that it comes first among equally good plans.
   void insert_finalist(const PlanCandidate& unchanged) {
     auto& finalists = result_.finalists;
     std::erase_if(finalists, [&](const PlanCandidate& it) {

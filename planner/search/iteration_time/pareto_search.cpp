@@ -80,8 +80,8 @@ class FrontSearch {
     return is_interrupted() || (options_.common.time_limit && elapsed_s() >= *options_.common.time_limit);
   }
 
-  /// If so, everything that a search without limit does comes first, and the rest of the time is for the
-  /// front.
+  /// Whether only a time limit ends the search. All steps of an unlimited search then come first, and the
+  /// rest of the time is for the front.
   bool ends_by_time() const { return options_.common.time_limit && !options_.common.evaluations; }
 
   void anneal_until_time_limit() {
