@@ -190,7 +190,7 @@ class Reports(unittest.TestCase):
         write("mine.html", "not a report")
         self.refused("--report: cannot be combined with --pareto", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
         self.refused("cannot be combined with --diff", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
-        self.refused("needs a file", PLAN, *MACHINES, "--report", "-")
+        self.refused("requires a file", PLAN, *MACHINES, "--report", "-")
         self.refused("it exists and is not a report", PLAN, *MACHINES, "--report", "net.yaml")
         self.refused("it exists and is not a report", SIM, "net.yaml", "plan.json", "--report", "mine.html")
         self.refused("it is given for two outputs", PLAN, *MACHINES, "-o", "x", "--report", "x")
