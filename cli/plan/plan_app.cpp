@@ -66,17 +66,11 @@ double parse_horizon(const std::string& text) {
   throw Error("--horizon", fmt::format("expected a time above zero; found {}", io::quote(text)));
 }
 
-std::vector<std::string_view> objective_names() {
-  std::vector<std::string_view> names;
-  for (const ObjectiveTraits& objective : objective_table()) names.push_back(objective.name);
-  return names;
-}
-
 void set_objective(const std::string& name, PlanOptions& options) {
   const std::optional<Objective> objective = kind_named(objective_table(), name);
   if (!objective)
     throw Error("--objective",
-                fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, objective_names())));
+                fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, names_in(objective_table()))));
   options.objective = *objective;
   options.objective_given = true;
 }
@@ -139,7 +133,7 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   const auto objective = add_option(app, "--objective", "NAME",
                                     "cost-per-token, device-efficiency, comm-cost or [iteration-time]",
                                     [&](const std::string& text) { set_objective(text, options); });
-  const auto names = objective_names();
+  const auto names = names_in(objective_table());
   set_completion_values(*objective, {names.begin(), names.end()});
   const auto strategy = add_option(app, "--strategy", "NAME",
                                    "search strategy for comm-cost; see --list-strategies [evolutionary]",

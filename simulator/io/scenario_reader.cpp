@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
+#include "planner/core/kind_table.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 #include "simulator/io/availability_reader.hpp"
@@ -181,9 +182,7 @@ class ScenarioReader {
 
   static sim::FailurePolicy read_policy(const YamlValue& value) {
     const auto table = sim::failure_policy_table();
-    std::vector<std::string_view> names;
-    for (const sim::FailurePolicyTraits& policy : table) names.push_back(policy.name);
-    return table[value.choice(names)].kind;
+    return table[value.choice(names_in(table))].kind;
   }
 
   const Topology& topology_;

@@ -3,8 +3,12 @@
 #include <set>
 #include <string_view>
 
+#include "planner/core/compression_preset.hpp"
 #include "planner/core/gradient_sync.hpp"
 #include "planner/core/objective.hpp"
+#include "planner/core/optimizer.hpp"
+#include "planner/core/precision.hpp"
+#include "planner/core/recomputation.hpp"
 #include "planner/core/schedule.hpp"
 #include "tests/support/catch.hpp"
 
@@ -33,7 +37,7 @@ void check_table(std::span<const Row> table) {
     CHECK_FALSE(row.name.empty());
     CHECK(names.insert(row.name).second);
     CHECK(&traits(row.kind) == &row);
-    CHECK(name_of(row.kind) == row.name);
+    if constexpr (requires { name_of(row.kind); }) CHECK(name_of(row.kind) == row.name);
     CHECK(kind_named(table, row.name) == row.kind);
   }
   CHECK_FALSE(kind_named(table, "no such kind"));
@@ -46,13 +50,47 @@ TEST_CASE("rows of a table are found by kind and by name") {
   CHECK(kind_named(std::span<const ColorTraits>(colors), "green") == Color::green);
 }
 
-TEST_CASE("each schedule, gradient sync algorithm and objective has one name") {
+TEST_CASE("each value of a kind has one row and one name") {
   check_table(schedule_table());
-  check_table(objective_table());
   check_table(gradient_sync_table());
+  check_table(precision_table());
+  check_table(optimizer_table());
+  check_table(recomputation_table());
+  check_table(compression_table());
+  check_table(objective_table());
 }
 
 TEST_CASE("the planner tries only what a job may name") {
   for (const ScheduleTraits& schedule : schedule_table()) CHECK((schedule.in_jobs || !schedule.is_candidate));
   for (const GradientSyncTraits& sync : gradient_sync_table()) CHECK((sync.in_jobs || !sync.is_candidate));
+}
+
+// The numbers in the names of optimizers are bytes per parameter.
+TEST_CASE("optimizers hold as many bytes per parameter as their names say") {
+  CHECK(traits(Optimizer::adam_16).resident == 16);
+  CHECK(traits(Optimizer::adam_18).resident == 18);
+  CHECK(traits(Optimizer::adam_20).resident == 20);
+  CHECK(traits(Optimizer::sgd_12).resident == 12);
+  CHECK(traits(Optimizer::sgd_8).resident == 8);
+}
+
+TEST_CASE("more recomputation keeps less and repeats more") {
+  Layer layer;
+  layer.forward = Flops(10);
+  layer.attention = Flops(2);
+  layer.head = Flops(1);
+  layer.activation_memory = Bytes(100);
+  layer.attention_memory = Bytes(30);
+  const auto kept = [&](Recomputation it) { return traits(it).kept(layer, Bytes(8)).value(); };
+  const auto working = [&](Recomputation it) { return traits(it).working(layer).value(); };
+  const auto repeated = [&](Recomputation it) { return traits(it).repeated_share(layer); };
+  CHECK(kept(Recomputation::none) == 100);
+  CHECK(kept(Recomputation::selective) == 70);
+  CHECK(kept(Recomputation::full) == 8);
+  CHECK(working(Recomputation::none) == 0);
+  CHECK(working(Recomputation::selective) == 30);
+  CHECK(working(Recomputation::full) == 100);
+  CHECK(repeated(Recomputation::none) == 0);
+  CHECK(repeated(Recomputation::selective) == 0.2);
+  CHECK(repeated(Recomputation::full) == 0.9);
 }

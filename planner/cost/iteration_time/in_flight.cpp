@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
 namespace dtfm::cost {
@@ -22,12 +23,12 @@ InFlightMicroBatches::InFlightMicroBatches(Schedule schedule, int devices, int d
   }
   std::vector<int> held(at(chunks));
   using Kind = Operation::Kind;
-  const Kind last = traits(schedule).splits_backward ? Kind::weight_gradient : Kind::backward;
+  DTFM_ASSERT(!traits(schedule).splits_backward);  // no schedule with chunks does
   for (const auto& [kind, chunk, _] :
        operation_order(schedule, {devices, device, chunks, micro_batches}, /*flush=*/0)) {
     if (kind == Kind::forward) ++held[at(chunk)];
     moments_.push_back({chunk, held});
-    if (kind == last) --held[at(chunk)];
+    if (kind == Kind::backward) --held[at(chunk)];
   }
   // Sorted so that a moment comes before all those that it dominates, in which no chunk holds more.
   std::sort(moments_.begin(), moments_.end(), std::greater<>());
