@@ -1,6 +1,7 @@
-# Precompiles the headers that most files include, for clang++ only: g++ builds faster with DTFM_UNITY.
-option(DTFM_PRECOMPILE "Compile the headers that most files include once (clang++)" OFF)
-if(NOT DTFM_PRECOMPILE OR NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+# Precompiles the headers that most files include: for tests, and with clang++ for libraries too (with g++ these build
+# faster without, if DTFM_UNITY is on).
+option(DTFM_PRECOMPILE "Compile the headers that most files include once: faster from scratch" OFF)
+if(NOT DTFM_PRECOMPILE)
   return()
 endif()
 
@@ -9,11 +10,17 @@ function(dtfm_precompile_headers name)
   add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/headers.cpp)
   target_link_libraries(${name} PRIVATE
     dtfm_options Eigen3::Eigen OpenMP::OpenMP_CXX fmt::fmt nlohmann_json::nlohmann_json)
-  target_precompile_headers(${name} PRIVATE ${ARGN}
-    <Eigen/Core> <algorithm> <cmath> <fmt/format.h> <functional> <map> <nlohmann/json.hpp> <optional> <string> <vector>)
-  target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp") # a time stamp would prevent ccache hits
+  target_precompile_headers(${name} PRIVATE
+    <Eigen/Core> <algorithm> <cmath> <fmt/format.h> <functional> <map> <nlohmann/json.hpp> <optional> <string> <vector>
+    ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp") # a time stamp would prevent ccache hits
+  endif()
 endfunction()
 
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  return()
+endif()
 dtfm_precompile_headers(dtfm_headers)
 foreach(folder planner simulator cli)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)

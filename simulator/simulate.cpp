@@ -52,7 +52,7 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
                   options.sync_every, options.paths);
   CurrentStageMemory memory(problem, plan, traits(scenario.on_failure).keeps_copies);
   RunStatistics statistics(problem.topology, memory.memory_of(),
-                           down_intervals(scenario, problem.topology.size()));
+                           down_intervals(scenario, problem.topology->size()));
   EgressMeter egress(problem.topology);
   std::vector<RunObserver*> observers{&memory, &statistics};
   if (has_disruptions(scenario)) observers.push_back(&egress);

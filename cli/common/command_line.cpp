@@ -92,6 +92,20 @@ CLI::Option* add_option(CLI::App& app, const char* name, const char* value, cons
   return app.add_option_function<std::string>(name, set, help)->type_name(value);
 }
 
+CLI::Option* add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
+                                   const std::function<void(const std::string&)>& set) {
+  return app
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [set](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) set(text);
+          },
+          help)
+      ->type_name(value)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void set_completion_values(CLI::Option& option, const std::vector<std::string>& values) {
   const auto anything = [](const std::string&) { return std::string(); };
   option.check(CLI::Validator(anything, ""), fmt::format("{}{}", completion_prefix, fmt::join(values, "|")));

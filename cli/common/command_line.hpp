@@ -21,6 +21,10 @@ namespace dtfm::cli {
 CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
                         const std::function<void(const std::string&)>& set);
 
+/// The same for an option that may be repeated, with one value each time.
+CLI::Option* add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
+                                   const std::function<void(const std::string&)>& set);
+
 /// Sets the values that a shell completes for `option`, in addition to the lower-case words of a placeholder
 /// such as `text|json`. Other values are still accepted.
 void set_completion_values(CLI::Option& option, const std::vector<std::string>& values);

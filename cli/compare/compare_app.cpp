@@ -43,10 +43,8 @@ void add_input_options(CLI::App& app, CompareOptions& options) {
 void add_scheme_options(CLI::App& app, CompareOptions& options) {
   begin_group(app, heading::schemes);
   set_completion_values(
-      *app.add_option("--scheme", options.schemes, "scheme to compare [all]; may be repeated")
-           ->type_name("NAME")
-           ->expected(1)
-           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+      *add_repeatable_option(app, "--scheme", "NAME", "scheme to compare [all]; may be repeated",
+                             [&](const std::string& name) { options.schemes.push_back(name); }),
       api::compared_schemes());
   app.add_flag("--list-schemes", options.list_schemes, "lists the schemes and exits");
   add_scheme_parameter_options(app, options.sync_every, options.skip, options.verify, options.faulty_share);
@@ -54,11 +52,9 @@ void add_scheme_options(CLI::App& app, CompareOptions& options) {
 
 void add_simulation_options(CLI::App& app, CompareOptions& options) {
   begin_group(app, heading::simulation);
-  app.add_option("--scenario", options.scenarios,
-                 "also simulates under a scenario (YAML) [none]; may be repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_repeatable_option(app, "--scenario", "FILE",
+                        "also simulates under a scenario (YAML) [none]; may be repeated",
+                        [&](const std::string& file) { options.scenarios.push_back(file); });
   add_option(app, "--iterations", "N", "training iterations, unless the scenario has a horizon [3]",
              [&](const std::string& text) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);

@@ -167,7 +167,7 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
   const Problem& problem = request.problem;
   ordered_json json = {
       {"schema", "dtfm-compare/1"},
-      {"topology", {{"name", problem.topology.name}, {"fingerprint", problem.topology.fingerprint()}}},
+      {"topology", {{"name", problem.topology->name}, {"fingerprint", problem.topology->fingerprint()}}},
       {"job", problem.job.name},
       {"batch", problem.job.training.global_batch},
       {"seed", request.options.seed},

@@ -72,15 +72,9 @@ void add_input_options(CLI::App& app, ExportOptions& options) {
 
 void add_target_options(CLI::App& app, ExportOptions& options) {
   begin_group(app, "Targets");
-  CLI::Option* to = app.add_option_function<std::vector<std::string>>(
-                           "--to",
-                           [&](const std::vector<std::string>& words) {
-                             for (const std::string& word : words) add_targets(word, options.targets);
-                           },
-                           "trainers and launchers, comma-separated or repeated; see --list-targets")
-                        ->type_name("TARGET")
-                        ->expected(1)
-                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::Option* to = add_repeatable_option(
+      app, "--to", "TARGET", "trainers and launchers, comma-separated or repeated; see --list-targets",
+      [&](const std::string& words) { add_targets(words, options.targets); });
   set_completion_values(*to, target_names());
   app.add_flag("--list-targets", options.list_targets, "lists the targets and exits");
 }

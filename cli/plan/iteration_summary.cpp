@@ -61,7 +61,7 @@ class IterationWriter {
     text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", format_token_rate(estimate.tokens_per_s),
                         estimate.model_flops_per_s / 1e12);
     if (estimate.cost_per_million_tokens)
-      text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
+      text += fmt::format(", {:.4g} USD per million tokens", *estimate.cost_per_million_tokens);
     if (const double egress = estimate.egress_per_million_tokens; egress > 0)
       text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
                           *estimate.cost_per_million_tokens - egress, egress);

@@ -69,8 +69,8 @@ double parse_horizon(const std::string& text) {
 void set_objective(const std::string& name, PlanOptions& options) {
   const std::optional<Objective> objective = kind_named(objective_table(), name);
   if (!objective)
-    throw Error("--objective",
-                fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, names_in(objective_table()))));
+    throw Error("--objective", fmt::format("unknown {}; {}", io::quote(name),
+                                           io::suggestion(name, names_in(objective_table()))));
   options.objective = *objective;
   options.objective_given = true;
 }
@@ -161,11 +161,9 @@ void add_simulation_options(CLI::App& app, PlanOptions& options) {
   add_option(app, "--finalists", "N", "number of best plans to simulate [8]", [&](const std::string& text) {
     options.finalists = parse_whole_number("--finalists", text, 1, 1000);
   });
-  app.add_option("--scenario", options.scenarios,
-                 "also simulates the finalists under a scenario (YAML); may be repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_repeatable_option(app, "--scenario", "FILE",
+                        "also simulates the finalists under a scenario (YAML); may be repeated",
+                        [&](const std::string& file) { options.scenarios.push_back(file); });
   add_option(app, "--robust", "mean|p95|worst", "criterion over the times in all scenarios [mean]",
              [&](const std::string& text) { options.robust = parse_robust_criterion(text); });
 }

@@ -169,7 +169,7 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
 
 int score(const PlanOptions& options, const Topology& topology, const Job& given_job,
           const io::PlanSource& given_plan, const InterruptWatch& watch) {
-  const auto [given, notes, has_execution] =
+  const auto [given, notes, is_decided] =
       io::read_any_plan(given_plan, topology, given_job, options.job.has_value());
   Job job = given_job;
   job.execution = given.execution;
@@ -180,7 +180,7 @@ int score(const PlanOptions& options, const Topology& topology, const Job& given
   record.objective = options.objective;
   record.comm_cost = make_estimate(scored.cost);
   record.warnings = notes;
-  if (!has_execution) add_notes(undecided_notes(job), record);
+  if (!is_decided) add_notes(undecided_notes(job), record);
   add_notes(score_warnings(given, job), record);
   record.version = DTFM_VERSION;
   write_output(options, {topology, scored.problem, placement, given, record, scored.best_deployment}, watch);
@@ -247,7 +247,7 @@ int run_plan_command(const PlanOptions& given) {
   if (!given_plan) return plan_by_iteration_time(options, problem, spread, read, watch);
   io::PlanAndNotes given_one = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, given_one.plan);
-  if (!given_one.has_execution)
+  if (!given_one.is_decided)
     for (const std::string& note : undecided_notes(job)) given_one.notes.push_back(note);
   return score_by_iteration_time(options, problem, spread, given_one.plan, given_one.notes, read, watch);
 }

@@ -93,7 +93,7 @@ std::string format_memory_deficit(const search::PlanCandidate& candidate) {
   for (const cost::DeviceMemory& it : api::estimate_plan(candidate).memory)
     if (it.needed - it.capacity > worst.needed - worst.capacity) worst = it;
   return fmt::format("{} needs {:.3g} GB and has {:.3g} GB",
-                     candidate.job->problem.topology.devices[at(worst.device)].id, worst.needed / 1e9,
+                     candidate.job->problem.topology->devices[at(worst.device)].id, worst.needed / 1e9,
                      worst.capacity / 1e9);
 }
 

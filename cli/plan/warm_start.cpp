@@ -113,7 +113,7 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
     throw Error(running.file, fmt::format("is for job {}, but without --job FILE the job is the built-in {}",
                                           io::quote(running.job.name), problem.job.name));
   search::WarmStart warm = warm_start(running, problem, options.horizon.value_or(api::default_horizon_s));
-  const int devices = problem.topology.size();
+  const int devices = problem.topology->size();
   check_migration_steps(running, api::migration_steps(problem, warm, devices), devices);
   return warm;
 }

@@ -22,7 +22,7 @@ void write_page(const std::string& file, const std::string& job, ReportContent c
 /// Sets `simulation` and `timeline`. Returns the reason if that is not possible, else an empty text.
 std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
                            const std::function<bool()>& stop) {
-  TimelineRecorder recorder(problem.topology.size());
+  TimelineRecorder recorder(problem.topology->size());
   api::SimulateRequest request{problem, plan};
   request.iterations = 1;
   request.stop = stop;

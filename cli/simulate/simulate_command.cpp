@@ -70,12 +70,12 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
   input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
   Job& job = input.problem.job;
-  const auto [plan, notes, has_execution] =
+  const auto [plan, notes, is_decided] =
       io::read_any_plan(source, input.problem.topology, job, options.job.has_value());
   input.plan = plan;
   input.notes = notes;
   job.execution = plan.execution;
-  if (!has_execution) append_notes(undecided_notes(job), input.notes);
+  if (!is_decided) append_notes(undecided_notes(job), input.notes);
 }
 
 /// Sets the fastest layout of the scheme. Throws NoLayout if none fits in memory.
@@ -149,7 +149,7 @@ class StreamedOutputs {
       trace_.emplace(input.problem.topology, memory_->memory_of(),
                      [this](std::string_view text) { trace_file_->write(text); });
     }
-    if (options.report) timeline_.emplace(input.problem.topology.size());
+    if (options.report) timeline_.emplace(input.problem.topology->size());
     if (options.tasks) {
       task_file_.emplace(*options.tasks);
       tasks_.emplace([this](std::string_view text) { task_file_->write(text); });
@@ -264,7 +264,7 @@ std::vector<std::string> no_progress_notes(const sim::SimReport& report, const s
 std::vector<std::string> notes_of(const SimulateOptions& options, const Input& input,
                                   const Outcome& outcome) {
   std::vector<std::string> notes = no_progress_notes(outcome.report, input.scenario);
-  std::vector<int> devices(at(input.problem.topology.size()));
+  std::vector<int> devices(at(input.problem.topology->size()));
   std::iota(devices.begin(), devices.end(), 0);  // a swarm uses all devices
   if (!input.swarm) devices = pipeline_major(input.plan);
   for (const auto& more :

@@ -67,20 +67,6 @@ Examples:
   dtfm-topology show lab.yaml
   dtfm-topology show world.yaml --site oregon --site tokyo)";
 
-/// Adds an option that may be repeated, with one value each time.
-void add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
-                           const std::function<void(const std::string&)>& set) {
-  app.add_option_function<std::vector<std::string>>(
-         name,
-         [set](const std::vector<std::string>& texts) {
-           for (const std::string& text : texts) set(text);
-         },
-         help)
-      ->type_name(value)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
 /// Splits `KEY=VALUE`. Without `=`, the key is empty and the whole text is the value.
 std::pair<std::string, std::string> key_and_value(const std::string& text) {
   const std::size_t equals = text.find('=');

@@ -74,7 +74,7 @@ ChosenLayout plan_layout_or_error(const CompareRequest& request) {
 /// Returns why the run has no result; empty if it has one.
 std::string failure_of(const Problem& problem, const sim::SimReport& report) {
   if (!report.out_of_memory.empty())
-    return fmt::format("{} is out of memory", problem.topology.devices[at(report.out_of_memory.front())].id);
+    return fmt::format("{} is out of memory", problem.topology->devices[at(report.out_of_memory.front())].id);
   if (report.tokens_per_s > 0) return "";
   return report.stopped.empty() ? "no iteration was completed" : report.stopped;
 }

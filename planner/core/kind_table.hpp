@@ -36,6 +36,18 @@ std::vector<std::string_view> names_in(std::span<const Row> table) {
   return names;
 }
 
+/// The names of the rows that jobs may name: all, unless rows have a member `in_jobs`.
+template <class Row>
+std::vector<std::string_view> names_in_jobs(std::span<const Row> table) {
+  std::vector<std::string_view> names;
+  for (const Row& row : table) {
+    if constexpr (requires { row.in_jobs; })
+      if (!row.in_jobs) continue;
+    names.push_back(row.name);
+  }
+  return names;
+}
+
 template <class Row>
 auto kind_named(std::span<const Row> table, std::string_view name) -> std::optional<decltype(Row::kind)> {
   for (const Row& row : table)

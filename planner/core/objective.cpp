@@ -7,7 +7,7 @@ namespace {
 
 constexpr auto objectives = std::to_array<ObjectiveTraits>({
     {Objective::iteration_time, "iteration-time", "s", "less time"},
-    {Objective::cost_per_token, "cost-per-token", "USD a million tokens", "cheaper a token"},
+    {Objective::cost_per_token, "cost-per-token", "USD per million tokens", "cheaper per token"},
     {Objective::device_efficiency, "device-efficiency", "device-seconds", "less devices × time"},
     {Objective::comm_cost, "comm-cost", "s", "less time"},
 });

@@ -64,6 +64,10 @@ void compare_compression(const Compression& planned, const Job& job, ConflictLis
 
 }  // namespace
 
+std::string format_conflict(const PlanConflict& conflict) {
+  return fmt::format("{}; {}, or use the job that the plan was made for", conflict.problem, conflict.fix);
+}
+
 std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job) {
   const ExecutionConfig &planned = plan.execution, &of_job = job.execution;
   const Automatic& open = job.automatic;
@@ -93,7 +97,7 @@ std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job) {
 void check_no_conflict(const Plan& plan, const Job& job, const std::string& where) {
   const std::vector<PlanConflict> conflicts = plan_conflicts(plan, job);
   if (conflicts.empty()) return;
-  throw Error(where, fmt::format("{}; {}", conflicts.front().problem, conflicts.front().fix));
+  throw Error(where, format_conflict(conflicts.front()));
 }
 
 }  // namespace dtfm

@@ -16,6 +16,9 @@ struct PlanConflict {
   std::string fix;      // of the job: "set the job's to 1f1b or auto"
 };
 
+/// "schedule 1f1b, but the job's parallelism.schedule is gpipe; set the job's to 1f1b or auto, or use …"
+std::string format_conflict(const PlanConflict& conflict);
+
 /// Returns the conflicts between the plan's execution and the job's. Different numbers of pipelines, stages
 /// and devices per stage are not conflicts: those of the job only limit a search, and a plan may have lost
 /// pipelines since. Different flushes conflict only if the job fixes their interval.

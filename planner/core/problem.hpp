@@ -4,12 +4,13 @@
 #include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/roofline.hpp"
+#include "planner/core/shared.hpp"
 #include "planner/core/topology.hpp"
 
 namespace dtfm {
 
 struct Problem {
-  Topology topology;
+  Shared<Topology> topology;
   Job job;
   Calibration constants;
   Roofline roofline = {};  // for GPUs without a profile in the job

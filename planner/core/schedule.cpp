@@ -52,17 +52,6 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
 });
 static_assert(has_row_for_each(schedules, Schedule::paths));
 
-void check(const ScheduleTraits& schedule, const PipelinePosition& position) {
-  if (position.chunks > 1 && !schedule.has_chunks)
-    throw Error("",
-                fmt::format("schedule {} has one stage per device, not {}", schedule.name, position.chunks));
-  if (schedule.in_rounds && position.micro_batches % position.devices != 0)
-    throw Error("",
-                fmt::format("schedule {} requires a multiple of {} micro-batches, the number of devices of a "
-                            "pipeline; found {}",
-                            schedule.name, position.devices, position.micro_batches));
-}
-
 }  // namespace
 
 std::span<const ScheduleTraits> schedule_table() {
@@ -77,6 +66,18 @@ std::string_view name_of(Schedule schedule) {
   return traits(schedule).name;
 }
 
+void check_schedule(Schedule kind, const PipelinePosition& position) {
+  const ScheduleTraits& schedule = traits(kind);
+  if (position.chunks > 1 && !schedule.has_chunks)
+    throw Error("",
+                fmt::format("schedule {} has one stage per device, not {}", schedule.name, position.chunks));
+  if (schedule.in_rounds && position.micro_batches % position.devices != 0)
+    throw Error("",
+                fmt::format("schedule {} requires a multiple of {} micro-batches, the number of devices of a "
+                            "pipeline; found {}",
+                            schedule.name, position.devices, position.micro_batches));
+}
+
 std::vector<Operation> operation_order(Schedule schedule, const PipelinePosition& position, int flush) {
   const ScheduleTraits& row = traits(schedule);
   if (row.order == nullptr)
@@ -86,7 +87,7 @@ std::vector<Operation> operation_order(Schedule schedule, const PipelinePosition
   for (int done = 0; done < position.micro_batches; done += round) {
     PipelinePosition part = position;
     part.micro_batches = std::min(round, position.micro_batches - done);
-    check(row, part);
+    check_schedule(schedule, part);
     for (Operation operation : row.order(part)) {
       operation.micro_batch += done;
       order.push_back(operation);

@@ -80,6 +80,9 @@ int interleaved_in_flight(const PipelinePosition& position);
 std::vector<Operation> zero_bubble_h1_order(const PipelinePosition& position);
 int zero_bubble_h1_in_flight(const PipelinePosition& position);
 
+/// Throws Error if a pipeline of these sizes cannot run the schedule; `device` has no effect.
+void check_schedule(Schedule schedule, const PipelinePosition& position);
+
 /// The operations of a device in an iteration with a pipeline flush after every `flush` micro-batches (0:
 /// only at the end). Throws Error if the schedule cannot be run.
 std::vector<Operation> operation_order(Schedule schedule, const PipelinePosition& position, int flush);

@@ -10,7 +10,6 @@
 
 #include <Eigen/Core>
 
-#include "planner/core/shared_matrix.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -63,13 +62,13 @@ struct RuleLinks {
   std::vector<int> link_class;  // by device
   // Indices into `links` by pair of link classes (row = sender), −1: no such pair of devices; `same_host` is
   // for two devices of one host.
-  SharedMatrix<Eigen::MatrixXi> table, same_host;
+  Eigen::MatrixXi table, same_host;
 };
 
 /// Links as measured, by pair of devices (row = sender). The diagonals are meaningless.
 struct MeasuredLinks {
-  SharedMatrix<Eigen::MatrixXd> latency;    // s, one way
-  SharedMatrix<Eigen::MatrixXd> bandwidth;  // bit/s
+  Eigen::MatrixXd latency;    // s, one way
+  Eigen::MatrixXd bandwidth;  // bit/s
 };
 
 enum class Fairness { equal, rtt };

@@ -9,6 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "simulator/iteration/path_graph.hpp"
 #include "simulator/iteration/pipeline_graph.hpp"
 #include "simulator/iteration/zero_graph.hpp"
@@ -200,22 +201,11 @@ class IterationGraph {
   std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
 };
 
-/// Returns the virtual stages of a pipeline: chunk 0 of every device, then chunk 1 of every device, …
-std::vector<Stage> split_into_chunks(const std::vector<Stage>& stages, int chunks) {
+/// The virtual stages of a pipeline, in the order in which micro-batches pass them.
+std::vector<Stage> virtual_stages(const Pipeline& pipeline, int chunks) {
   std::vector<Stage> result;
-  int next = stages.front().layers.first;
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    for (const Stage& stage : stages) {
-      const int layers = stage.layers.second - stage.layers.first;
-      if (layers < chunks)
-        throw Error("",
-                    fmt::format("schedule interleaved: {} chunks exceed the number of layers of a device, "
-                                "{}; use fewer chunks or fewer stages",
-                                chunks, layers));
-      const auto [begin, end] = even_split(layers, chunks, chunk);
-      result.push_back({{next, next + end - begin}, stage.devices});
-      next += end - begin;
-    }
+  for (const auto& layers : virtual_stage_layers(pipeline, chunks))
+    result.push_back({layers, pipeline.stages[result.size() % pipeline.stages.size()].devices});
   return result;
 }
 
@@ -239,7 +229,7 @@ Plan expand_virtual_stages(const Plan& plan) {
   if (!traits(plan.execution.schedule).has_chunks) return plan;
   Plan result = plan;
   for (Pipeline& pipeline : result.pipelines)
-    pipeline.stages = split_into_chunks(pipeline.stages, plan.execution.chunks.value_or(1));
+    pipeline.stages = virtual_stages(pipeline, plan.execution.chunks.value_or(1));
   return result;
 }
 

@@ -7,9 +7,9 @@ namespace dtfm::sim {
 double peak_flops_per_s(const Problem& problem, const SimReport& report) {
   double sum = 0;
   for (const DeviceReport& it : report.devices) {
-    const Device& device = problem.topology.devices[at(it.device)];
+    const Device& device = problem.topology->devices[at(it.device)];
     if (device.gpu < 0) return 0;
-    const auto peak = peak_of(problem.topology.gpus[at(device.gpu)], problem.job.training.precision);
+    const auto peak = peak_of(problem.topology->gpus[at(device.gpu)], problem.job.training.precision);
     if (!peak) return 0;
     sum += peak->value() * device.speed;
   }

@@ -16,7 +16,7 @@ namespace {
 class FetchPlanner {
  public:
   FetchPlanner(const Problem& problem, const Plan& plan, const std::vector<StageShard>& held)
-      : problem_(problem), loads_(problem, plan), sources_(held), busy_s_(at(problem.topology.size())) {}
+      : problem_(problem), loads_(problem, plan), sources_(held), busy_s_(at(problem.topology->size())) {}
 
   /// Adds fetches of all layers of a shard that its device does not hold, part by part.
   void add(const StageShard& shard) {
@@ -84,7 +84,7 @@ class FetchPlanner {
     for (const StageShard& source : sources_) {
       if (source.layers.first > first || source.layers.second <= first || !holds_part(source, fetch))
         continue;
-      const auto link = problem_.topology.link(source.device, fetch.to);
+      const auto link = problem_.topology->link(source.device, fetch.to);
       const std::pair layers{first, std::min(stage.layers.second, source.layers.second)};
       const double duration = (Bytes(bytes_of(stage, layers, fetch.parts)) / link.bandwidth).value();
       const double end = busy_s_[at(source.device)] + duration + link.latency.value();

@@ -41,12 +41,12 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       sync_every_(sync_every),
       paths_(paths),
       seed_(seed),
-      device_timeline_(scenario, problem.topology.size()),
+      device_timeline_(scenario, problem.topology->size()),
       spares_(spare_devices(scenario, problem.topology)),
       initial_plan_(plan),
       plan_(plan),
       running_(plan.pipelines.size(), true),
-      is_running_(at(problem.topology.size())),
+      is_running_(at(problem.topology->size())),
       was_assigned_(is_running_.size()),
       is_needed_(is_running_.size()),
       has_failed_(is_running_.size()) {
@@ -136,7 +136,7 @@ void TrainingRun::advance(double date) {
 }
 
 void TrainingRun::take(const DeviceEvent& event) {
-  const std::string& id = problem_.topology.devices[at(event.device)].id;
+  const std::string& id = problem_.topology->devices[at(event.device)].id;
   if (event.kind == DeviceEvent::Kind::speed) {
     note(event.date, fmt::format("{} computes at {:.4g} of its speed", id, event.speed));
     if (scenario_.exclude_slower_than > 0) needs_decision_ = true;
@@ -228,7 +228,7 @@ std::string TrainingRun::missing_devices() const {
   std::vector<std::string> missing;
   for (const int device : pipeline_major(plan_))
     if (!device_timeline_.available()[at(device)])
-      missing.push_back(fmt::format("{} (left at {:.6g} s)", problem_.topology.devices[at(device)].id,
+      missing.push_back(fmt::format("{} (left at {:.6g} s)", problem_.topology->devices[at(device)].id,
                                     device_timeline_.last_failure(device)));
   const std::size_t count = missing.size();
   missing.resize(std::min(count, max_named));
@@ -241,8 +241,8 @@ void TrainingRun::note_replacements(const Plan& next) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
     was_assigned_[at(after[i])] = true;
-    note(now_, fmt::format("{} replaces {}", problem_.topology.devices[at(after[i])].id,
-                           problem_.topology.devices[at(before[i])].id));
+    note(now_, fmt::format("{} replaces {}", problem_.topology->devices[at(after[i])].id,
+                           problem_.topology->devices[at(before[i])].id));
   }
 }
 

@@ -13,7 +13,7 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
            const SwarmOptions& options) {
   const Job& job = problem.job;
   const int layers = layer_count(job.model);
-  if (problem.topology.devices.empty()) throw Error("", "a swarm requires at least one device");
+  if (problem.topology->devices.empty()) throw Error("", "a swarm requires at least one device");
   if (setup.stages < 1 || setup.stages > layers)
     throw Error("", fmt::format("the number of stages must be from 1 to {}; found {}", layers, setup.stages));
   if (setup.trainers && *setup.trainers < 1) throw Error("", "a swarm requires at least one trainer");

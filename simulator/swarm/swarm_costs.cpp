@@ -15,8 +15,8 @@ SwarmCosts::SwarmCosts(const Problem& problem, int stages) : samples_(problem.jo
   const Plan of_single_devices{1, execution, {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
   const LoadModel model(problem, of_single_devices);
   std::map<std::pair<int, double>, int> kinds;  // keyed by GPU and speed
-  for (int device = 0; device < problem.topology.size(); ++device) {
-    const Device& it = problem.topology.devices[dtfm::at(device)];
+  for (int device = 0; device < problem.topology->size(); ++device) {
+    const Device& it = problem.topology->devices[dtfm::at(device)];
     const auto [kind, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(kinds.size()));
     kind_.push_back(kind->second);
     if (!is_new) continue;
@@ -98,9 +98,10 @@ double slowest_pair_s(const Problem& problem, std::span<const int> members, doub
     std::map<int, double> on_entry;
     for (std::size_t j = 0; j < members.size(); ++j) {
       if (i == j) continue;
-      const Link link = problem.topology.link(members[i], members[j]);
+      const Link link = problem.topology->link(members[i], members[j]);
       double sent = bytes * (shards[i] + shards[j]);
-      if (link.shared_by_sender) sent = on_entry[problem.topology.link_index(members[i], members[j])] += sent;
+      if (link.shared_by_sender)
+        sent = on_entry[problem.topology->link_index(members[i], members[j])] += sent;
       slowest = std::max(slowest, sent * bits_per_byte / link.bandwidth.value());
     }
   }

@@ -19,7 +19,7 @@ void SwarmRun::assign_peers() {
   if (kinds.empty()) return;
   Assignment best = best_assignment(kinds);
   std::vector<int> turn(kinds.size());  // [kind]: the next stage
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     Peer& peer = peers_[at(device)];
     if (!peer.available) continue;
     const std::size_t kind = at(kind_of[at(device)]);
@@ -82,7 +82,7 @@ void SwarmRun::leave(int device) {
   peer.available = false;
   peer.stage = no_peer;
   ++peer.life;
-  for (int other = 0; other < problem_.topology.size(); ++other)
+  for (int other = 0; other < problem_.topology->size(); ++other)
     if (peers_[at(other)].download != none && peers_[at(other)].donor == device) {
       network_.cancel(peers_[at(other)].download, now_);
       peers_[at(other)].download = none;
@@ -159,7 +159,7 @@ void SwarmRun::start_download(int device) {
   Peer& peer = peers_[at(device)];
   const double bytes = costs_.state_bytes(peer.stage);
   int donor = no_peer;
-  for (int other = 0; other < problem_.topology.size(); ++other) {
+  for (int other = 0; other < problem_.topology->size(); ++other) {
     const Peer& it = peers_[at(other)];
     if (it.available && it.serving && it.stage == peer.stage &&
         (donor == no_peer || it.uploads < peers_[at(donor)].uploads))
@@ -239,7 +239,7 @@ int SwarmRun::most_loaded_stage(bool by_peer) const {
 /// Samples per second of the peers that serve the stage or are fetching its state.
 double SwarmRun::rate_of_stage(int stage) const {
   double sum = 0;
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     const Peer& peer = peers_[at(device)];
     if ((peer.serving || peer.fetching) && peer.stage == stage) sum += rate(device, stage);
   }
@@ -252,7 +252,7 @@ int SwarmRun::spare_peer(int stage, double slowest_rate) const {
   if (stages_[at(stage)].serving < 2) return no_peer;
   const double all = rate_of_stage(stage);
   int spare = no_peer;
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     const Peer& peer = peers_[at(device)];
     if (!peer.serving || peer.stage != stage) continue;
     if (setup_.require_beneficial_moves && !(all - rate(device, stage) > slowest_rate)) continue;
@@ -283,7 +283,7 @@ std::vector<PeerKind> SwarmRun::available_kinds(std::vector<int>* kind_of_device
   std::map<std::pair<int, double>, int> numbers;
   std::vector<PeerKind> kinds;
   if (kind_of_device) kind_of_device->assign(peers_.size(), no_peer);
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     const Peer& peer = peers_[at(device)];
     if (!peer.available) continue;
     const int kind = costs_.kind(device);
@@ -323,7 +323,7 @@ void SwarmRun::on_devices_changed() {
   optimal_ = known->second.first;
   report_.optimum_is_exact = report_.optimum_is_exact && known->second.second;
   std::vector<double> speeds(stages_.size());
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     const Peer& peer = peers_[at(device)];
     if (peer.serving) speeds[at(peer.stage)] += rate(device, peer.stage);
   }

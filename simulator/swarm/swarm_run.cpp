@@ -25,9 +25,9 @@ SwarmRun::SwarmRun(const Problem& problem, const SwarmSetup& setup, const Scenar
       costs_(problem, setup.stages),
       network_(problem.topology, problem.constants, queue_),
       announcements_(setup.stages),
-      device_timeline_(scenario, problem.topology.size()),
-      verification_(setup.verify, setup.faulty_share, problem.topology.size(), seed_),
-      peers_(problem.topology.devices.size()),
+      device_timeline_(scenario, problem.topology->size()),
+      verification_(setup.verify, setup.faulty_share, problem.topology->size(), seed_),
+      peers_(problem.topology->devices.size()),
       stages_(at(setup.stages)) {
   for (Stage& stage : stages_) {
     stage.held_by.resize(peers_.size());
@@ -153,7 +153,7 @@ void SwarmRun::report_stages() {
 }
 
 void SwarmRun::report_devices() {
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     const Peer& peer = peers_[at(device)];
     SwarmDevice it;
     it.device = device;

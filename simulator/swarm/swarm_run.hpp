@@ -231,7 +231,7 @@ class SwarmRun {
     if (options_.observe) options_.observe({kind, now_, micro_batch, stage, peer});
   }
   void note(std::string text) { report_.events.push_back({now_, std::move(text)}); }
-  const std::string& name(int device) const { return problem_.topology.devices[at(device)].id; }
+  const std::string& name(int device) const { return problem_.topology->devices[at(device)].id; }
   bool is_over() const;
   SwarmReport finish();
   void report_devices();

@@ -32,7 +32,7 @@ void SwarmRun::begin_averaging(int number) {
   Stage& stage = stages_[at(number)];
   std::vector<int> members;
   double update_s = 0;
-  for (int device = 0; device < problem_.topology.size(); ++device) {
+  for (int device = 0; device < problem_.topology->size(); ++device) {
     const Peer& peer = peers_[at(device)];
     const bool serves = peer.serving && peer.stage == number;
     if (!serves && stage.held_by[at(device)].samples == 0) continue;
@@ -56,7 +56,7 @@ void SwarmRun::begin_averaging(int number) {
 /// latency, overhead and compression count twice.
 void SwarmRun::plan_all_reduce(int number, const std::vector<int>& members) {
   Stage& stage = stages_[at(number)];
-  const std::size_t sites = problem_.topology.sites.size();
+  const std::size_t sites = problem_.topology->sites.size();
   stage.members = members;
   stage.site_shards.assign(sites, 0);
   stage.site_members.assign(sites, 0);
@@ -72,7 +72,7 @@ void SwarmRun::plan_all_reduce(int number, const std::vector<int>& members) {
   stage.all_reduce_s =
       std::max(all_reduce.seconds, pairs_s) + 2 * longest + 2 * costs_.gradient_compression_s(number);
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const std::size_t site = at(problem_.topology.devices[at(members[i])].site);
+    const std::size_t site = at(problem_.topology->devices[at(members[i])].site);
     stage.site_shards[site] += all_reduce.shards[i];
     ++stage.site_members[site];
   }
@@ -85,7 +85,7 @@ void SwarmRun::for_each_site_pair(int number, const Use& use) const {
   const Stage& stage = stages_[at(number)];
   if (stage.members.size() < 2) return;
   const double bytes = costs_.gradient_bytes(number);
-  const int sites = static_cast<int>(problem_.topology.sites.size());
+  const int sites = static_cast<int>(problem_.topology->sites.size());
   for (int from = 0; from < sites; ++from)
     for (int to = 0; to < sites; ++to) {
       const double here = stage.site_members[at(from)], there = stage.site_members[at(to)];
@@ -117,7 +117,7 @@ void SwarmRun::on_averaged(int number) {
     emit(SwarmEvent::Kind::stepped, -1, number, no_peer);
   }
   if (stage.held >= problem_.job.training.global_batch) begin_averaging(number);
-  for (int peer = 0; peer < problem_.topology.size(); ++peer)
+  for (int peer = 0; peer < problem_.topology->size(); ++peer)
     if (peers_[at(peer)].stage == number) serve_next(peer);
 }
 

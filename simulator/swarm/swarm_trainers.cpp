@@ -15,13 +15,13 @@ constexpr double forward_timeout_s = 30, backward_timeout_s = 75, refresh_period
 
 /// Trainers start with a complete view of the peers and refresh it every 30 s, with random phases.
 void SwarmRun::start_trainers() {
-  const int devices = problem_.topology.size();
+  const int devices = problem_.topology->size();
   const int devices_each = setup_.transport == SwarmTransport::relay ? 1 : 4;
   const int trainers = setup_.trainers.value_or((devices + devices_each - 1) / devices_each);
   const int in_flight = setup_.in_flight.value_or(std::max(1, (4 * devices + trainers - 1) / trainers));
-  std::vector<std::vector<int>> of_site(problem_.topology.sites.size());
+  std::vector<std::vector<int>> of_site(problem_.topology->sites.size());
   for (int device = 0; device < devices; ++device)
-    of_site[at(problem_.topology.devices[at(device)].site)].push_back(device);
+    of_site[at(problem_.topology->devices[at(device)].site)].push_back(device);
   std::erase_if(of_site, [](const std::vector<int>& site) { return site.empty(); });
   for (int i = 0; i < trainers; ++i) {
     const std::vector<int>& site = of_site[at(i) % of_site.size()];

@@ -18,7 +18,7 @@ Problem small_problem(int devices) {
 
 api::RunningPlan running_plan(const Problem& problem, int stages, int replicas) {
   api::RunningPlan running{plan_of(problem.job, stages, replicas, 4 / replicas), {}, problem.job};
-  for (const Device& device : problem.topology.devices) running.ids.push_back(device.id);
+  for (const Device& device : problem.topology->devices) running.ids.push_back(device.id);
   return running;
 }
 

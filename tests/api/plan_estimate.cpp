@@ -35,7 +35,7 @@ TEST_CASE("the estimate of a plan is that of the search, with its throughput and
 // Two devices at 1 USD/h that compute for an hour cost 2 USD.
 TEST_CASE("the estimated cost per token is the price of the devices over their throughput") {
   api::PlanRequest request = small_request();
-  for (Gpu& gpu : request.problem.topology.gpus) gpu.price = DollarsPerHour(1);
+  for (Gpu& gpu : request.problem.topology.edit().gpus) gpu.price = DollarsPerHour(1);
   const Plan plan = plan_of(request.problem.job, 2, 1, 8);
   const api::PlanEstimate estimate = api::estimate_plan(api::score({request.problem, plan}).candidate);
   REQUIRE(estimate.usd_per_million_tokens);
@@ -47,7 +47,7 @@ TEST_CASE("no plan beats the lower bound of its objective") {
        {Objective::iteration_time, Objective::cost_per_token, Objective::device_efficiency}) {
     CAPTURE(static_cast<int>(objective));
     api::PlanRequest request = small_request();
-    for (Gpu& gpu : request.problem.topology.gpus) gpu.price = DollarsPerHour(1);
+    for (Gpu& gpu : request.problem.topology.edit().gpus) gpu.price = DollarsPerHour(1);
     request.options.objective = objective;
     const api::PlanResult planned = api::plan(request);
     const auto bound = api::lower_bound(request.options, planned.best(), planned.simulated());

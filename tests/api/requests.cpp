@@ -76,7 +76,7 @@ TEST_CASE("a cancelled plan request returns the best plan so far") {
 
 TEST_CASE("plans that exceed the memory are not simulated") {
   api::PlanRequest request = plan_request();
-  request.problem.topology.gpus.front().memory = Bytes(1e3);
+  request.problem.topology.edit().gpus.front().memory = Bytes(1e3);
   const api::PlanResult result = api::plan(request);
   CHECK(result.simulation == api::SimulationStatus::out_of_memory);
   CHECK_FALSE(result.fits());

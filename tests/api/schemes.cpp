@@ -21,8 +21,8 @@ const Link fast = link_of(1e-4, 1e9), slow = link_of(0.05, 1e8);
 Problem small_problem(int per_site, int per_host, int layers) {
   Problem problem{flat_topology({per_site, per_site}, fast, slow), chain_job(layers, 1e7, 1e7),
                   Calibration{1, 0, 1, 0}};
-  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix().setZero();
-  for (Device& device : problem.topology.devices) device.host /= per_host;
+  std::get<RuleLinks>(problem.topology.edit().links).same_host.setZero();
+  for (Device& device : problem.topology.edit().devices) device.host /= per_host;
   problem.job.training.global_batch = 16;
   return problem;
 }
@@ -73,7 +73,8 @@ TEST_CASE("Megatron tensor degrees fit in hosts and divide the heads") {
   CHECK(two->plan.pipelines[1].stages[1].devices == std::vector<int>{6, 7});
   CHECK(two->job.parallelism.tensor == 2);
   CHECK(find_layout(layouts, 4, 1) == nullptr);  // 2 heads
-  for (int i = 0; i < problem.topology.size(); ++i) problem.topology.devices[at(i)].host = (i + 1) / 2;
+  for (int i = 0; i < problem.topology->size(); ++i)
+    problem.topology.edit().devices[at(i)].host = (i + 1) / 2;
   CHECK(find_layout(megatron_layouts(problem, {0}), 2, 2) == nullptr);
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("the fastest layout that fits in memory is chosen for any number of th
 // 0.5 GB.
 TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is reported") {
   Problem problem = small_problem(4, 1, 8);
-  problem.topology.gpus[0].memory = Bytes(0.5e9);
+  problem.topology.edit().gpus[0].memory = Bytes(0.5e9);
   const ChosenLayout chosen = choose_layout(problem, scheme("megatron"), {0}, 1);
   REQUIRE(chosen.layout);
   CHECK(chosen.layout->plan.pipelines.front().stages.size() >= 4);
@@ -126,7 +127,7 @@ TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is
   CHECK_FALSE(none.layout);
   CHECK(none.no_layout_reason == "s0/0 needs 1.3 GB of 0.5");
   // an eighth of the state takes 0.16 GB, as do two gathered layers
-  problem.topology.gpus[0].memory = Bytes(0.3e9);
+  problem.topology.edit().gpus[0].memory = Bytes(0.3e9);
   CHECK(choose_layout(problem, scheme("zero3"), {0}, 1).layout);
 }
 
@@ -135,7 +136,7 @@ TEST_CASE("layouts that exceed memory are not chosen and the smallest deficit is
 TEST_CASE("GPipe flushes as often as its memory requires") {
   Problem problem = small_problem(1, 1, 8);
   CHECK_FALSE(find_layout(gpipe_random_layouts(problem, {0}), 1, 2)->job.execution.flush);
-  problem.topology.gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
+  problem.topology.edit().gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
   const Layout two = *find_layout(gpipe_random_layouts(problem, {0}), 1, 2);
   CHECK(two.job.execution.flush == 3);
   CHECK(choose_layout(problem, scheme("gpipe-random"), {0}, 1).layout);
@@ -171,7 +172,7 @@ TEST_CASE("local SGD synchronizes in the last of every n iterations") {
 
 TEST_CASE("the single-GPU scheme chooses the fastest device") {
   Problem problem = small_problem(2, 1, 2);
-  problem.topology.devices[2].speed = 2;
+  problem.topology.edit().devices[2].speed = 2;
   const ChosenLayout chosen = choose_layout(problem, scheme("single-gpu"), {0}, 1);
   REQUIRE(chosen.layout);
   CHECK(chosen.tried == 2);
@@ -205,19 +206,19 @@ TEST_CASE("a swarm has the fastest number of stages for any number of threads") 
 // smallest.
 TEST_CASE("the stages of a swarm fit every device") {
   Problem problem = small_problem(4, 1, 4);
-  problem.topology.gpus[0].memory = Bytes(0.4e9);
+  problem.topology.edit().gpus[0].memory = Bytes(0.4e9);
   const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), {0}, 1);
   REQUIRE(chosen.swarm);
   CHECK(chosen.fitting == 2);
   CHECK(chosen.swarm->stages >= 2);
-  problem.topology.gpus[0].memory = Bytes(0.1e9);
+  problem.topology.edit().gpus[0].memory = Bytes(0.1e9);
   const ChosenLayout none = choose_layout(problem, scheme("swarm"), {0}, 1);
   CHECK_FALSE(none.is_any());
   CHECK(none.no_layout_reason.starts_with("s0/0 needs 0.2 GB of 0.1"));
   // With one stage the deficit is small on the first device and much larger on the others.
-  problem.topology.gpus.push_back(problem.topology.gpus[0]);
-  problem.topology.gpus[0].memory = Bytes(0.6e9);
-  for (int device = 1; device < 4; ++device) problem.topology.devices[at(device)].gpu = 1;
+  problem.topology.edit().gpus.push_back(problem.topology->gpus[0]);
+  problem.topology.edit().gpus[0].memory = Bytes(0.6e9);
+  for (int device = 1; device < 4; ++device) problem.topology.edit().devices[at(device)].gpu = 1;
   CHECK(choose_layout(problem, scheme("swarm"), {0}, 1)
             .no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
 }
@@ -226,7 +227,7 @@ TEST_CASE("the stages of a swarm fit every device") {
 TEST_CASE("ZeRO takes the largest micro-batch that fits in memory") {
   Problem problem = small_problem(2, 1, 2);
   CHECK(zero3_layouts(problem, {0}).front().job.execution.micro_batch == 4);
-  problem.topology.gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
+  problem.topology.edit().gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
   CHECK(zero3_layouts(problem, {0}).front().job.execution.micro_batch == 2);
   problem.job.training.global_batch = 3;
   CHECK(error_message([&] { zero3_layouts(problem, {0}); }) ==

@@ -94,7 +94,7 @@ TEST_CASE("every device has one stage of its own or of its neighbourhood") {
 
 TEST_CASE("compute time is that of the visited stages and a lower bound of the iteration") {
   Problem problem = small_problem(4, 8);
-  problem.topology.devices[3].speed = 0.5;
+  problem.topology.edit().devices[3].speed = 0.5;
   for (const double share : {0.0, 0.25}) {
     CAPTURE(share);
     const ChosenLayout chosen = choose_layout(problem, scheme(), skipping(share), 1);
@@ -143,7 +143,7 @@ TEST_CASE("a layout reports what it skips") {
 TEST_CASE("a device holds no more micro-batches than fit in its memory") {
   Problem problem = small_problem(4, 4);
   const ChosenLayout free = choose_layout(problem, scheme(), {}, 1);
-  problem.topology.gpus[0].memory = Bytes(0.16e9 + 2.5e7);
+  problem.topology.edit().gpus[0].memory = Bytes(0.16e9 + 2.5e7);
   const ChosenLayout tight = choose_layout(problem, scheme(), {}, 1);
   REQUIRE(tight.layout);
   SimOptions options;

@@ -19,14 +19,14 @@ Problem problem_of(int devices, bool shared) {
   Problem problem{flat_topology(std::vector<int>(at(devices / per_site), per_site), link_of(5e-3, 250e6),
                                 link_of(70e-3, 100e6)),
                   default_job(), built_in_calibration()};
-  problem.topology.gpus[0].name = "V100-16GB";
-  for (Device& device : problem.topology.devices)
+  problem.topology.edit().gpus[0].name = "V100-16GB";
+  for (Device& device : problem.topology.edit().devices)
     if (shared) device.uplink = device.downlink = BitsPerSecond(2e9);
   return problem;
 }
 
 Plan plan_of(const Problem& problem, Rng& rng) {
-  const int devices = problem.topology.size();
+  const int devices = problem.topology->size();
   std::vector<int> order(at(devices));
   for (int device = 0; device < devices; ++device) order[at(device)] = device;
   rng.shuffle(std::span<int>(order));

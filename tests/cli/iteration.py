@@ -103,8 +103,8 @@ def test_prices():
     write("priced.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4"))
     plan, text = planned(topology="priced.yaml")
     dollars = 2 * len(used(plan)) / 3600 / plan["estimate"]["tokens_per_s"] * 1e6
-    check(close(plan["estimate"]["cost_per_million_tokens"], dollars), "USD a million tokens", plan["estimate"])
-    check("USD a million tokens" in text, "the summary lacks the price", text)
+    check(close(plan["estimate"]["cost_per_million_tokens"], dollars), "USD per million tokens", plan["estimate"])
+    check("USD per million tokens" in text, "the summary lacks the price", text)
     # Without micro-batches there are no tokens to pay for.
     write("idle.json", json.dumps({"pipelines": [{"micro_batches": 0, "stages": [{"layers": [0, 12], "devices": ["ohio/0"]}]}]}))
     run("priced.yaml", "--job", "free.yaml", "--score", "idle.json", "-o", "scored.json", program=PLAN)
@@ -113,8 +113,8 @@ def test_prices():
     cheap, _ = planned("--objective", "cost-per-token", topology="priced.yaml")
     check(cheap["estimate"]["cost_per_million_tokens"] <= dollars * (1 + 1e-9), "cost-per-token costs more", cheap["estimate"])
     bound = cheap["lower_bound"]
-    check(bound["unit"] == "USD a million tokens" and 0 < bound["value"] <= cheap["estimate"]["cost_per_million_tokens"], bound)
-    check(f"lower bound {bound['value']:.4g} USD a million tokens, gap " in text_of("--objective", "cost-per-token"), "no bound")
+    check(bound["unit"] == "USD per million tokens" and 0 < bound["value"] <= cheap["estimate"]["cost_per_million_tokens"], bound)
+    check(f"lower bound {bound['value']:.4g} USD per million tokens, gap " in text_of("--objective", "cost-per-token"), "no bound")
     # Half of the devices have no price: they are unused, and the first of them is named.
     write("half.yaml", TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, "))
     half, _ = planned("--objective", "cost-per-token", topology="half.yaml")

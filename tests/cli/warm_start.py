@@ -114,7 +114,7 @@ def test_cost_objective():
     planned("old.json", "--pipeline", 4, "--data", 2)
     warm = ("--warm-start", "old.json", "--objective", "cost-per-token", "--horizon", "100 h")
     cheap, text = planned("cheap.json", *warm, topology="priced.yaml")
-    check_gain(cheap, text, "USD a million tokens", 2 / 3600 / TOKENS * 1e6)
+    check_gain(cheap, text, "USD per million tokens", 2 / 3600 / TOKENS * 1e6)
     check("egress_usd" not in cheap["warm_start"]["migration"], "free bytes cost", cheap["warm_start"]["migration"])
     # With egress prices, the plan file and the summary contain the cost of the migration.
     write("dear.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4").replace("0.02 Gbps", "0.02 Gbps, egress: 0.5 USD/GB"))

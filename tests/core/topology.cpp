@@ -31,9 +31,9 @@ Topology three_devices() {
                  {Seconds(0.050), BitsPerSecond(0.9e9), BitsPerSecond(5e9), true}};
   rules.link_class = {0, 0, 1};
   rules.table = Eigen::MatrixXi(2, 2);
-  rules.table.mutable_matrix() << -1, 1, 2, -1;
+  rules.table << -1, 1, 2, -1;
   rules.same_host = Eigen::MatrixXi(2, 2);
-  rules.same_host.mutable_matrix() << 0, -1, -1, -1;
+  rules.same_host << 0, -1, -1, -1;
   topology.links = rules;
   return topology;
 }
@@ -42,8 +42,8 @@ Topology three_devices() {
 Topology three_devices_measured() {
   Topology topology = three_devices();
   MeasuredLinks measured{Eigen::MatrixXd::Zero(3, 3), Eigen::MatrixXd::Zero(3, 3)};
-  measured.latency.mutable_matrix() << 0, 0, 0.049, 0, 0, 0.049, 0.050, 0.050, 0;
-  measured.bandwidth.mutable_matrix() << 0, 100e9, 1.1e9, 100e9, 0, 1.1e9, 0.9e9, 0.9e9, 0;
+  measured.latency << 0, 0, 0.049, 0, 0, 0.049, 0.050, 0.050, 0;
+  measured.bandwidth << 0, 100e9, 1.1e9, 100e9, 0, 1.1e9, 0.9e9, 0.9e9, 0;
   topology.links = measured;
   return topology;
 }
@@ -81,7 +81,7 @@ TEST_CASE("rules give the links of devices by their ports separately for each di
 
 TEST_CASE("a pair that no rule matches is a broken invariant") {
   Topology topology = three_devices();
-  rules(topology).same_host.mutable_matrix()(0, 0) = -1;
+  rules(topology).same_host(0, 0) = -1;
   CHECK_THROWS_AS(topology.link(0, 1), BrokenInvariant);
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("a fingerprint changes with everything that matters for a plan and dif
       {"capacity", [](Topology& t) { rules(t).links[2].capacity = unlimited; }},
       {"shared by sender", [](Topology& t) { rules(t).links[2].shared_by_sender = false; }},
       {"egress", [](Topology& t) { rules(t).links[2].egress = DollarsPerByte(9e-11); }},
-      {"direction", [](Topology& t) { rules(t).table.mutable_matrix().transposeInPlace(); }},
+      {"direction", [](Topology& t) { rules(t).table.transposeInPlace(); }},
       {"one device less", [](Topology& t) { t.devices.pop_back(); }},
       {"order of devices", [](Topology& t) { std::swap(t.devices[0].id, t.devices[1].id); }},
   };
@@ -148,7 +148,7 @@ TEST_CASE(
       by_device.links = {shared, shared, shared};
       by_device.link_class = {0, 1, 2};
       by_device.table = by_device.same_host = Eigen::MatrixXi::Constant(3, 3, 0);
-      by_device.table.mutable_matrix()(0, 2) = by_device.same_host.mutable_matrix()(0, 2) = to_second;
+      by_device.table(0, 2) = by_device.same_host(0, 2) = to_second;
     });
   };
   CHECK(entries(0) != entries(1));
@@ -172,9 +172,9 @@ TEST_CASE("a fingerprint does not depend on the notation") {
           RuleLinks& by_device = rules(t);
           by_device.link_class = {0, 1, 2};
           by_device.table = Eigen::MatrixXi(3, 3);
-          by_device.table.mutable_matrix() << -1, -1, 1, -1, -1, 1, 2, 2, -1;
+          by_device.table << -1, -1, 1, -1, -1, 1, 2, 2, -1;
           by_device.same_host = Eigen::MatrixXi(3, 3);
-          by_device.same_host.mutable_matrix() << -1, 0, -1, 0, -1, -1, -1, -1, -1;
+          by_device.same_host << -1, 0, -1, 0, -1, -1, -1, -1, -1;
         }) == fingerprint);
 }
 
@@ -185,6 +185,6 @@ TEST_CASE("equal links have the same fingerprint whether measured or given as ru
   });
   Topology measured = three_devices_measured();
   CHECK(measured.fingerprint() == by_rules);
-  std::get<MeasuredLinks>(measured.links).latency.mutable_matrix()(1, 1) = 7;  // the diagonal is irrelevant
+  std::get<MeasuredLinks>(measured.links).latency(1, 1) = 7;  // the diagonal is irrelevant
   CHECK(measured.fingerprint() == by_rules);
 }

@@ -26,7 +26,7 @@ double simulated_usd(const Problem& problem, const Plan& plan) {
   options.iterations = 1;
   const SimReport report = simulate(problem, plan, {}, options);
   REQUIRE(report.iterations.size() == 1);
-  const auto& rules = std::get<RuleLinks>(problem.topology.links);
+  const auto& rules = std::get<RuleLinks>(problem.topology->links);
   double usd = 0;
   for (const LinkReport& it : report.links)
     usd += it.bytes * rules.links[at(rules.table(it.from, it.to))].egress.value();
@@ -49,10 +49,10 @@ TEST_CASE("egress costs what the simulator's messages cost for any plan and sche
                     random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     problem.constants.sync_efficiency = rng.below(2) == 0 ? 1 : 0.7;
-    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e15);
-    set_prices(rng, problem.topology);
+    for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e15);
+    set_prices(rng, problem.topology.edit());
     set_training(rng, problem.job);
-    const int tensor = problem.topology.size() > 1 && rng.below(3) == 0 ? 2 : 1;
+    const int tensor = problem.topology->size() > 1 && rng.below(3) == 0 ? 2 : 1;
     const Plan plan = arbitrary_plan(rng, problem, tensor, seed % 2 == 0);
     const ExecutionConfig& how = problem.job.execution;
     CAPTURE(seed, tensor, plan.pipelines.size(), depth(plan), how.schedule, how.gradient_sync, how.overlap,
@@ -69,7 +69,7 @@ TEST_CASE("the egress cost after changes equals that of a new evaluation") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Rng rng = Rng::for_task(seed, 8);
     Problem problem{random_topology(rng, 8, rng.below(2) == 0), random_chain_job(rng, 8), {}};
-    set_prices(rng, problem.topology);
+    set_prices(rng, problem.topology.edit());
     set_training(rng, problem.job);
     const Plan plan = arbitrary_plan(rng, problem, 1);
     const IterationModel model(problem);
@@ -96,9 +96,9 @@ TEST_CASE("the egress cost after changes equals that of a new evaluation") {
 // direction at 1e-3 USD per byte, and 500 bytes of gradients back at 1e-4.
 TEST_CASE("the sender pays the price of its direction") {
   Problem problem{flat_topology({1, 1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e3, 100), {}};
-  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  auto& rules = std::get<RuleLinks>(problem.topology.edit().links);
   rules.links.push_back(rules.links[1]);
-  rules.table.mutable_matrix()(0, 1) = 2;
+  rules.table(0, 1) = 2;
   rules.links[1].egress = DollarsPerByte(1e-4);
   rules.links[2].egress = DollarsPerByte(1e-3);
   problem.job.training.global_batch = 5;

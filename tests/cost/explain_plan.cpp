@@ -276,7 +276,7 @@ TEST_CASE("changes that exceed memory are listed after those that fit") {
 
 TEST_CASE("the simulator agrees with every what-if") {
   PlannedProblem planned = crossing_pipelines();
-  Topology& topology = planned.problem.topology;
+  Topology& topology = planned.problem.topology.edit();
   for (int i = 0; i < 2; ++i) {  // two additional unused devices
     topology.devices.push_back(topology.devices[at(2 * i)]);
     topology.devices.back().id = i == 0 ? "more/0" : "more/1";
@@ -395,7 +395,7 @@ TEST_CASE("the square-cube law gives the width from which compute dominates") {
 TEST_CASE("the profile of a wider model is scaled from the measured one") {
   Problem problem = narrow_problem();
   problem.job.efficiency.reset();
-  problem.topology.gpus[0].peak = problem.topology.gpus[0].peak_fp32 = std::nullopt;
+  problem.topology.edit().gpus[0].peak = problem.topology.edit().gpus[0].peak_fp32 = std::nullopt;
   LayerProfile profile;
   profile.gpu = "one";
   profile.precision = problem.job.training.precision;

@@ -45,7 +45,7 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
                     random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     set_training(rng, problem.job);
-    const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
+    const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
     const ExecutionConfig& how = problem.job.execution;
@@ -152,7 +152,7 @@ TEST_CASE("zb-h1: the first stage may synchronize while the last one computes we
 // 4 fast devices (1 s forward, 2 s backward per layer) and 4 of half the speed do the work of 6 fast devices.
 TEST_CASE("heterogeneous devices share the work in proportion to their speeds") {
   Problem problem{flat_topology({8}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(12, 1e3, 1), {}};
-  for (int i = 4; i < 8; ++i) problem.topology.devices[at(i)].speed = 0.5;
+  for (int i = 4; i < 8; ++i) problem.topology.edit().devices[at(i)].speed = 0.5;
   problem.job.training.global_batch = 600;
   const IterationModel model(problem);
   CHECK(IterationBounds(model).for_shape(1, 8).value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
@@ -163,13 +163,13 @@ TEST_CASE("a model that cannot fit in memory is reported") {
   problem.job.training.global_batch = 4;
   const StageNeeds needs = IterationModel(problem).stages.needs({0, 8});
   const double held = needs.state + needs.per_micro_batch + needs.working;
-  problem.topology.gpus[0].memory = Bytes(held / 2.5);
+  problem.topology.edit().gpus[0].memory = Bytes(held / 2.5);
   const IterationModel model(problem);
   const IterationBounds bounds(model);
   CHECK(bounds.min_stages() == 3);
   CHECK_FALSE(bounds.for_shape(2, 1).fits);
   CHECK(bounds.for_all_shapes().fits);
-  problem.topology.gpus[0].memory = Bytes(held / 10);
+  problem.topology.edit().gpus[0].memory = Bytes(held / 10);
   CHECK_FALSE(IterationBounds(model).for_all_shapes().fits);
   CHECK(IterationBounds(model).min_stages() == 0);
 }

@@ -142,7 +142,7 @@ TEST_CASE("an iteration consists of pipelines and gradient sync and updates and 
                   chain_job(2, 2e6, 0.5e6),
                   {1, 0, 1, 0.5},
                   {1, 0, 0, 0, 1}};
-  problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 32e6);
+  problem.topology.edit().gpus[0].memory_bandwidth = BitsPerSecond(8 * 32e6);
   const Plan plan = plan_of(problem.job, 2, 2, 4);
   const IterationModel model(problem);
   const IterationEstimate estimate = estimate_iteration(model, plan);
@@ -173,7 +173,7 @@ TEST_CASE("a timer after changes equals a new one") {
           problem.job.execution.overlap = overlap;
           problem.job.execution.compression = {0.25, 0.5, BitsPerSecond(8e9)};
           if (rng.below(2) == 0) problem.job.execution.compression.bandwidth_threshold = moderate_rate(rng);
-          problem.topology.gpus[0].memory = Bytes(1e8);
+          problem.topology.edit().gpus[0].memory = Bytes(1e8);
           const int tensor = random_int(rng, 1, 2);
           const IterationModel model(problem, tensor);
           IterationTimer timer(model, random_plan(rng, problem.job, tensor));
@@ -228,7 +228,7 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
     Job& job = problem.job;
     job.execution.overlap = rng.below(2) == 0;
     if (rng.below(2) == 0) job.execution.compression = {0.25, 0.5, BitsPerSecond(8e9)};
-    if (rng.below(2) == 0) problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8e8);
+    if (rng.below(2) == 0) problem.topology.edit().gpus[0].memory_bandwidth = BitsPerSecond(8e8);
     if (rng.below(3) == 0) job.execution.recomputation = Recomputation::full;
     const int tensor = random_int(rng, 1, 2);
     Plan plan = random_plan(rng, job, tensor, true);
@@ -284,7 +284,7 @@ TEST_CASE("the estimate is close to the simulator if chunks queue for one slow l
           pipeline.stages.push_back({split[at(stage)], {2 * i + stage}});
         plan.pipelines.push_back(pipeline);
       }
-      auto& links = std::get<MeasuredLinks>(problem.topology.links);
+      auto& links = std::get<MeasuredLinks>(problem.topology.edit().links);
       Eigen::MatrixXd bandwidth = links.bandwidth;
       bandwidth(0, 3) /= 20;
       bandwidth(3, 0) /= 20;
@@ -387,14 +387,14 @@ TEST_CASE("equal devices have the same time as devices that are almost equal") {
     job.execution.chunks = seed % 3 == 0 ? 1 : 2;
     job.execution.overlap = seed % 2 == 0;
     Problem problem{flat_topology({4, 4, 4}, {}, {}), job, {1, 0.001, 0.9, 0}};
-    problem.topology.links = MeasuredLinks{latency, bandwidth};
+    problem.topology.edit().links = MeasuredLinks{latency, bandwidth};
     Plan plan = plan_of(job, 3, 4, 12);
     for (int change = 0; change < 6; ++change) {
       std::swap(plan.pipelines[rng.below(4)].stages[rng.below(3)].devices,
                 plan.pipelines[rng.below(4)].stages[rng.below(3)].devices);
       const double equal_devices_s = estimate_iteration(IterationModel(problem), plan).iteration_s;
       Problem other = problem;
-      std::get<MeasuredLinks>(other.topology.links).latency = almost;
+      std::get<MeasuredLinks>(other.topology.edit().links).latency = almost;
       CAPTURE(seed, change, job.execution.schedule);
       CHECK(equal_devices_s ==
             Approx(estimate_iteration(IterationModel(other), plan).iteration_s).epsilon(1e-9));

@@ -73,7 +73,7 @@ Best min_estimate(const IterationModel& model, const std::vector<StageChain>& ch
 bool is_compressed(const IterationModel& model, const StageChain& chain, std::size_t from, std::size_t to) {
   const Problem& problem = model.problem;
   const auto& bandwidth_threshold = problem.job.execution.compression.bandwidth_threshold;
-  return !bandwidth_threshold || problem.topology.uncontended_bandwidth(
+  return !bandwidth_threshold || problem.topology->uncontended_bandwidth(
                                      chain.devices[from][0], chain.devices[to][0]) < *bandwidth_threshold;
 }
 
@@ -143,7 +143,7 @@ Problem random_problem(Rng& rng, int devices, Schedule schedule) {
     chain.layers.erase(chain.layers.begin(), chain.layers.begin() + first);
     chain.layers.resize(12);
     problem.job.model = chain;
-    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(random_size(rng, 2e7, 1e10));
+    for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(random_size(rng, 2e7, 1e10));
   }
   Job& job = problem.job;
   job.execution.schedule = schedule;
@@ -197,13 +197,13 @@ TEST_CASE("gpipe: no common split is faster on equal devices or with several dev
     const bool tensor = rng.below(2) == 0;
     const int stages = 1 + static_cast<int>(rng.below(3));
     if (!tensor) {  // device i + stages equals device i
-      problem.topology.devices.resize(at(2 * stages));
-      auto& link_class = std::get<RuleLinks>(problem.topology.links).link_class;
+      problem.topology.edit().devices.resize(at(2 * stages));
+      auto& link_class = std::get<RuleLinks>(problem.topology.edit().links).link_class;
       link_class.resize(at(2 * stages));
       for (int i = 0; i < stages; ++i) {
-        Device& like = problem.topology.devices[at(i + stages)];
+        Device& like = problem.topology.edit().devices[at(i + stages)];
         const int host = like.host;
-        like = problem.topology.devices[at(i)];
+        like = problem.topology->devices[at(i)];
         like.host = host;
         link_class[at(i + stages)] = link_class[at(i)];
       }
@@ -261,7 +261,7 @@ TEST_CASE("if nothing fits the stage with the largest memory deficit is named") 
   auto& layers = std::get<LayerChain>(problem.job.model).layers;
   layers[0].parameters = 1e6;
   layers[1].parameters = 1e9;
-  for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e9);
+  for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e9);
   const IterationModel model(problem);
   const LayerSplit split = best_layer_split(model, {chain_of(2, 1)});
   CHECK_FALSE(split.fits);
@@ -279,7 +279,7 @@ TEST_CASE("interleaved: every device gets a layer for each of its chunks") {
   problem.job = random_chain_job(rng, 9);
   problem.job.execution.schedule = Schedule::interleaved;
   problem.job.execution.chunks = 3;
-  for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e13);
+  for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e13);
   const IterationModel model(problem);
   CHECK(best_layer_split(model, {chain_of(3, 3)}).layers == Split{{0, 3}, {3, 6}, {6, 9}});
   CHECK(best_layer_split(model, {chain_of(2, 4)}).layers.front().second >= 3);
@@ -297,7 +297,7 @@ TEST_CASE("ResNet-50 and VGG-16 on equal devices are split within 3 % of the low
       if (!resnet) problem.job.model = vgg_16(224, 1000, 2);
       problem.job.execution.schedule = Schedule::gpipe;
       problem.job.training.global_batch = 256 * problem.job.execution.micro_batch;
-      for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e12);
+      for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e12);
       const IterationModel model(problem);
       const std::vector<StageChain> chain = {chain_of(stages, 256)};
       const LayerSplit split = best_layer_split(model, chain);

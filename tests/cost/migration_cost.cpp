@@ -115,7 +115,7 @@ TEST_CASE("the fastest holder sends and equally fast ones share the work") {
 TEST_CASE("migration over links with a price costs egress") {
   // 240 bytes between sites at 0.5 USD each; traffic inside a site is free.
   Problem problem = small_problem({2, 2}, 2);
-  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(0.5);
+  std::get<RuleLinks>(problem.topology.edit().links).links[1].egress = DollarsPerByte(0.5);
   const auto with = [](int device) { return plan_with({{{{0, 2}, {device}}}}); };
   CHECK(migration(problem, with(0), with(2)).usd == Approx(120));
   CHECK(migration(problem, with(0), with(1)).usd == 0);

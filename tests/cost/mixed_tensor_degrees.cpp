@@ -133,7 +133,7 @@ TEST_CASE("messages between stages of two devices and of one are sent in two par
   topology.devices[1].host = topology.devices[0].host;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0.01, 1e6));
-  rules.same_host.mutable_matrix()(0, 0) = 2;
+  rules.same_host(0, 0) = 2;
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));
@@ -216,7 +216,7 @@ TEST_CASE("after swapping stages of different degrees a timer equals a new one")
     Problem problem{heterogeneous_hosts(rng, seed % 2 == 0),
                     heterogeneous_layers(rng, schedules[seed % 3], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5}};
-    problem.topology.gpus[0].memory = Bytes(1e8);
+    problem.topology.edit().gpus[0].memory = Bytes(1e8);
     problem.job.execution.overlap = rng.below(2) == 0;
     if (rng.below(2) == 0) problem.job.execution.compression = {0.25, 0.1, BitsPerSecond(1e8)};
     const IterationModel model(problem, degrees,

@@ -24,7 +24,7 @@ Topology two_sites() {
   for (int device = 0; device < 8; ++device) topology.devices[at(device)].host = device / 2;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0, 10 * B));
-  rules.same_host.mutable_matrix().diagonal().setConstant(2);
+  rules.same_host.diagonal().setConstant(2);
   return topology;
 }
 

@@ -58,7 +58,7 @@ RandomPipeline random_pipeline(Rng& rng, Schedule schedule, const Size& size) {
       latency(from, to) = rng.below(2) * longest_s * rng.uniform();
       bandwidth(from, to) = 8e6 / (1e-3 + longest_s * rng.uniform());
     }
-  it.problem.topology.links = MeasuredLinks{latency, bandwidth};
+  it.problem.topology.edit().links = MeasuredLinks{latency, bandwidth};
   it.problem.constants.message_overhead_s = 0.1 * rng.uniform();
 
   std::vector<Layer>& chain = std::get<LayerChain>(it.problem.job.model).layers;

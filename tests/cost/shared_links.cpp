@@ -14,10 +14,10 @@ TEST_CASE("messages of pipelines that share a link take longer") {
   Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0.9e6), {}};
   const Plan plan = plan_of(problem.job, 2, 2, 4);  // devices 0, 1 and 2, 3
   CHECK(estimated_iteration_s(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
-  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
+  std::get<RuleLinks>(problem.topology.edit().links).same_host(0, 0) = 0;
   for (const int device : {0, 2}) {  // the first stages
-    problem.topology.devices[at(device)].host = 0;
-    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
+    problem.topology.edit().devices[at(device)].host = 0;
+    problem.topology.edit().devices[at(device)].host_uplink = BitsPerSecond(8e6);
   }
   CHECK(estimated_iteration_s(problem, plan) == Approx(1 + 1.8 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
   CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)));
@@ -32,12 +32,12 @@ TEST_CASE("traffic of others delays a message on the shared link only") {
     problem.job.execution.schedule = schedule;
     problem.job.execution.chunks = schedule == Schedule::interleaved ? 2 : 1;
     for (int device = 0; device < 4; ++device) {
-      Device& it = problem.topology.devices[at(device)];
+      Device& it = problem.topology.edit().devices[at(device)];
       it.host = device / 2;
       it.uplink = BitsPerSecond(8 * 0.6e6);
       it.host_uplink = BitsPerSecond(8 * 0.9e6);
     }
-    std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
+    std::get<RuleLinks>(problem.topology.edit().links).same_host(0, 0) = 0;
     Plan plan{1, problem.job.execution, {}};
     plan.execution.gradient_sync = GradientSync::ring;
     for (int i = 0; i < 2; ++i) plan.pipelines.push_back({24, {{{0, 4}, {i}}, {{4, 8}, {i + 2}}}});
@@ -65,7 +65,7 @@ TEST_CASE("links of the same rate and load are distinct") {
   for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
     auto [problem, plan] = regular_layout(schedule, 4, 2, 6);
     const double equal_links_s = estimated_iteration_s(problem, plan);
-    for (Device& device : problem.topology.devices)
+    for (Device& device : problem.topology.edit().devices)
       device.host_uplink = BitsPerSecond(8e6 * (1 + device.host * 1e-6));
     CAPTURE(schedule);
     CHECK(equal_links_s == Approx(estimated_iteration_s(problem, plan)).epsilon(1e-4));
@@ -78,11 +78,11 @@ TEST_CASE("later traffic of others does not delay a pipeline") {
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
   problem.job.execution.schedule = Schedule::one_f_one_b;
   for (const int device : {0, 2}) {
-    problem.topology.devices[at(device)].host = 0;
-    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
+    problem.topology.edit().devices[at(device)].host = 0;
+    problem.topology.edit().devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
-  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
-  problem.topology.devices[1].speed = 0.05;
+  std::get<RuleLinks>(problem.topology.edit().links).same_host(0, 0) = 0;
+  problem.topology.edit().devices[1].speed = 0.05;
   const Plan plan{1,
                   {.schedule = Schedule::one_f_one_b, .gradient_sync = GradientSync::ring},
                   {{1, {{{0, 2}, {0}}, {{2, 4}, {1}}}}, {24, {{{0, 2}, {2}}, {{2, 4}, {3}}}}}};
@@ -96,7 +96,7 @@ TEST_CASE("only micro-batches in flight contend") {
     Problem problem{flat_topology({6}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(12, 0, 1e6), {}};
     problem.job.execution.schedule = schedule;
     problem.job.execution.chunks = schedule == Schedule::interleaved ? 2 : 1;
-    std::get<RuleLinks>(problem.topology.links).links.front().capacity = BitsPerSecond(8 * 0.5e6);
+    std::get<RuleLinks>(problem.topology.edit().links).links.front().capacity = BitsPerSecond(8 * 0.5e6);
     const bool chunks = schedule == Schedule::interleaved;
     Plan plan = plan_of(problem.job, chunks ? 1 : 6, 1, 1);
     CAPTURE(schedule);
@@ -124,10 +124,10 @@ TEST_CASE("messages of one pipeline contend with those between its other stages"
   Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
   problem.job.execution.schedule = Schedule::one_f_one_b;
   for (int device = 0; device < 4; ++device) {
-    problem.topology.devices[at(device)].host = device % 2;
-    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
+    problem.topology.edit().devices[at(device)].host = device % 2;
+    problem.topology.edit().devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
-  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
+  std::get<RuleLinks>(problem.topology.edit().links).same_host(0, 0) = 0;
   const Plan plan{1,
                   {.schedule = Schedule::one_f_one_b, .gradient_sync = GradientSync::ring},
                   {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};

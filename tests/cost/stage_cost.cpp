@@ -143,7 +143,7 @@ TEST_CASE("devices with equal GPU and speed are of one kind") {
 
 TEST_CASE("unknown times have a reason") {
   Problem problem{mixed_topology(), chain_job(2, 0, 0), {}};
-  problem.topology.devices[4].gpu = -1;
+  problem.topology.edit().devices[4].gpu = -1;
   const StageCosts costs(problem, 1);
   CHECK(costs.unknown(0).empty());
   CHECK(costs.unknown(4) == "the speed of device s0/4 is unknown: it has no `gpu` in the topology");
@@ -182,7 +182,7 @@ TEST_CASE("memory needs of a plan equal the simulator's peaks") {
     CAPTURE(seed);
     Rng rng = Rng::for_task(2, seed);
     Problem problem = random_problem(rng);
-    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
+    for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1);  // so that all deficits are reported
     const bool interleaved = problem.job.execution.schedule == Schedule::interleaved;
     const int layers = layer_count(problem.job.model);
     const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));

@@ -21,11 +21,11 @@ TEST_CASE("no plan is estimated or simulated to cost less than the bound") {
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     problem.constants.micro_batch_overhead_s = rng.below(2) * 0.01;
     set_training(rng, problem.job);
-    const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
+    const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
     std::vector<double> weight;  // prices; some are practically zero
-    for (int device = 0; device < problem.topology.size(); ++device)
+    for (int device = 0; device < problem.topology->size(); ++device)
       weight.push_back(rng.below(8) == 0 ? 1e-6 : random_size(rng, 0.1, 10));
     double used = 0;
     for (const int device : pipeline_major(plan)) used += weight[at(device)];
@@ -54,7 +54,7 @@ TEST_CASE("no plan is estimated or simulated to cost less than the bound") {
 TEST_CASE("on one device the bound is the cost and depends on the price per unit of work") {
   Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 1e6, 1e3),
                   Calibration{1, 0, 1, 0.5}};
-  problem.topology.devices[1].speed = 0.5;
+  problem.topology.edit().devices[1].speed = 0.5;
   problem.job.training.global_batch = 5;
   const IterationModel model(problem);
   CHECK(min_weighted_time(model, {2, 0.8}, 1) == Approx(5 * 4 * 6 * 0.8 + 0.5 * 0.8));

@@ -269,6 +269,33 @@ TEST_CASE("older plans without execution have the settings of their job and para
   CHECK(parsed_with(file, open) == expected);
 }
 
+TEST_CASE("a plan file decides all settings unless it leaves them to the job or to auto") {
+  json file = configured_file();
+  const auto is_decided = [&] {
+    Job open = configured_job();
+    open.automatic = {true, true, true, true, true, true, true};
+    return parse_decided_plan(file.dump(), "plan.json", four_devices(), open).is_decided;
+  };
+  CHECK(is_decided());
+  file.erase("execution");
+  CHECK(is_decided());
+  file.erase("parallelism");
+  file["job"]["parallelism"]["schedule"] = "auto";
+  CHECK_FALSE(is_decided());
+  CHECK_FALSE(parse_decided_plan(json{{"pipelines", file["pipelines"]}}.dump(), "plan.json", four_devices(),
+                                 configured_job())
+                  .is_decided);
+}
+
+TEST_CASE("an unknown schedule in an older plan is answered with the similar one") {
+  json file = configured_file();
+  file.erase("execution");
+  file["parallelism"]["schedule"] = "1f2b";
+  const std::string message =
+      error_message([&] { parse_plan(file.dump(), "plan.json", four_devices(), configured_job()); });
+  CHECK_THAT(message, contains("unknown schedule `1f2b`; did you mean `1f1b`?"));
+}
+
 TEST_CASE("the execution of a plan counts rather than the settings in its job") {
   json file = configured_file();
   file["execution"]["micro_batch"] = 7;

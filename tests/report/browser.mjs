@@ -244,7 +244,7 @@ const tests = {
     assert.match(await textOf(page, "#iterations .note"), /^6 iterations .*The first, .* is drawn, but not in the mean\.$/);
     await close();
     const lost = await altered("lost.html", "run.html", ({ simulation }) => { simulation.lost_work_s = 12; });
-    assert.match(await textOf(lost.page, "#summary .facts"), /Lost work12 s of computing, summed over devices/);
+    assert.match(await textOf(lost.page, "#summary .facts"), /Lost work12 s of compute, summed over devices/);
     await lost.close();
   },
 

@@ -16,12 +16,12 @@ constexpr int layers = 8;
 Problem problem_with(double first_memory, double second_memory, double second_speed) {
   Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
   problem.job.training.global_batch = 64;
-  problem.topology.gpus[0].memory = Bytes(first_memory);
-  problem.topology.gpus.push_back(problem.topology.gpus[0]);
-  problem.topology.gpus[1].memory = Bytes(second_memory);
+  problem.topology.edit().gpus[0].memory = Bytes(first_memory);
+  problem.topology.edit().gpus.push_back(problem.topology->gpus[0]);
+  problem.topology.edit().gpus[1].memory = Bytes(second_memory);
   for (const int device : {1, 3}) {
-    problem.topology.devices[static_cast<std::size_t>(device)].gpu = 1;
-    problem.topology.devices[static_cast<std::size_t>(device)].speed = second_speed;
+    problem.topology.edit().devices[static_cast<std::size_t>(device)].gpu = 1;
+    problem.topology.edit().devices[static_cast<std::size_t>(device)].speed = second_speed;
   }
   return problem;
 }
@@ -55,8 +55,8 @@ TEST_CASE("splitting again makes no plan of three stages worse and keeps its eva
     CAPTURE(memory);
     Problem problem{flat_topology({3}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
     problem.job.training.global_batch = 64;
-    problem.topology.gpus[0].memory = Bytes(memory);
-    problem.topology.devices[2].speed = 0.5;
+    problem.topology.edit().gpus[0].memory = Bytes(memory);
+    problem.topology.edit().devices[2].speed = 0.5;
     const auto job = Decisions(problem).first();
     const PlanScore score = PlanScore(Objective::iteration_time, problem.topology).with_own_count();
     const Plan plan = plan_of(problem.job, 3, 1, 64);

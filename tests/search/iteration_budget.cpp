@@ -18,8 +18,8 @@ namespace {
 Problem undecided_problem() {
   Problem problem{flat_topology({3, 3, 2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(6, 10, 100), {}};
   problem.job.training.global_batch = 12;
-  problem.topology.devices[4].speed = 0.7;
-  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(device.site + 1);
+  problem.topology.edit().devices[4].speed = 0.7;
+  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(device.site + 1);
   Automatic& open = problem.job.automatic;
   open.schedule = open.gradient_sync = open.micro_batch = true;
   return problem;
@@ -27,8 +27,8 @@ Problem undecided_problem() {
 
 Problem tiny_problem(int devices) {
   Problem problem{flat_topology({devices}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(3, 10, 100), {}};
-  problem.topology.devices[0].speed = 0.7;
-  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
+  problem.topology.edit().devices[0].speed = 0.7;
+  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(1);
   problem.job.training.global_batch = 4;
   return problem;
 }
@@ -80,7 +80,7 @@ TEST_CASE("the smallest budget is extended until a plan fits in memory") {
   // Of 2,000 B, the state of a layer takes 160 B and its activations 100 B per micro-batch: no device fits
   // all 16 layers, but a pipeline of three stages does.
   Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(16, 10, 100), {}};
-  problem.topology.gpus[0].memory = Bytes(2000);
+  problem.topology.edit().gpus[0].memory = Bytes(2000);
   IterationSearchOptions options;
   options.common.evaluations = 1;
   const IterationSearchResult found = search_iteration(problem, options);
@@ -136,7 +136,7 @@ TEST_CASE("a search with nothing left to try has converged rather than exhausted
 TEST_CASE("the shortest time limit is extended until a plan fits in memory") {
   // As above, the first shapes do not fit any device.
   Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(16, 10, 100), {}};
-  problem.topology.gpus[0].memory = Bytes(2000);
+  problem.topology.edit().gpus[0].memory = Bytes(2000);
   IterationSearchOptions options;
   options.common.time_limit = 1e-9;
   const IterationSearchResult found = search_iteration(problem, options);

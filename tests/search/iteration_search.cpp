@@ -37,7 +37,7 @@ IterationSearchOptions search_options(long long evaluations = 20'000) {
 
 /// Returns the minimum estimate over all plans of one shape in which every pipeline has the same layers.
 double min_of_shape(const IterationModel& model, int stages, int replicas) {
-  const int devices = model.problem.topology.size(), layers = model.stages.layers();
+  const int devices = model.problem.topology->size(), layers = model.stages.layers();
   const int batches = model.problem.job.training.global_batch;
   double least = 1e300;
   std::vector<int> order(at(devices)), layer_counts, batch_counts;
@@ -70,9 +70,9 @@ double min_of_shape(const IterationModel& model, int stages, int replicas) {
 double min_of_all(const Problem& problem) {
   const IterationModel model(problem);
   double least = 1e300;
-  for (int stages = 1; stages <= std::min(problem.topology.size(), model.stages.layers()); ++stages)
+  for (int stages = 1; stages <= std::min(problem.topology->size(), model.stages.layers()); ++stages)
     for (int replicas = 1;
-         stages * replicas <= problem.topology.size() && replicas <= problem.job.training.global_batch;
+         stages * replicas <= problem.topology->size() && replicas <= problem.job.training.global_batch;
          ++replicas)
       least = std::min(least, min_of_shape(model, stages, replicas));
   return least;
@@ -83,7 +83,7 @@ double min_of_all(const Problem& problem) {
 TEST_CASE("the search finds the exhaustive optimum even with heterogeneous devices") {
   for (const int slow : {0, 1, 2}) {
     Problem problem = small_problem({2, 2}, 4, 4);
-    for (int device = 0; device < slow; ++device) problem.topology.devices[at(device)].speed = 0.5;
+    for (int device = 0; device < slow; ++device) problem.topology.edit().devices[at(device)].speed = 0.5;
     CAPTURE(slow);
     const double least = min_of_all(problem);
     const IterationSearchResult found = search_iteration(problem, search_options());
@@ -95,7 +95,7 @@ TEST_CASE("with equally many half-speed and fast devices the search finds the ex
   for (const bool by_site : {true, false}) {
     Problem problem = small_problem({3, 3}, 6, 5);
     for (int device = 0; device < 6; ++device)
-      if (by_site ? device >= 3 : device % 2 == 1) problem.topology.devices[at(device)].speed = 0.5;
+      if (by_site ? device >= 3 : device % 2 == 1) problem.topology.edit().devices[at(device)].speed = 0.5;
     CAPTURE(by_site);
     CHECK(search_iteration(problem, search_options()).finalists.front().iteration_s <=
           min_of_all(problem) * 1.0001);
@@ -106,7 +106,7 @@ TEST_CASE("two kinds of devices share the work in proportion to their speeds") {
   // One pipeline of a fast and a half-speed device with 9 layers and many micro-batches: 6 layers of 1 s on
   // the fast device take as long as 3 of 2 s on the other.
   Problem problem = small_problem({2}, 9, 64);
-  problem.topology.devices[1].speed = 0.5;
+  problem.topology.edit().devices[1].speed = 0.5;
   IterationSearchOptions options = search_options();
   options.limits.stages = 2;
   const PlanCandidate found = search_iteration(problem, options).finalists.front();
@@ -119,7 +119,7 @@ TEST_CASE("a device that would slow down the others is unused") {
   const double without = search_iteration(before, search_options()).finalists.front().iteration_s;
   SECTION("because it is slow") {
     Problem problem = small_problem({4, 5}, 8, 32);
-    problem.topology.devices.back().speed = 1e-3;
+    problem.topology.edit().devices.back().speed = 1e-3;
     const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
     CHECK(found.iteration_s <= without * 1.01);
     for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
@@ -128,7 +128,7 @@ TEST_CASE("a device that would slow down the others is unused") {
     for (const int place : {0, 3, 8}) {
       CAPTURE(place);
       Problem problem = small_problem({4, 5}, 8, 32);
-      problem.topology.devices[at(place)].speed = 1e-3;
+      problem.topology.edit().devices[at(place)].speed = 1e-3;
       Problem absent = small_problem(place < 4 ? std::vector{3, 5} : std::vector{4, 4}, 8, 32);
       const double found = search_iteration(problem, {}).finalists.front().iteration_s;
       CHECK(found == search_iteration(absent, {}).finalists.front().iteration_s);
@@ -136,7 +136,8 @@ TEST_CASE("a device that would slow down the others is unused") {
   }
   SECTION("because its access link is slow") {
     Problem problem = small_problem({4, 5}, 8, 32);
-    problem.topology.devices.back().uplink = problem.topology.devices.back().downlink = BitsPerSecond(1);
+    problem.topology.edit().devices.back().uplink = problem.topology.edit().devices.back().downlink =
+        BitsPerSecond(1);
     const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
     CHECK(found.iteration_s <= without * 1.01);
     for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
@@ -154,7 +155,7 @@ TEST_CASE("a model that fits one device stays there if the network is slow") {
 
 TEST_CASE("the same seed gives the same plans for any number of threads") {
   Problem problem = small_problem({3, 3, 2}, 6, 12);
-  problem.topology.devices[4].speed = 0.7;
+  problem.topology.edit().devices[4].speed = 0.7;
   problem.job.automatic.schedule = problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch =
       true;
   IterationSearchOptions options = search_options(5000);
@@ -201,8 +202,8 @@ TEST_CASE("an automatic micro-batch is no worse than any given one whatever the 
     for (const int devices : {3, 4}) {
       CAPTURE(memory, devices);
       Problem problem = small_problem({devices}, 6, 16);
-      problem.topology.gpus[0].memory = Bytes(memory);
-      problem.topology.devices[0].speed = 0.7;
+      problem.topology.edit().gpus[0].memory = Bytes(memory);
+      problem.topology.edit().devices[0].speed = 0.7;
       problem.constants.micro_batch_overhead_s = 2;
       problem.job.automatic.micro_batch = true;
       const IterationSearchResult open = search_iteration(problem, search_options());
@@ -255,7 +256,7 @@ TEST_CASE("limits are kept and impossible ones are reported") {
 
 TEST_CASE("devices of unknown speed are unused and reported") {
   Problem problem = small_problem({3}, 4, 4);
-  problem.topology.devices[1].gpu = -1;
+  problem.topology.edit().devices[1].gpu = -1;
   const IterationSearchResult found = search_iteration(problem, search_options(2000));
   REQUIRE(found.unusable.size() == 1);
   CHECK(found.unusable.front().first == 1);
@@ -267,13 +268,13 @@ TEST_CASE("if memory is short pipelines flush or the smallest sufficient changes
   // A layer has 10 parameters of 16 bytes, so a stage of two layers has 320 B of state. A micro-batch keeps 2
   // × 100 B of activations and, at the boundary, 200 B or 100 B of buffers: 400 B and 300 B. 2,000 B hold 4
   // of them.
-  problem.topology.gpus[0].memory = Bytes(2000);
+  problem.topology.edit().gpus[0].memory = Bytes(2000);
   IterationSearchOptions options = search_options(2000);
   options.limits = {2, 1};
   const PlanCandidate found = search_iteration(problem, options).finalists.front();
   CHECK(found.deficit_bytes == 0);
   CHECK(found.plan.execution.flush == 4);
-  problem.topology.gpus[0].memory = Bytes(300);
+  problem.topology.edit().gpus[0].memory = Bytes(300);
   const IterationSearchResult none = search_iteration(problem, options);
   REQUIRE(none.finalists.size() == 1);
   CHECK(none.finalists.front().deficit_bytes > 0);
@@ -284,20 +285,21 @@ TEST_CASE("if memory is short pipelines flush or the smallest sufficient changes
 
 TEST_CASE("other objectives prefer fewer or cheaper devices") {
   Problem problem = small_problem({4, 4}, 8, 32);
-  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
+  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(1);
   IterationSearchOptions options = search_options();
   options.objective = Objective::device_efficiency;
   // without communication
   CHECK(search_iteration(problem, options).finalists.front().shape() == Shape{1, 1});
-  for (int device = 0; device < 7; ++device) problem.topology.devices[at(device)].price = DollarsPerHour(3);
+  for (int device = 0; device < 7; ++device)
+    problem.topology.edit().devices[at(device)].price = DollarsPerHour(3);
   options.objective = Objective::cost_per_token;
   CHECK(pipeline_major(search_iteration(problem, options).finalists.front().plan) == std::vector<int>{7});
-  problem.topology.devices[7].price.reset();
+  problem.topology.edit().devices[7].price.reset();
   const IterationSearchResult found = search_iteration(problem, options);
   CHECK(found.unpriced == std::vector<int>{7});
   for (const PlanCandidate& it : found.finalists)
     for (const int device : pipeline_major(it.plan)) CHECK(device != 7);
-  for (Device& device : problem.topology.devices) device.price.reset();
+  for (Device& device : problem.topology.edit().devices) device.price.reset();
   CHECK_THAT(error_message([&] { search_iteration(problem, options); }),
              contains("no device has a price, which cost-per-token needs"));
 }
@@ -306,9 +308,9 @@ TEST_CASE("egress counts if the objective is cost") {
   // Two devices per site at 3.6 USD/h, 1e-3 USD per second; 8 layers and 32 micro-batches are 768 s of work.
   // Hops inside a site are fast; between the sites every byte is so expensive that no plan sends any.
   Problem problem = small_problem({2, 2}, 8, 32);
-  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3.6);
+  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(3.6);
   problem.constants.iteration_overhead_s = 100;  // makes two devices slightly more expensive than one
-  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
+  std::get<RuleLinks>(problem.topology.edit().links).links[1].egress = DollarsPerByte(1);
   IterationSearchOptions options = search_options();
   options.objective = Objective::cost_per_token;
   options.limits.stages = 2;

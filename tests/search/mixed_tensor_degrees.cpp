@@ -141,7 +141,7 @@ TEST_CASE("a degree that leaves one device of every host unused is tried as well
     const StageNeeds needs = IterationModel(problem, tensor).stages.needs({0, 4});
     return needs.state + needs.per_micro_batch + needs.working;
   };
-  problem.topology.gpus[0].memory = Bytes((needed(1) + needed(2)) / 2);
+  problem.topology.edit().gpus[0].memory = Bytes((needed(1) + needed(2)) / 2);
   const IterationSearchResult found = search_iteration(problem, search_options(5'000));
   REQUIRE_FALSE(found.finalists.empty());
   CHECK(found.finalists.front().plan.tensor == 2);

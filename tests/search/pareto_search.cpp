@@ -67,11 +67,11 @@ Problem problem_with_prices(Rng& rng, const std::vector<int>& per_site, int laye
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
   problem.job.training.global_batch = micro_batches;
-  for (Device& device : problem.topology.devices) {
+  for (Device& device : problem.topology.edit().devices) {
     device.speed = 0.5 + 0.25 * rng.below(5);
     device.price = DollarsPerHour(1 + rng.below(8));
   }
-  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1e-7 * rng.below(100));
+  std::get<RuleLinks>(problem.topology.edit().links).links[1].egress = DollarsPerByte(1e-7 * rng.below(100));
   return problem;
 }
 
@@ -142,12 +142,12 @@ TEST_CASE("Pareto fronts are the same for any number of threads") {
 TEST_CASE("without prices the front has time and devices and an unpriced device can only save time") {
   Rng rng = Rng::for_task(0, 3);
   Problem problem = problem_with_prices(rng, {2, 2}, 4, 8);
-  problem.topology.devices[0].price.reset();
-  problem.topology.devices[0].speed = 8;
+  problem.topology.edit().devices[0].price.reset();
+  problem.topology.edit().devices[0].speed = 8;
   const auto fastest =
       pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)).front();
   CHECK_FALSE(std::isfinite(fastest.usd));
-  for (Device& device : problem.topology.devices) device.price.reset();
+  for (Device& device : problem.topology.edit().devices) device.price.reset();
   for (const PlanObjectives& it :
        pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)))
     CHECK_FALSE(std::isfinite(it.usd));

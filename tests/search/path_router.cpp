@@ -239,7 +239,7 @@ double replayed(const Instance& instance, const Routing& routing) {
   for (int from = 0; from < instance.test_network.devices; ++from) {
     rules.link_class[at(from)] = from;
     for (int to = 0; to < instance.test_network.devices; ++to)
-      rules.table.mutable_matrix()(from, to) = from * instance.test_network.devices + to;
+      rules.table(from, to) = from * instance.test_network.devices + to;
   }
   const int stages = static_cast<int>(instance.problem.stages.size());
   const Job job = chain_job(stages, 0, 0);

@@ -36,7 +36,7 @@ TEST_CASE("pipelines flush as rarely as the layers found by annealing permit") {
   // A layer has 10 parameters of 16 bytes. A micro-batch keeps 100 B per layer and, at the boundary, 200 B or
   // 100 B of buffers. Split into two layers and two: 320 B of state, and 400 B or 300 B per micro-batch;
   // 2,000 B hold 4 of them. Split into three and one: 480 B and 500 B; 2,000 B hold 3.
-  problem.topology.gpus[0].memory = Bytes(2000);
+  problem.topology.edit().gpus[0].memory = Bytes(2000);
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
   const auto split_at = [&](int layer, int flush) {
@@ -64,8 +64,8 @@ TEST_CASE("an unpriced device is not added to a stage if the objective is cost")
   // Hosts of two devices and of one; a stage has one or two. The initial device costs 2 USD/h, the other
   // device of its host has an unknown price, and that of the other host costs half as much.
   Problem problem = host_problem({2, 1}, 4);
-  problem.topology.devices[0].price = DollarsPerHour(2);
-  problem.topology.devices[2].price = DollarsPerHour(1);
+  problem.topology.edit().devices[0].price = DollarsPerHour(2);
+  problem.topology.edit().devices[2].price = DollarsPerHour(1);
   Decisions decisions(problem);
   const auto jobs = decisions.mixed_degrees(*decisions.first());
   REQUIRE(jobs.size() == 1);

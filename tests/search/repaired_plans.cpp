@@ -13,7 +13,7 @@ TEST_CASE("a failed device is replaced by the unused device that fits best") {
   // Pipelines 0, 1 and 3, 4 are in two sites of three and four devices; 2, 5 and 6 are unused, 5 at half
   // speed.
   Problem problem = small_problem({3, 4}, 4, 8);
-  problem.topology.devices[5].speed = 0.5;
+  problem.topology.edit().devices[5].speed = 0.5;
   const Plan before = two_pipelines(problem.job);
   problem.topology = without_device(problem.topology, 4);  // 5 and 6 are now 4 and 5
   const Plan plan = without_device(before, 4);
@@ -56,10 +56,9 @@ TEST_CASE("a site behind a link that has become slow is dropped") {
   Problem problem = small_problem({2, 2, 2}, 4, 12);
   problem.job.execution.compression.gradients = 1;
   const Plan plan = plan_of(problem.job, 2, 3, 4);
-  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  auto& rules = std::get<RuleLinks>(problem.topology.edit().links);
   rules.links.push_back(link_of(0.1, 0.25));
-  for (int site = 0; site < 2; ++site)
-    rules.table.mutable_matrix()(site, 2) = rules.table.mutable_matrix()(2, site) = 2;
+  for (int site = 0; site < 2; ++site) rules.table(site, 2) = rules.table(2, site) = 2;
   const auto [job, migration] = make_decided(problem, {1}, one_by_one(6), plan);
   const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e4);
   const auto repaired = repaired_plans(plan, job, {}, score);
@@ -171,8 +170,8 @@ TEST_CASE("a slot gets the group with which the plan is best even if plans need 
   // The states of two layers take 32,000 B at 16 B per parameter; the rest of 34,500 B holds some of the 16
   // micro-batches.
   Problem problem = small_problem({4}, 4, 16);
-  problem.topology.gpus[0].memory = Bytes(34'500);
-  problem.topology.devices[2].speed = 0.5;
+  problem.topology.edit().gpus[0].memory = Bytes(34'500);
+  problem.topology.edit().devices[2].speed = 0.5;
   Plan plan = plan_of(problem.job, 2, 1, 16);
   plan.pipelines[0].stages[1].devices = {no_device};
   const auto [job, migration] = make_decided(problem, {1}, one_by_one(4), plan);

@@ -22,7 +22,7 @@ Problem small_problem(const std::vector<int>& per_site, int layers, int micro_ba
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
   problem.job.training.global_batch = micro_batches;
   problem.job.parallelism.uniform_pipelines = true;
-  for (int device = 0; device < slow; ++device) problem.topology.devices[at(device)].speed = 0.5;
+  for (int device = 0; device < slow; ++device) problem.topology.edit().devices[at(device)].speed = 0.5;
   return problem;
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("pipelines are uniform whatever is automatic and however memory requir
     for (const double memory : {400.0, 700.0, 1e9}) {
       CAPTURE(batch, memory);
       Problem problem = small_problem({3, 2}, 6, batch, 2);
-      problem.topology.gpus[0].memory = Bytes(memory);
+      problem.topology.edit().gpus[0].memory = Bytes(memory);
       problem.job.automatic.micro_batch = problem.job.automatic.gradient_sync = true;
       for (const PlanCandidate& it : search_iteration(problem, search_options(1500)).finalists) {
         CHECK(are_uniform(it.plan));

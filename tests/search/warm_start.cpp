@@ -28,7 +28,7 @@ TEST_CASE("an iteration is weighted by the share of the horizon that migration l
 
 TEST_CASE("egress of a migration is shared by the iterations of the horizon") {
   Problem problem = small_problem({2}, 4, 4);
-  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3600);
+  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(3600);
   const PlanScore score(Objective::cost_per_token, problem.topology, nullptr, 100);
   // 8 iterations in the 80 s that are left: two devices for 100 s at 1 USD/s plus 40 USD are 240 USD.
   CHECK(score.of(10, 2, 3, {20, 40}) == Approx(240 / 8.0 + 3));
@@ -37,7 +37,7 @@ TEST_CASE("egress of a migration is shared by the iterations of the horizon") {
 
 TEST_CASE("a horizon of zero permits no migration and an unlimited one permits any") {
   Problem problem = small_problem({2, 2}, 4, 8);
-  problem.topology.devices[0].speed = 0.1;
+  problem.topology.edit().devices[0].speed = 0.1;
   const PlanScore none(Objective::iteration_time, problem.topology, nullptr, 0);
   CHECK(none.of(10, 0, 0) == 10);
   CHECK(std::isfinite(none.of(10, 0, 0, {2, 0})));
@@ -65,9 +65,9 @@ TEST_CASE("if the objective is cost migration over an expensive link pays off on
   // the 23,000 iterations in 1e7 s less than 6,000 USD could be saved, of those in 1e10 s up to 6,000,000
   // USD.
   Problem problem = small_problem({2, 4}, 6, 24);
-  problem.topology.devices[0].speed = problem.topology.devices[1].speed = 0.5;
-  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
-  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
+  problem.topology.edit().devices[0].speed = problem.topology.edit().devices[1].speed = 0.5;
+  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(1);
+  std::get<RuleLinks>(problem.topology.edit().links).links[1].egress = DollarsPerByte(1);
   const Plan slow = plan_of(problem.job, 2, 1, 24);
   IterationSearchOptions options = search_options();
   options.objective = Objective::cost_per_token;
@@ -84,7 +84,7 @@ TEST_CASE("keeping the plan is among the finalists and never worse") {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 40);
     Problem problem{random_topology(rng, 6, seed % 2 == 1), random_chain_job(rng, 5), {}, {}};
-    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e13);
+    for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e13);
     const Plan before = search_iteration(problem, search_options(300)).finalists.front().plan;
     const Plan poor = search_iteration(problem, search_options(1)).finalists.back().plan;
     for (const Plan& plan : {before, poor})
@@ -107,7 +107,7 @@ TEST_CASE("keeping the plan is among the finalists and never worse") {
 TEST_CASE("a short horizon permits no migration and a long one reaches the result of a cold search") {
   // A site of four fast devices is idle while the plan runs on two at half speed.
   Problem problem = small_problem({2, 4}, 6, 24);
-  problem.topology.devices[0].speed = problem.topology.devices[1].speed = 0.5;
+  problem.topology.edit().devices[0].speed = problem.topology.edit().devices[1].speed = 0.5;
   const Plan slow = plan_of(problem.job, 2, 1, 24);
   const PlanCandidate cold = search_iteration(problem, search_options()).finalists.front();
 
@@ -155,7 +155,7 @@ TEST_CASE("plans of unequal depth or another tensor degree can be warm-started a
 TEST_CASE("a warm search gives the same plans for any number of threads") {
   Problem problem = small_problem({3, 3}, 6, 12);
   const Plan before = two_pipelines(problem.job);
-  std::get<RuleLinks>(problem.topology.links).links[1].bandwidth = BitsPerSecond(8 * 12);
+  std::get<RuleLinks>(problem.topology.edit().links).links[1].bandwidth = BitsPerSecond(8 * 12);
   IterationSearchOptions options = search_options();
   options.common.threads = 1;
   const IterationSearchResult one = warm_search(problem, before, 1e5, options);

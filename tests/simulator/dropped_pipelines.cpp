@@ -67,7 +67,7 @@ TEST_CASE("a message in transit continues with its remaining bytes") {
   CHECK(iteration_times(report) == IterationTimes{0, 12, 12, 30});
   // In transit after its last byte has been sent, with 0.5 s of latency left.
   Chain far(2, 2, 1, 3e6);
-  std::get<RuleLinks>(far.problem.topology.links).links[0].latency = Seconds(1);
+  std::get<RuleLinks>(far.problem.topology.edit().links).links[0].latency = Seconds(1);
   // 1 + 4 + 1 + 2 + 4 + 2 = 14 s, plus 2 s of an empty synchronization. The first message is sent from 17 to
   // 20 and arrives at 21. The second is sent from 21.5 to 24.5 and arrives at 25.5; forward until 26.5,
   // backward until 28.5 and 30.5, whose messages arrive at 32.5 and 35.5; the last backward pass ends at

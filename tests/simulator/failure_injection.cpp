@@ -194,7 +194,7 @@ TEST_CASE("a run survives random failures with jitter and links that go down") {
     scenario.detection_s = 0.3;
     scenario.checkpoint = Checkpoint{8e6, {}};
     scenario.compute_jitter.cv = 0.2;
-    std::vector<bool> there(at(it.problem.topology.size()), true);
+    std::vector<bool> there(at(it.problem.topology->size()), true);
     scenario.traces = {{{{0, 1}, {3, 0.2}, {4, 0}}, 5, true}};
     scenario.link_traces = {{LinkTrace::Quantity::bandwidth, std::vector<bool>(there.size(), true),
                              std::vector<bool>(there.size(), true), false, 0}};

@@ -63,7 +63,7 @@ TEST_CASE("restart: all devices load the last checkpoint") {
   // fails; from 27 to 33 device 0 loads, and it does the third iteration alone in 12 s. From 45 to 51 it
   // writes the next checkpoint.
   Chain it(1, 2, 2);
-  it.problem.topology.gpus[0].price = DollarsPerHour(3600);
+  it.problem.topology.edit().gpus[0].price = DollarsPerHour(3600);
   it.scenario.on_failure = FailurePolicy::restart;
   it.scenario.checkpoint = checkpoint_every(10);
   it.scenario.events = {{26, 1, Kind::leave}};
@@ -86,11 +86,11 @@ TEST_CASE("restart: all devices load the last checkpoint") {
   report = it.run(4);
   CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 33, 45, 63, 69});
   CHECK(report.useful->usd_egress == 0);
-  std::get<RuleLinks>(it.problem.topology.links).links[0].egress = DollarsPerByte(1e-6);
+  std::get<RuleLinks>(it.problem.topology.edit().links).links[0].egress = DollarsPerByte(1e-6);
   report = it.run(4);
   CHECK(report.useful->usd_egress == Approx(12));
   CHECK(report.useful->usd.value() == Approx(69 + 26 + 29 + 12));
-  it.problem.topology.gpus[0].price.reset();
+  it.problem.topology.edit().gpus[0].price.reset();
   CHECK_FALSE(it.run(4).useful->usd);
 }
 

@@ -34,7 +34,7 @@ double bytes_of(const LabelledGraph& lowered, Activity activity) {
 Problem busy_problem(Schedule schedule, GradientSync sync) {
   Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
                   Calibration{1, 0.002, 0.9, 0.5}};
-  Topology& topology = problem.topology;
+  Topology& topology = problem.topology.edit();
   topology.sites[0].uplink = BitsPerSecond(12e8);
   topology.devices[5].downlink = BitsPerSecond(3e8);
   topology.devices[6].speed = 0.75;
@@ -266,7 +266,7 @@ TEST_CASE("a stage updates as soon as it is done") {
 
 TEST_CASE("interleaved: a device updates the layers of its chunks together") {
   Problem problem = busy_problem(Schedule::interleaved, GradientSync::ring);
-  problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 16e9);
+  problem.topology.edit().gpus[0].memory_bandwidth = BitsPerSecond(8 * 16e9);
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   int updates = 0;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
@@ -402,12 +402,12 @@ TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k 
       const double k = 4;  // a power of two, to avoid rounding
       Problem problem = busy_problem(schedule, sync);
       const double before = makespan(problem, busy_plan(problem.job));
-      for (Site& site : problem.topology.sites) site.uplink = site.uplink * k;
-      for (Device& device : problem.topology.devices) {
+      for (Site& site : problem.topology.edit().sites) site.uplink = site.uplink * k;
+      for (Device& device : problem.topology.edit().devices) {
         device.downlink = device.downlink * k;
         device.speed *= k;
       }
-      for (Link& link : std::get<RuleLinks>(problem.topology.links).links) {
+      for (Link& link : std::get<RuleLinks>(problem.topology.edit().links).links) {
         link.latency = link.latency / k;
         link.bandwidth = link.bandwidth * k;
         link.capacity = link.capacity * k;
@@ -430,10 +430,10 @@ TEST_CASE("renumbering the devices changes no time") {
       Rng rng = Rng::for_task(seed, 0);
       rng.shuffle(std::span(number));
       Problem permuted = problem;
-      auto& link_classes = std::get<RuleLinks>(permuted.topology.links).link_class;
-      const auto& old_link_classes = std::get<RuleLinks>(problem.topology.links).link_class;
+      auto& link_classes = std::get<RuleLinks>(permuted.topology.edit().links).link_class;
+      const auto& old_link_classes = std::get<RuleLinks>(problem.topology->links).link_class;
       for (std::size_t i = 0; i < 8; ++i) {
-        permuted.topology.devices[at(number[i])] = problem.topology.devices[i];
+        permuted.topology.edit().devices[at(number[i])] = problem.topology->devices[i];
         link_classes[at(number[i])] = old_link_classes[i];
       }
       Plan renamed = plan;

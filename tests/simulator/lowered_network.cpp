@@ -97,7 +97,7 @@ TEST_CASE("a capacity belongs to the pair of sites whatever the entry of a flow"
   rules.link_class = {0, 1, 2};
   rules.links.push_back(rules.links[1]);
   rules.table = Eigen::MatrixXi(3, 3);
-  rules.table.mutable_matrix() << -1, 0, 1, 0, -1, 2, 1, 1, -1;
+  rules.table << -1, 0, 1, 0, -1, 2, 1, 1, -1;
   rules.same_host = Eigen::MatrixXi::Constant(3, 3, -1);
   for (const BitsPerSecond capacity : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
     rules.links[2].capacity = capacity;
@@ -116,8 +116,8 @@ TEST_CASE("a capacity of a site without devices applies to no route") {
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(rules.links[1]);
   rules.links.back().capacity = BitsPerSecond(1e6);
-  rules.table.mutable_matrix()(1, 0) = 2;
-  rules.table.mutable_matrix()(1, 2) = 2;
+  rules.table(1, 0) = 2;
+  rules.table(1, 2) = 2;
   REQUIRE(Lowered(topology).link(1, 0, Kind::pair_capacity) != no_index);
   topology.devices.erase(topology.devices.begin() + 1);
   rules.link_class.erase(rules.link_class.begin() + 1);
@@ -129,7 +129,7 @@ TEST_CASE("a capacity of a site without devices applies to no route") {
 TEST_CASE("traffic between two GPUs of a host does not use its network") {
   Topology topology = flat_topology({2, 1}, near, far);
   topology.devices[1].host = topology.devices[0].host;
-  std::get<RuleLinks>(topology.links).same_host.mutable_matrix()(0, 0) = 0;
+  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
   topology.devices[0].uplink = BitsPerSecond(8e8);
   Lowered lowered(topology);
   CHECK(lowered.link(0, 1, Kind::device_uplink) == no_index);
@@ -142,7 +142,7 @@ TEST_CASE("traffic between two GPUs of a host does not use its network") {
 TEST_CASE("the GPUs of a host share its network card") {
   Topology topology = flat_topology({4}, link_of(0, 1e9), far);
   for (std::size_t i = 0; i < 4; ++i) topology.devices[i].host = std::vector{0, 0, 1, 2}[i];
-  std::get<RuleLinks>(topology.links).same_host.mutable_matrix()(0, 0) = 0;
+  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
   for (const std::size_t i : {0U, 1U}) {
     topology.devices[i].host_uplink = BitsPerSecond(1e9);
     topology.devices[i].host_downlink = BitsPerSecond(2e9);
@@ -194,7 +194,7 @@ TEST_CASE("a flow is weighted by its round-trip time") {
   topology.fairness = Fairness::rtt;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0.35, 1e8));
-  rules.table.mutable_matrix()(1, 0) = 2;
+  rules.table(1, 0) = 2;
   topology.devices[0].uplink = BitsPerSecond(4e8);
   Lowered lowered(topology);
   for (const int to : {1, 2}) {

@@ -27,7 +27,7 @@ Topology hosts_of(const std::vector<int>& gpus, Link inside, Link between) {
     for (int i = 0; i < gpus[host]; ++i) topology.devices[at(device++)].host = static_cast<int>(host);
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(inside);
-  rules.same_host.mutable_matrix()(0, 0) = 2;
+  rules.same_host(0, 0) = 2;
   return topology;
 }
 

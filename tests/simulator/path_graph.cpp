@@ -21,9 +21,9 @@ namespace {
 Problem busy_problem(Schedule schedule, GradientSync sync) {
   Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
                   Calibration{1, 0.002, 0.9, 0.5}};
-  problem.topology.sites[0].uplink = BitsPerSecond(12e8);
-  problem.topology.devices[6].speed = 0.75;
-  std::get<RuleLinks>(problem.topology.links).links[0].shared_by_sender = true;
+  problem.topology.edit().sites[0].uplink = BitsPerSecond(12e8);
+  problem.topology.edit().devices[6].speed = 0.75;
+  std::get<RuleLinks>(problem.topology.edit().links).links[0].shared_by_sender = true;
   problem.job.execution.schedule = schedule;
   problem.job.execution.gradient_sync = sync;
   return problem;

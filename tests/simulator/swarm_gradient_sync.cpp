@@ -25,7 +25,7 @@ Problem problem_of(const std::vector<int>& per_site, const Link& inside, const L
 TEST_CASE("peers decompress what they receive and compress what they send") {
   Problem problem{flat_topology({2}, link_of(0, 1e8), link_of(0, 1e8)), swarm_job(2, 1, 8e6, 5e6, 4),
                   Calibration{1, 0, 1, 0}};
-  problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e7);
+  problem.topology.edit().gpus.front().memory_bandwidth = BitsPerSecond(8e7);
   const SwarmCosts plain(problem, 2);
   compress_activations(problem.job, {CompressionMethod::quantize_4_bit});
   compress_gradients(problem.job, {CompressionMethod::quantize_8_bit});
@@ -56,6 +56,6 @@ TEST_CASE("a slow pair limits an all-reduce whatever its peers can send elsewher
   CHECK(all_reduce.seconds == Approx(1));
   CHECK(slowest_pair_s(problem, members, bytes, all_reduce.shards) == Approx(4));
   // All messages of a sender over that entry share its rate: two pairs.
-  std::get<RuleLinks>(problem.topology.links).links[1].shared_by_sender = true;
+  std::get<RuleLinks>(problem.topology.edit().links).links[1].shared_by_sender = true;
   CHECK(slowest_pair_s(problem, members, bytes, all_reduce.shards) == Approx(8));
 }

@@ -21,7 +21,7 @@ Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
   for (int i = 0; i < topology.size(); ++i) topology.devices[at(i)].host = i / gpus;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(inside);
-  rules.same_host.mutable_matrix()(0, 0) = 2;
+  rules.same_host(0, 0) = 2;
   return topology;
 }
 

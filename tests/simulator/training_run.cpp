@@ -123,7 +123,7 @@ TEST_CASE("traces whose product no link can have and extremely long runs are rej
 TEST_CASE("the state of a stage occupies memory from the start whichever device computes") {
   // adam-16: 16 MB for a stage of a million parameters. The second pipeline has no micro-batches.
   Problem problem{flat_topology({5}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e6, 100), {}};
-  problem.topology.gpus[0].memory = Bytes(15e6);
+  problem.topology.edit().gpus[0].memory = Bytes(15e6);
   Plan plan = plan_of(problem.job, 2, 2, 1);
   plan.pipelines[1].micro_batches = 0;
   Scenario scenario;
@@ -400,16 +400,16 @@ TEST_CASE("interleaved pipelines get permitted numbers of micro-batches") {
 // all wait for it.
 TEST_CASE("fairness by round-trip time changes the duration of an iteration") {
   Problem problem{flat_topology({2, 1, 1}, link_of(0, 1e18), link_of(0.1, 1e18)), chain_job(2, 0, 100), {}};
-  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  auto& rules = std::get<RuleLinks>(problem.topology.edit().links);
   rules.links.push_back(link_of(0.3, 1e18));
-  rules.table.mutable_matrix()(0, 2) = rules.table.mutable_matrix()(2, 0) = 2;
-  problem.topology.devices[2].speed = 0.25;
+  rules.table(0, 2) = rules.table(2, 0) = 2;
+  problem.topology.edit().devices[2].speed = 0.25;
   Plan plan = plan_of(problem.job, 2, 2, 1);
   plan.pipelines[0].stages[1].devices = {2};
   plan.pipelines[1].stages[0].devices = {1};
   const FairnessComparison free = compare_fairness(problem, plan).value();
   CHECK(free.equal_s == free.rtt_s);
-  problem.topology.sites[0].uplink = BitsPerSecond(8 * 100);
+  problem.topology.edit().sites[0].uplink = BitsPerSecond(8 * 100);
   const FairnessComparison shared = compare_fairness(problem, plan).value();
   CHECK(shared.equal_s - shared.rtt_s == Approx(2 - 4.0 / 3).epsilon(1e-9));
   CHECK(shared.equal_s - free.equal_s == Approx(2).epsilon(1e-9));

@@ -28,7 +28,7 @@ Problem zero_problem(int devices, int layers, double bytes_per_s, GradientSync s
 }
 
 double seconds(const Problem& problem, int micro_batches) {
-  const int devices = problem.topology.size();
+  const int devices = problem.topology->size();
   return replay_makespan(iteration_graph(problem, plan_of(problem.job, 1, devices, micro_batches)));
 }
 
@@ -89,11 +89,11 @@ TEST_CASE("a collective takes G − 1 steps around the ring") {
 /// between hosts, for each device.
 Problem hosts_problem(int hosts, int on_host, int layers, double inside, double across, GradientSync sync) {
   Problem problem = zero_problem(hosts * on_host, layers, inside, sync);
-  problem.topology.links =
+  problem.topology.edit().links =
       MeasuredLinks{Eigen::MatrixXd::Zero(hosts * on_host, hosts * on_host),
                     Eigen::MatrixXd::Constant(hosts * on_host, hosts * on_host, 8 * inside)};
   for (int device = 0; device < hosts * on_host; ++device) {
-    Device& it = problem.topology.devices[at(device)];
+    Device& it = problem.topology.edit().devices[at(device)];
     it.host = device / on_host;
     it.uplink = it.downlink = BitsPerSecond(8 * across);
   }
@@ -106,7 +106,7 @@ TEST_CASE("there is one ring per device of a host") {
   const Problem problem = hosts_problem(2, 2, 1, 1e12, 1e7, GradientSync::zero2);
   CHECK(seconds(problem, 1) == Approx(1 + 2 + 2 * 3.75).epsilon(1e-3));
   Problem uneven = hosts_problem(2, 2, 1, 1e12, 1e7, GradientSync::zero2);
-  uneven.topology.devices[1].host = 1;  // hosts 1 and 3: one ring
+  uneven.topology.edit().devices[1].host = 1;  // hosts 1 and 3: one ring
   CHECK(seconds(uneven, 1) == Approx(1 + 2 + 2 * 7.5).epsilon(1e-3));
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("a device holds its part of the state and gathered layers while it com
 
 TEST_CASE("error feedback keeps the whole gradients that a device does not send") {
   Problem problem = zero_problem(4, 5, 1e9, GradientSync::zero3);
-  problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e12);
+  problem.topology.edit().gpus.front().memory_bandwidth = BitsPerSecond(8e12);
   Plan plan = plan_of(problem.job, 1, 4, 1);
   const auto load = [&] { return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]); };
   const StageLoad before = load();

@@ -61,12 +61,12 @@ inline std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int s
 inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degree = false) {
   Job& job = problem.job;
   const int layers = layer_count(job.model), chunks = job.execution.chunks.value_or(1);
-  const int slots = problem.topology.size() / tensor;
+  const int slots = problem.topology->size() / tensor;
   const int stages =
       1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::min(slots, layers / chunks))));
   const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(slots / stages)));
-  std::vector<int> order(at(problem.topology.size()));
-  for (int i = 0; i < problem.topology.size(); ++i) order[at(i)] = i;
+  std::vector<int> order(at(problem.topology->size()));
+  for (int i = 0; i < problem.topology->size(); ++i) order[at(i)] = i;
   rng.shuffle(std::span<int>(order));
   Plan plan{tensor, job.execution, {}};
   const bool has_common_cuts = rng.below(2) == 0;

@@ -18,11 +18,11 @@ inline Problem host_problem(const std::vector<int>& hosts, int micro_batches) {
   int device = 0;
   for (std::size_t host = 0; host < hosts.size(); ++host)
     for (int i = 0; i < hosts[host]; ++i)
-      problem.topology.devices[at(device++)].host = static_cast<int>(host);
-  auto& rules = std::get<RuleLinks>(problem.topology.links);
+      problem.topology.edit().devices[at(device++)].host = static_cast<int>(host);
+  auto& rules = std::get<RuleLinks>(problem.topology.edit().links);
   rules.links.push_back(link_of(0.0001, 1e7));
-  rules.same_host.mutable_matrix()(0, 0) = 2;
-  problem.topology.gpus[0].peak = FlopsPerSecond(1e9);
+  rules.same_host(0, 0) = 2;
+  problem.topology.edit().gpus[0].peak = FlopsPerSecond(1e9);
   Job& job = problem.job;
   job.name = "tiny";
   job.model = Transformer{4, 64, 4, 128, 100};

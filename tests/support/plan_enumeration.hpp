@@ -58,7 +58,7 @@ inline void for_each_pipeline(const IterationModel& model, const std::vector<int
 
 /// Calls `use` with every plan whose pipelines are equally deep, with one device per stage.
 inline void for_each_plan(const IterationModel& model, const std::function<void(const Plan&)>& use) {
-  const int devices = model.problem.topology.size(), batches = micro_batch_count(model.problem.job);
+  const int devices = model.problem.topology->size(), batches = micro_batch_count(model.problem.job);
   for (int stages = 1; stages <= std::min(devices, model.stages.layers()); ++stages)
     for (int replicas = 1; stages * replicas <= devices && replicas <= batches; ++replicas) {
       std::vector<int> order(at(devices));

@@ -65,7 +65,7 @@ inline Topology random_topology(Rng& rng, int devices, bool shared) {
       link.shared_by_sender = shared && rng.below(3) == 0;
       if (shared && rng.below(3) == 0)
         link.capacity = BitsPerSecond(link.bandwidth.value() * (1 + rng.uniform()));
-      rules.table.mutable_matrix()(from, to) = static_cast<int>(rules.links.size());
+      rules.table(from, to) = static_cast<int>(rules.links.size());
       rules.links.push_back(link);
     }
   }

@@ -26,14 +26,14 @@ inline RegularLayout regular_layout(Schedule schedule, int stages, int pipelines
   it.problem.job.execution.chunks = chunks;
   for (int i = 0; i < pipelines; ++i) it.plan.pipelines.push_back({micro_batches, {}});
   for (int number = 0; number < stages * pipelines; ++number) {
-    Device& device = it.problem.topology.devices[at(number)];
+    Device& device = it.problem.topology.edit().devices[at(number)];
     const int stage = device.host = number / pipelines;
     device.host_uplink = BitsPerSecond(8e6);
     device.speed = 1 - speed_spread * (7 * number % 11) / 10;
     it.plan.pipelines[at(number % pipelines)].stages.push_back(
         {{stage * chunks, (stage + 1) * chunks}, {number}});
   }
-  std::get<RuleLinks>(it.problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
+  std::get<RuleLinks>(it.problem.topology.edit().links).same_host(0, 0) = 0;
   return it;
 }
 

@@ -27,7 +27,7 @@ inline Topology flat_topology(const std::vector<int>& per_site, Link inside, Lin
   const auto sites = static_cast<Eigen::Index>(per_site.size());
   rules.links = {inside, between};
   rules.table = Eigen::MatrixXi::Ones(sites, sites);
-  rules.table.mutable_matrix().diagonal().setZero();
+  rules.table.diagonal().setZero();
   rules.same_host = Eigen::MatrixXi::Constant(sites, sites, -1);
   for (int site = 0; site < static_cast<int>(per_site.size()); ++site) {
     topology.sites.push_back({fmt::format("s{}", site)});

@@ -49,7 +49,7 @@ Times times_of(const IterationModel& model, const Plan& plan) {
 Plan random_plan(const Problem& problem, Rng& rng) {
   const Job& job = problem.job;
   const int micro_batches = micro_batch_count(job);
-  const int devices = problem.topology.size();
+  const int devices = problem.topology->size();
   const int chunks = job.execution.schedule == Schedule::interleaved ? job.execution.chunks.value_or(1) : 1;
   const int max_stages = std::min(devices, layer_count(job.model) / chunks);
   const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(max_stages)));

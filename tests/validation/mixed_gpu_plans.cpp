@@ -45,7 +45,7 @@ links:
 /// pipeline or stage by stage; in file order (fast devices first), or alternating one fast and three slow
 /// devices.
 PlanCandidate best_equal(const Problem& problem, int threads) {
-  const int devices = problem.topology.size(), layers = layer_count(problem.job.model);
+  const int devices = problem.topology->size(), layers = layer_count(problem.job.model);
   const int batches = micro_batch_count(problem.job);
   std::vector<int> in_file(at(devices)), in_turn;
   std::iota(in_file.begin(), in_file.end(), 0);

@@ -51,7 +51,7 @@ Row row_of(const Problem& problem) {
 }
 
 void print(const Problem& problem, const Row& row) {
-  fmt::print("{:10} {} layers, batch {:4}: {:.2f} s, × {:.2f} {:.2f} {:.2f} {:.2f}\n", problem.topology.name,
+  fmt::print("{:10} {} layers, batch {:4}: {:.2f} s, × {:.2f} {:.2f} {:.2f} {:.2f}\n", problem.topology->name,
              layer_count(problem.job.model), problem.job.training.global_batch, row.planned,
              row.unplanned / row.planned, row.megatron / row.planned, row.megatron_random / row.planned,
              row.zero3 / row.planned);

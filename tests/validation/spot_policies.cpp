@@ -64,7 +64,7 @@ TEST_CASE("every policy handles recorded spot instances consistently") {
   const SimReport calm = simulate(problem, plan, {}, options);
   CHECK(calm.out_of_memory.empty());
   options.replan = make_replanner(problem);
-  const Gpu& gpu = problem.topology.gpus[at(problem.topology.devices[0].gpu)];
+  const Gpu& gpu = problem.topology->gpus[at(problem.topology->devices[0].gpu)];
   const double samples = problem.job.training.global_batch;
   std::string table = fmt::format("{:<26}{:>9}{:>14}{:>8}{:>9}{:>12}\n", "policy", "samples/s",
                                   "lost device-h", "rolled", "USD", "of optimal");

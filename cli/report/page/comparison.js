@@ -43,7 +43,7 @@ function comparisonTiles(comparison) {
   const [{ words, rows }] = scenarios;
   const cheapest = d3.least(rows.filter(({ run }) => run.cost_per_million_tokens), ({ run }) => run.cost_per_million_tokens);
   if (cheapest)
-    tiles.push({ name: `Cheapest, ${words}`, value: cheapest.scheme, more: `${dollars(cheapest.run.cost_per_million_tokens)} a million tokens` });
+    tiles.push({ name: `Cheapest, ${words}`, value: cheapest.scheme, more: `${dollars(cheapest.run.cost_per_million_tokens)} per million tokens` });
   const running = rows.filter(({ why }) => why === undefined).length;
   return [...tiles, { name: "Schemes with a result", value: `${running} of ${rows.length}`, more: words }];
 }

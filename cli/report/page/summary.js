@@ -119,7 +119,7 @@ function addFacts(section, { document }) {
   }
   if (plan?.warm_start) rows.push(["Warm start from", formatWarmStart(plan.warm_start)]);
   if (plan?.advice) rows.push(["Advice", formatAdvice(plan.advice)]);
-  if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of computing, summed over devices${simulation.samples ? ", in the first of the runs" : ""}`]);
+  if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of compute, summed over devices${simulation.samples ? ", in the first of the runs" : ""}`]);
   if (!rows.length) return;
   const list = section.append("dl").attr("class", "facts chart").selectAll("div").data(rows).join("div");
   list.append("dt").text(([name]) => name);
@@ -135,7 +135,7 @@ const formatSettings = (settings) => Object.entries(settings).filter(([name]) =>
 function formatWarmStart(warm) {
   if (warm.keeps_plan) return `${warm.plan}, which is kept`;
   const migration = `${bytes(warm.migration.bytes)} to migrate${warm.migration.seconds === undefined ? "" : ` in ${seconds(warm.migration.seconds)}`}`;
-  const paid = warm.break_even_iterations ? `; pays off after ${plural(warm.break_even_iterations, "iteration")}` : "";
+  const paid = warm.break_even_iterations ? `; breaks even after ${plural(warm.break_even_iterations, "iteration")}` : "";
   return `${warm.plan}: ${migration}${paid}`;
 }
 

@@ -14,12 +14,12 @@ namespace {
 
 std::vector<int> all_devices(const Problem& problem) {
   std::vector<int> devices;
-  for (int i = 0; i < problem.topology.size(); ++i) devices.push_back(i);
+  for (int i = 0; i < problem.topology->size(); ++i) devices.push_back(i);
   return devices;
 }
 
 void check_batch(const Problem& problem) {
-  const int batch = problem.job.training.global_batch, devices = problem.topology.size();
+  const int batch = problem.job.training.global_batch, devices = problem.topology->size();
   if (batch < devices)
     throw NoLayout(fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
 }
@@ -39,7 +39,7 @@ bool fits(const Problem& problem, const Layout& layout) {
 /// micro-batch. If none fits, returns micro-batches of one sequence, whose memory deficit is then reported.
 std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
   check_batch(problem);
-  const int batch = problem.job.training.global_batch, devices = problem.topology.size();
+  const int batch = problem.job.training.global_batch, devices = problem.topology->size();
   for (int micro_batch = batch / devices; micro_batch > 1; --micro_batch) {
     if (batch % micro_batch != 0) continue;
     Layout layout = replicate(problem, all_devices(problem), micro_batch, sync);
@@ -54,7 +54,7 @@ std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOp
   check_batch(problem);
   int micro_batch = problem.job.execution.micro_batch;  // or less, so that every device computes at least one
   while (problem.job.training.global_batch % micro_batch != 0 ||
-         problem.job.training.global_batch / micro_batch < problem.topology.size())
+         problem.job.training.global_batch / micro_batch < problem.topology->size())
     --micro_batch;
   return {replicate(problem, all_devices(problem), micro_batch, GradientSync::ring)};
 }
@@ -69,8 +69,8 @@ std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions&) 
 
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions&) {
   std::map<std::pair<int, double>, int> kinds;
-  for (int i = 0; i < problem.topology.size(); ++i) {
-    const Device& device = problem.topology.devices[at(i)];
+  for (int i = 0; i < problem.topology->size(); ++i) {
+    const Device& device = problem.topology->devices[at(i)];
     kinds.try_emplace({device.gpu, device.speed}, i);
   }
   std::vector<Layout> layouts;

@@ -33,7 +33,7 @@ bool divides_heads(const Job& job, int tensor) {
 
 std::vector<int> tensor_degrees_of(const Problem& problem) {
   std::vector<int> degrees;
-  for (int tensor = 1; tensor <= problem.topology.size(); ++tensor)
+  for (int tensor = 1; tensor <= problem.topology->size(); ++tensor)
     if (fits_in_hosts(problem.topology, tensor) && divides_heads(problem.job, tensor))
       degrees.push_back(tensor);
   return degrees;
@@ -44,7 +44,7 @@ std::vector<int> tensor_degrees_of(const Problem& problem) {
 std::vector<int> replica_counts(const Problem& problem, int devices_per_replica) {
   const int micro_batches = micro_batch_count(problem.job);
   std::vector<int> counts;
-  for (int data = std::min(problem.topology.size() / devices_per_replica, micro_batches); data > 0; --data)
+  for (int data = std::min(problem.topology->size() / devices_per_replica, micro_batches); data > 0; --data)
     if (micro_batches % data == 0) counts.push_back(data);
   return counts;
 }
@@ -158,7 +158,7 @@ std::vector<Layout> megatron_random_layouts(const Problem& problem, const Scheme
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options) {
   const std::vector<int> order = random_order(problem.topology, 1, options.seed);
   std::vector<Layout> layouts;
-  const int max_stages = std::min(layer_count(problem.job.model), problem.topology.size());
+  const int max_stages = std::min(layer_count(problem.job.model), problem.topology->size());
   for (int stages = 1; stages <= max_stages; ++stages) {
     for (const int replicas : replica_counts(problem, stages)) {
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas})};

@@ -214,8 +214,8 @@ sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chose
 std::string format_shape(const Problem& problem, const ChosenLayout& chosen) {
   if (chosen.swarm)
     return fmt::format("{} stage{} of {} peer{}, micro-batch {}{}", chosen.swarm->stages,
-                       chosen.swarm->stages == 1 ? "" : "s", problem.topology.size(),
-                       problem.topology.size() == 1 ? "" : "s", problem.job.execution.micro_batch,
+                       chosen.swarm->stages == 1 ? "" : "s", problem.topology->size(),
+                       problem.topology->size() == 1 ? "" : "s", problem.job.execution.micro_batch,
                        chosen.is_partly_verified ? ", partly not verified" : "");
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;

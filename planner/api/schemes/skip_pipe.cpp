@@ -102,7 +102,7 @@ class RouteCache {
   };
 
   RouteInfo make_route_info(int from, int to) {
-    const auto& devices = problem_.topology.devices;
+    const auto& devices = problem_.topology->devices;
     const bool same_host = devices[at(from)].host == devices[at(to)].host;
     const Compression& compression = problem_.job.execution.compression;
     const double ratio =
@@ -199,7 +199,7 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
   for (int stages = 1; stages <= layers; ++stages) {
     const int skipped = skipped_stages(stages, options.skip);
     if (layers % stages != 0 || !is_valid_skip(stages, skipped, options.skip)) continue;
-    for (int devices = problem.topology.size(); devices >= stages; devices /= 2)
+    for (int devices = problem.topology->size(); devices >= stages; devices /= 2)
       for (const auto place : {assign_contiguous, assign_interleaved}) {
         Layout layout{problem.job, plan_of(problem, place(stage_widths(devices, stages, skipped)))};
         set_decisions(layout, 1, Schedule::paths, problem.job.execution.gradient_sync);
@@ -211,7 +211,7 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
     throw NoLayout(
         fmt::format("no number of stages divides {} layers, fits {} devices, and lets a "
                     "micro-batch skip a share of {} of them and visit three",
-                    layers, problem.topology.size(), options.skip));
+                    layers, problem.topology->size(), options.skip));
   return layouts;
 }
 

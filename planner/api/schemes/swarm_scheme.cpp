@@ -36,7 +36,7 @@ std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
   const sim::LoadModel model(own, layout.plan);
   std::optional<MemoryDeficit> worst;
-  for (int device = 0; device < problem.topology.size(); ++device) {
+  for (int device = 0; device < problem.topology->size(); ++device) {
     const auto memory = memory_of(problem.topology, device);
     for (int stage = 0; memory && stage < stages; ++stage) {
       const double needed = needed_bytes(model.of({even_split(model.layers(), stages, stage), {device}}));
@@ -52,11 +52,11 @@ double estimate_compute_s(const Problem& problem, int steps) {
   const Layout layout = replicate(problem, {0}, problem.job.execution.micro_batch, GradientSync::ring);
   const sim::LoadModel model(problem, layout.plan);
   double slowest = 0;
-  for (int device = 0; device < problem.topology.size(); ++device) {
+  for (int device = 0; device < problem.topology->size(); ++device) {
     const sim::StageLoad load = model.of({{0, model.layers()}, {device}});
     slowest = std::max(slowest, load.forward_s + load.backward_s + load.update_s);
   }
-  const double step_s = slowest * micro_batch_count(problem.job) / problem.topology.size();
+  const double step_s = slowest * micro_batch_count(problem.job) / problem.topology->size();
   return steps * (step_s + slowest + problem.constants.iteration_overhead_s);
 }
 
@@ -95,7 +95,7 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
   report.model_flops_per_s = sim::completed_per_s(report, batch * flops, iterations_differ);
   // As for plans, work in incomplete steps is not counted.
   if (sim::has_disruptions(scenario)) {
-    report.useful = sim::useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
+    report.useful = sim::useful_work(problem, scenario, report, {batch, 0, problem.topology->size()}, 0);
     report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
     report.useful->share_of_optimal = swarm.share_of_optimum;
     report.useful->samples_per_s = sim::completed_per_s(report, batch, iterations_differ);
@@ -130,7 +130,7 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   const int layers = layer_count(problem.job.model);
   chosen.is_input_error = true;
   std::optional<MemoryDeficit> smallest;
-  for (int stages = 1; stages <= std::min(layers, problem.topology.size()); ++stages) {
+  for (int stages = 1; stages <= std::min(layers, problem.topology->size()); ++stages) {
     if (layers % stages != 0) continue;
     ++chosen.tried;
     try {

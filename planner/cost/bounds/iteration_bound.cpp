@@ -18,7 +18,7 @@ constexpr double rounding = 1e-9;
 
 std::vector<int> known_devices(const IterationModel& model) {
   std::vector<int> devices;
-  for (int device = 0; device < model.problem.topology.size(); ++device)
+  for (int device = 0; device < model.problem.topology->size(); ++device)
     if (std::any_of(model.by_degree.begin(), model.by_degree.end(),
                     [&](const StageCosts& costs) { return costs.unknown(device).empty(); }))
       devices.push_back(device);
@@ -178,9 +178,9 @@ void IterationBounds::find_memory() {
   // degree has less, so the bound stays valid; each device contributes 1 ÷ the largest degree.
   std::vector<double> memory, shares;
   for (const int device : devices_) {
-    const int gpu = model_.problem.topology.devices[at(device)].gpu;
+    const int gpu = model_.problem.topology->devices[at(device)].gpu;
     memory.push_back(gpu < 0 ? std::numeric_limits<double>::infinity()
-                             : model_.problem.topology.gpus[at(gpu)].memory.value());
+                             : model_.problem.topology->gpus[at(gpu)].memory.value());
     shares.push_back(memory.back() / tensor_);
   }
   memory_sums_ = prefix_sums(max_of_stages(memory, shares));

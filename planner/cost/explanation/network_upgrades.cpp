@@ -11,7 +11,7 @@ namespace {
 /// Replaces the entries between link classes of `site` and of `other` by copies with doubled rates.
 void double_entries(RuleLinks& rules, const std::vector<int>& site_of_link_class, int site, int other) {
   std::map<int, int> copies;
-  Eigen::MatrixXi& table = rules.table.mutable_matrix();
+  Eigen::MatrixXi& table = rules.table;
   for (Eigen::Index from = 0; from < table.rows(); ++from)
     for (Eigen::Index to = 0; to < table.cols(); ++to) {
       const int a = site_of_link_class[static_cast<std::size_t>(from)],
@@ -39,7 +39,7 @@ void double_link(Topology& topology, int site, int other) {
     double_entries(*rules, site_of_link_class, site, other);
     return;
   }
-  Eigen::MatrixXd& bandwidth = std::get<MeasuredLinks>(topology.links).bandwidth.mutable_matrix();
+  Eigen::MatrixXd& bandwidth = std::get<MeasuredLinks>(topology.links).bandwidth;
   for (int from = 0; from < topology.size(); ++from)
     for (int to = 0; to < topology.size(); ++to) {
       const Device &a = topology.devices[at(from)], &b = topology.devices[at(to)];

@@ -108,7 +108,7 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
 /// Pairs of sites (a, b), a ≤ b, ordered by how long the plan sends over the links between them, longest
 /// first.
 std::vector<std::pair<int, int>> used_links(const IterationModel& model, const Plan& plan) {
-  const auto& devices = model.problem.topology.devices;
+  const auto& devices = model.problem.topology->devices;
   std::map<std::pair<int, int>, double> seconds;
   const auto add = [&](int from, int to, double bytes, double messages) {
     if (devices[at(from)].host == devices[at(to)].host) return;
@@ -169,7 +169,7 @@ std::vector<int> devices_like(const IterationModel& model, const Pipeline& pipel
                               std::vector<std::vector<int>> tensor_groups) {
   std::vector<int> devices;
   if (tensor_groups.size() < pipeline.stages.size()) return devices;
-  const auto& topology = model.problem.topology;
+  const Topology& topology = model.problem.topology;
   for (const Stage& stage : pipeline.stages) {
     const int site = topology.devices[at(stage.devices.front())].site;
     const auto rank = [&](const std::vector<int>& tensor_group) {
@@ -234,10 +234,10 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
   Compression& compression = result.problem.job.execution.compression;
   switch (what.change) {
     case Change::link_doubled:
-      double_link(result.problem.topology, what.first, what.second);
+      double_link(result.problem.topology.edit(), what.first, what.second);
       break;
     case Change::access_doubled:
-      double_site_access(result.problem.topology, what.first);
+      double_site_access(result.problem.topology.edit(), what.first);
       break;
     case Change::pipeline_removed:
       remove_pipeline(result, what.first, network);

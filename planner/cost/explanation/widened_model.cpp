@@ -57,7 +57,7 @@ const Layer* kind_named(const LayerKinds& kinds, const std::string& name) {
 
 void widen(LayerProfile& profile, const Problem& problem, const LayerKinds& narrow, const LayerKinds& wide,
            int multiple) {
-  const auto& gpus = problem.topology.gpus;
+  const auto& gpus = problem.topology->gpus;
   const auto found =
       std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.name == profile.gpu; });
   const Gpu* gpu = found == gpus.end() ? nullptr : &*found;

@@ -134,10 +134,10 @@ int IterationTimer::max_fitting_flush() {
     for (const Stage& stage : pipeline.stages) {
       const StageNeeds needs = costs_of(stage.devices).needs(stage.layers);
       for (const int device : stage.devices) {
-        const int gpu = model_.problem.topology.devices[at(device)].gpu;
+        const int gpu = model_.problem.topology->devices[at(device)].gpu;
         if (gpu < 0 || needs.per_micro_batch <= 0) continue;
         const double room =
-            model_.problem.topology.gpus[at(gpu)].memory.value() - needs.state - needs.working;
+            model_.problem.topology->gpus[at(gpu)].memory.value() - needs.state - needs.working;
         least = std::min(least, std::floor(room / needs.per_micro_batch));
       }
     }

@@ -88,9 +88,9 @@ void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micr
   const InFlightMicroBatches& held =
       held_.of(stages(), stage, micro_batches_per_flush(model.flush, micro_batches));
   for (const int device : devices) {
-    const int gpu = model.problem.topology.devices[at(device)].gpu;
+    const int gpu = model.problem.topology->devices[at(device)].gpu;
     if (gpu < 0) continue;
-    const double capacity = model.problem.topology.gpus[at(gpu)].memory.value();
+    const double capacity = model.problem.topology->gpus[at(gpu)].memory.value();
     std::vector<Limit>& limits = limits_[at(stage)];
     const auto same = std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) {
       return limit.degree == devices.size() && limit.held == held;

@@ -12,7 +12,7 @@ namespace dtfm::cost {
 
 MigrationCost::MigrationCost(const Problem& problem, std::shared_ptr<const NetworkCost> network,
                              const Plan& before, int chunks)
-    : network_(std::move(network)), held_layers_of_(at(problem.topology.size())), before_bytes_{0} {
+    : network_(std::move(network)), held_layers_of_(at(problem.topology->size())), before_bytes_{0} {
   const std::vector<Layer> chain = layer_chain(problem.job);
   const double checkpointed = parameter_bytes(problem.job.training).checkpointed;
   for (std::size_t layer = 0; layer < chain.size(); ++layer) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "planner/core/index.hpp"
 
@@ -21,17 +22,17 @@ int number_in(const std::vector<int>& numbers, std::size_t index) {
 
 }  // namespace
 
-NetworkCost::NetworkCost(const Topology& topology, const Calibration& calibration)
-    : topology_(topology),
+NetworkCost::NetworkCost(Shared<Topology> topology, const Calibration& calibration)
+    : topology_(std::move(topology)),
       efficiency_(calibration.network_efficiency),
       overhead_s_(calibration.message_overhead_s) {
-  if (const auto* rules = std::get_if<RuleLinks>(&topology.links))
+  if (const auto* rules = std::get_if<RuleLinks>(&topology_->links))
     is_priced_ = std::any_of(rules->links.begin(), rules->links.end(),
                              [](const Link& link) { return link.egress.value() > 0; });
   number_senders();
   number_site_pairs();
   number_ends();
-  const int devices = topology.size();
+  const int devices = topology_->size();
   kind_.resize(at(devices));
   std::iota(kind_.begin(), kind_.end(), 0);
   if (devices > max_devices_in_table) return;
@@ -54,7 +55,7 @@ bool NetworkCost::are_interchangeable(int from, int to, int other_from, int othe
 /// then messages between any two of them equal those between any other two.
 bool NetworkCost::are_interchangeable(int device, int other) const {
   if (!are_interchangeable(device, other, other, device)) return false;
-  for (int third = 0; third < topology_.size(); ++third)
+  for (int third = 0; third < topology_->size(); ++third)
     if (third != device && third != other &&
         !(are_interchangeable(device, third, other, third) &&
           are_interchangeable(third, device, third, other)))
@@ -64,7 +65,7 @@ bool NetworkCost::are_interchangeable(int device, int other) const {
 
 void NetworkCost::number_kinds() {
   std::vector<int> first;  // device of each kind
-  for (int device = 0; device < topology_.size(); ++device) {
+  for (int device = 0; device < topology_->size(); ++device) {
     const auto same = std::find_if(first.begin(), first.end(),
                                    [&](int other) { return are_interchangeable(device, other); });
     kind_[at(device)] = static_cast<int>(same - first.begin());
@@ -80,18 +81,18 @@ int NetworkCost::capacity_id(BitsPerSecond capacity) {
 
 /// Numbers the link rules whose bandwidth a sender shares among its receivers.
 void NetworkCost::number_senders() {
-  const auto* rules = std::get_if<RuleLinks>(&topology_.links);
+  const auto* rules = std::get_if<RuleLinks>(&topology_->links);
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
                                        [](const Link& link) { return link.shared_by_sender; }))
     return;
   const std::size_t entries = rules->links.size();
   std::vector<int> first_receiver(entries);
-  sender_capacity_.assign(topology_.devices.size() * entries, -1);
-  for (int from = 0; from < topology_.size(); ++from) {
+  sender_capacity_.assign(topology_->devices.size() * entries, -1);
+  for (int from = 0; from < topology_->size(); ++from) {
     std::fill(first_receiver.begin(), first_receiver.end(), -1);
-    for (int to = 0; to < topology_.size(); ++to) {
+    for (int to = 0; to < topology_->size(); ++to) {
       if (from == to) continue;
-      const int link_index = topology_.link_index(from, to);
+      const int link_index = topology_->link_index(from, to);
       const Link& link = rules->links[at(link_index)];
       if (!link.shared_by_sender) continue;
       int& number = sender_capacity_[at(from) * entries + at(link_index)];
@@ -105,19 +106,19 @@ void NetworkCost::number_senders() {
 
 /// Uses the smallest capacity that a link rule gives to the messages between two sites.
 void NetworkCost::number_site_pairs() {
-  const auto* rules = std::get_if<RuleLinks>(&topology_.links);
+  const auto* rules = std::get_if<RuleLinks>(&topology_->links);
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
                                        [](const Link& link) { return link.capacity < unlimited; }))
     return;
-  const std::size_t sites = topology_.sites.size();
+  const std::size_t sites = topology_->sites.size();
   std::array<std::vector<BitsPerSecond>, 2> least;
   least.fill(std::vector<BitsPerSecond>(sites * sites, unlimited));
-  for (int from = 0; from < topology_.size(); ++from)
-    for (int to = 0; to < topology_.size(); ++to) {
+  for (int from = 0; from < topology_->size(); ++from)
+    for (int to = 0; to < topology_->size(); ++to) {
       if (from == to) continue;
-      const bool inside = topology_.devices[at(from)].host == topology_.devices[at(to)].host;
+      const bool inside = topology_->devices[at(from)].host == topology_->devices[at(to)].host;
       BitsPerSecond& capacity = least[inside ? 1 : 0][site_pair(from, to)];
-      capacity = std::min(capacity, topology_.link(from, to).capacity);
+      capacity = std::min(capacity, topology_->link(from, to).capacity);
     }
   for (const std::size_t inside : {0u, 1u}) {
     pair_capacity_[inside].reserve(sites * sites);
@@ -128,11 +129,11 @@ void NetworkCost::number_site_pairs() {
 
 void NetworkCost::number_ends() {
   int hosts = 0;
-  for (const Device& device : topology_.devices) hosts = std::max(hosts, device.host + 1);
+  for (const Device& device : topology_->devices) hosts = std::max(hosts, device.host + 1);
   host_up_.assign(at(hosts), -1);
   host_down_.assign(at(hosts), -1);
   std::vector<bool> seen(at(hosts));
-  for (const Device& device : topology_.devices) {
+  for (const Device& device : topology_->devices) {
     up_.push_back(capacity_id(device.uplink));
     down_.push_back(capacity_id(device.downlink));
     if (seen[at(device.host)]) continue;
@@ -140,22 +141,23 @@ void NetworkCost::number_ends() {
     host_up_[at(device.host)] = capacity_id(device.host_uplink);
     host_down_[at(device.host)] = capacity_id(device.host_downlink);
   }
-  for (const Site& site : topology_.sites) {
+  for (const Site& site : topology_->sites) {
     site_up_.push_back(capacity_id(site.uplink));
     site_down_.push_back(capacity_id(site.downlink));
   }
 }
 
 std::size_t NetworkCost::site_pair(int from, int to) const {
-  return at(topology_.devices[at(from)].site) * topology_.sites.size() + at(topology_.devices[at(to)].site);
+  return at(topology_->devices[at(from)].site) * topology_->sites.size() +
+         at(topology_->devices[at(to)].site);
 }
 
 SharedPath NetworkCost::shared(int from, int to) const {
-  const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(to)];
+  const Device &sender = topology_->devices[at(from)], &receiver = topology_->devices[at(to)];
   const bool inside = sender.host == receiver.host;
   SharedPath path;
   if (!sender_capacity_.empty())
-    path.add(sender_capacity_[at(from) * entry_count(topology_) + at(topology_.link_index(from, to))]);
+    path.add(sender_capacity_[at(from) * entry_count(*topology_) + at(topology_->link_index(from, to))]);
   path.add(number_in(pair_capacity_[inside ? 1 : 0], site_pair(from, to)));
   if (!inside) {
     path.add(up_[at(from)]);
@@ -173,9 +175,9 @@ SharedPath NetworkCost::shared(int from, int to) const {
 /// The rate is that of the narrowest capacity on the path.
 MessageCost NetworkCost::computed(int from, int to) const {
   if (from == to) return {};
-  const Link link = topology_.link(from, to);
+  const Link link = topology_->link(from, to);
   MessageCost cost{0, bits_per_byte / (link.bandwidth.value() * efficiency_), link.latency.value()};
-  if (topology_.devices[at(from)].host != topology_.devices[at(to)].host) cost.overhead_s = overhead_s_;
+  if (topology_->devices[at(from)].host != topology_->devices[at(to)].host) cost.overhead_s = overhead_s_;
   if (shared_count() > 0)
     for (const int id : shared(from, to))
       cost.seconds_per_byte = std::max(cost.seconds_per_byte, shared_seconds_per_byte(id));

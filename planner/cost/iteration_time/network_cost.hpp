@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/calibration.hpp"
+#include "planner/core/shared.hpp"
 #include "planner/core/topology.hpp"
 
 namespace dtfm::cost {
@@ -37,7 +38,7 @@ class SharedPath {
 
 class NetworkCost {
  public:
-  NetworkCost(const Topology& topology, const Calibration& calibration);
+  NetworkCost(Shared<Topology> topology, const Calibration& calibration);
 
   /// A message from a device to itself takes no time.
   MessageCost message(int from, int to) const {
@@ -54,12 +55,12 @@ class NetworkCost {
   /// Whether any link charges for egress. If not, `usd_per_byte` is always 0.
   bool is_priced() const { return is_priced_; }
   double usd_per_byte(int from, int to) const {
-    return is_priced_ ? topology_.link(from, to).egress.value() : 0;
+    return is_priced_ ? topology_->link(from, to).egress.value() : 0;
   }
 
  private:
   std::size_t pair(int from, int to) const {
-    return static_cast<std::size_t>(from) * topology_.devices.size() + static_cast<std::size_t>(to);
+    return static_cast<std::size_t>(from) * topology_->devices.size() + static_cast<std::size_t>(to);
   }
   std::size_t site_pair(int from, int to) const;
   MessageCost computed(int from, int to) const;
@@ -71,7 +72,7 @@ class NetworkCost {
   bool are_interchangeable(int device, int other) const;
   void number_kinds();
 
-  Topology topology_;  // shares its matrices with the original, which it may outlive
+  Shared<Topology> topology_;
   double efficiency_, overhead_s_;
   bool is_priced_ = false;
   std::vector<double> seconds_per_byte_;  // by capacity id

@@ -235,11 +235,6 @@ PipelineTime one_f_one_b_time(const PipelineWork& alone) {
 
 PipelineTime interleaved_time(const PipelineWork& alone) {
   const int devices = stages_of(alone) / alone.chunks;
-  if (alone.micro_batches % devices != 0)
-    throw Error(
-        "", fmt::format("schedule interleaved requires a multiple of {} micro-batches, the number of devices "
-                        "of a pipeline; found {}",
-                        devices, alone.micro_batches));
   return unrolled_time(Schedule::interleaved, with_contention(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
@@ -304,6 +299,7 @@ PipelineTime schedule_time(Schedule schedule, const PipelineWork& work) {
 PipelineTime time_of_round(Schedule schedule, const PipelineWork& alone) {
   if (alone.micro_batches == 0)
     return {std::vector<double>(alone.forward_s.size()), std::vector<double>(alone.forward_s.size()), 0, 0};
+  check_schedule(schedule, {stages_of(alone) / alone.chunks, 0, alone.chunks, alone.micro_batches});
   const PipelineWork work = with_synchronized_sends(alone);
   PipelineTime time = schedule_time(schedule, work);
   // The bound assumes that a micro-batch passes whole backwards.

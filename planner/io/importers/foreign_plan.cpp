@@ -86,8 +86,10 @@ std::optional<Job> plan_job(const PlanSource& source) {
 PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, const Job& job,
                            bool job_is_given) {
   const NamedFile& file = source.file;
-  if (source.format == PlanFormat::json)
-    return {parse_plan(file.text, file.path, topology, job), {}, io::has_execution(file.text, file.path)};
+  if (source.format == PlanFormat::json) {
+    DecidedPlan read = parse_decided_plan(file.text, file.path, topology, job);
+    return {std::move(read.plan), {}, read.is_decided};
+  }
   InputErrors errors;
   DeviceResolver resolver(topology, errors);
   std::vector<std::string> notes;

@@ -35,7 +35,7 @@ std::optional<Job> plan_job(const PlanSource& source);
 struct PlanAndNotes {
   Plan plan;
   std::vector<std::string> notes;  // for the user
-  bool has_execution = false;      // the file has settings of its own, rather than those of the job
+  bool is_decided = false;         // the file decides all settings (DecidedPlan)
 };
 
 /// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no

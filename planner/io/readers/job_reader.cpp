@@ -38,22 +38,16 @@ int required_count(const YamlMap& map, std::string_view key, int max_value) {
   return read_whole_number(map.required(key), 1, max_value);
 }
 
-/// Sets `kind` to the value that `key` names: that of one of the rows of `table` which jobs may name. `auto`
-/// sets `automatic` and leaves `kind` unchanged.
+/// Sets `kind` to the value that `key` names, which must be one that jobs may name. Leaves it unchanged if
+/// the key is missing. If `automatic` is given, the key may also be `auto`, which sets only that.
 template <class Row>
-void read_kind_or_auto(const YamlMap& map, std::string_view key, std::span<const Row> table,
-                       decltype(Row::kind)& kind, bool& automatic) {
+void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> table,
+               decltype(Row::kind)& kind, bool* automatic = nullptr) {
   const auto value = map.optional(key);
-  automatic = value && value->is_word("auto");
-  if (!value || automatic) return;
-  std::vector<const Row*> rows;
-  std::vector<std::string_view> names;
-  for (const Row& row : table)
-    if (row.in_jobs) {
-      rows.push_back(&row);
-      names.push_back(row.name);
-    }
-  kind = rows[value->choice(names)]->kind;
+  if (automatic) *automatic = value && value->is_word("auto");
+  if (!value || (automatic && *automatic)) return;
+  const std::vector<std::string_view> names = names_in_jobs(table);
+  kind = *kind_named(table, names[value->choice(names)]);
 }
 
 /// Returns nullopt for `auto` and if the key is missing.
@@ -68,12 +62,6 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
 }
 
-/// Sets `kind` to that of the row of `table` which `key` names. Leaves it unchanged if the key is missing.
-template <class Row, class Kind>
-void read_kind(const YamlMap& map, std::string_view key, std::span<const Row> table, Kind& kind) {
-  if (const auto value = map.optional(key)) kind = table[value->choice(names_in(table))].kind;
-}
-
 /// Sets micro-batch and recomputation of `job`, whose global batch must have been read.
 void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
   ExecutionConfig& execution = job.execution;
@@ -85,18 +73,15 @@ void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
       throw micro_batch->value_error(fmt::format("{} does not divide global_batch {}", execution.micro_batch,
                                                  job.training.global_batch));
   }
-  const auto recompute = map.optional("recompute");
-  job.automatic.recomputation = recompute && recompute->is_word("auto");
-  if (!job.automatic.recomputation)
-    read_kind(map, "recompute", recomputation_table(), execution.recomputation);
+  read_kind(map, "recompute", recomputation_table(), execution.recomputation, &job.automatic.recomputation);
 }
 
 /// Sets what a job has in `parallelism` besides the degrees.
 void read_schedule_and_sync(const YamlMap& map, Job& job) {
   ExecutionConfig& execution = job.execution;
-  read_kind_or_auto(map, "schedule", schedule_table(), execution.schedule, job.automatic.schedule);
-  read_kind_or_auto(map, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
-                    job.automatic.gradient_sync);
+  read_kind(map, "schedule", schedule_table(), execution.schedule, &job.automatic.schedule);
+  read_kind(map, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
+            &job.automatic.gradient_sync);
   execution.chunks = optional_count(map, "chunks", 2);
   execution.flush = optional_count(map, "flush", 1);
   const auto overlap = map.optional("overlap");

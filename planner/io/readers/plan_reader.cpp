@@ -297,10 +297,11 @@ template <class Row, class Kind>
 void read_kind(const JsonCursor& parallelism, const char* key, std::span<const Row> table, Kind& kind) {
   const auto value = parallelism.optional(key);
   if (!value) return;
-  const auto row = std::find_if(table.begin(), table.end(),
-                                [&](const Row& it) { return it.in_jobs && it.name == value->as_string(); });
-  if (row == table.end()) value->fail(fmt::format("unknown {} {}", key, quote(value->as_string())));
-  kind = row->kind;
+  const std::vector<std::string_view> names = names_in_jobs(table);
+  if (std::find(names.begin(), names.end(), value->as_string()) == names.end())
+    value->fail(fmt::format("unknown {} {}; {}", key, quote(value->as_string()),
+                            suggestion(value->as_string(), names)));
+  kind = *kind_named(table, value->as_string());
 }
 
 /// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
@@ -309,11 +310,16 @@ PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, co
                                const Job& job) {
   if (plan.optional("execution")) {
     PlacedExecution result = parse_execution(isolate_value(text, "execution").value(), file, job);
+    result.is_decided = true;
     check_agrees(plan, "/execution", result.execution);
     return result;
   }
-  PlacedExecution result{job.execution, file, {}};
-  if (plan.optional("job")) result.execution = parse_job(isolate_value(text, "job").value(), file).execution;
+  PlacedExecution result{job.execution, file, {}, false};
+  if (plan.optional("job")) {
+    const Job own = parse_job(isolate_value(text, "job").value(), file);
+    result.execution = own.execution;
+    result.is_decided = own.automatic == Automatic{};
+  }
   const auto parallelism = plan.optional("parallelism");
   if (!parallelism) return result;
   ExecutionConfig& execution = result.execution;
@@ -330,10 +336,9 @@ PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, co
 void check_job(const PlacedExecution& placed, const Plan& plan, const Job& job) {
   const std::vector<PlanConflict> conflicts = plan_conflicts(plan, job);
   if (conflicts.empty()) return;
-  const auto& [key, problem, fix] = conflicts.front();
-  const auto place = placed.places.find(key);
+  const auto place = placed.places.find(conflicts.front().key);
   throw Error(place == placed.places.end() ? placed.place : place->second,
-              fmt::format("{}; {}, or use the job that the plan was made for", problem, fix));
+              format_conflict(conflicts.front()));
 }
 
 /// A topology with the devices that a plan names, which have no attributes other than their ids.
@@ -380,19 +385,18 @@ StandalonePlan parse_standalone_plan(std::string_view text, const std::string& f
   return {reader.read_plan_for_any_topology(cursor), names.ids()};
 }
 
-Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
+DecidedPlan parse_decided_plan(std::string_view text, const std::string& file, const Topology& topology,
+                               const Job& job) {
   const nlohmann::json json = parse_json(text, file);
   const JsonCursor cursor(json, file);
   const PlacedExecution placed = read_execution(text, cursor, file, job);
   Plan plan = PlanReader(topology, job, placed.execution).plan(cursor);
   check_job(placed, plan, job);
-  return plan;
+  return {std::move(plan), placed.is_decided};
 }
 
-bool has_execution(std::string_view text, const std::string& file) {
-  const nlohmann::json json = parse_json(text, file);
-  const JsonCursor plan(json, file);
-  return plan.optional("execution") || plan.optional("job");
+Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
+  return parse_decided_plan(text, file, topology, job).plan;
 }
 
 std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {

@@ -37,8 +37,13 @@ struct StandalonePlan {
 /// Otherwise throws Error as parse_plan does.
 StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job);
 
-/// Whether a plan file has settings of its own, in `execution` or `job`.
-bool has_execution(std::string_view text, const std::string& file);
+struct DecidedPlan {
+  Plan plan;
+  bool is_decided = false;  // the file decides all settings, in `execution` or in a job without `auto`
+};
+/// The same as parse_plan.
+DecidedPlan parse_decided_plan(std::string_view text, const std::string& file, const Topology& topology,
+                               const Job& job);
 
 /// The job in a plan file (key `job`) with the file's `execution`; nullopt if it has none. Throws Error at
 /// file:line:column, and if schedule or gradient synchronization in `parallelism` differ from them.

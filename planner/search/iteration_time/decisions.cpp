@@ -95,9 +95,9 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   job.automatic = {};
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
   const cost::StageCosts costs(begin, job.parallelism.tensor);
-  for (int device = 0; device < problem_.topology.size(); ++device)
+  for (int device = 0; device < problem_.topology->size(); ++device)
     if (!costs.unknown(device).empty()) unusable_.emplace_back(device, costs.unknown(device));
-  if (static_cast<int>(unusable_.size()) == problem_.topology.size())
+  if (static_cast<int>(unusable_.size()) == problem_.topology->size())
     throw Error("", unusable_.front().second);
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
   auto result = decide_job(std::move(job));

@@ -30,7 +30,7 @@ std::optional<Shape> fitting_shape(const Problem& problem, IterationSearchOption
 std::optional<double> fitting_memory(Problem problem, const IterationSearchOptions& options) {
   constexpr double gigabyte = 1e9, most = 4096;
   const auto fits = [&](double gigabytes) {
-    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(gigabytes * gigabyte);
+    for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(gigabytes * gigabyte);
     return fitting_shape(problem, options).has_value();
   };
   if (!fits(most)) return std::nullopt;

@@ -95,7 +95,7 @@ std::vector<std::vector<int>> group_sequences(const DecidedJob& job,
   std::vector<int> starts;
   for (int i = 0; i < all; ++i) {
     const auto site = [&](int tensor_group) {
-      return job.problem.topology.devices[at(tensor_groups[at(tensor_group)].front())].site;
+      return job.problem.topology->devices[at(tensor_groups[at(tensor_group)].front())].site;
     };
     if (i == 0 || site(i) != site(i - 1)) starts.push_back(i);
   }

@@ -207,7 +207,7 @@ class PlanAnnealer {
     const Slot slot = random_slot();
     std::vector<int> devices = tensor_groups_[at(tensor_group_at_[at(slot.pipeline)][at(slot.stage)])];
     if (!timer_.model().has_degree(2 * devices.size())) return;
-    const auto& all = timer_.model().problem.topology.devices;
+    const auto& all = timer_.model().problem.topology->devices;
     for (const int other : unused_) {
       const std::vector<int>& more = tensor_groups_[at(other)];
       if (more.size() != devices.size() || all[at(more.front())].host != all[at(devices.front())].host)

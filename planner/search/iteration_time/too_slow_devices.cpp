@@ -31,7 +31,7 @@ double min_share(const DecidedJob& job, const Automatic& undecided) {
 std::vector<int> too_slow_devices(const DecidedJob& job, const Job& undecided, double iteration_s) {
   const double share = min_share(job, undecided.automatic);
   std::vector<int> slow;
-  for (int device = 0; device < job.problem.topology.size(); ++device)
+  for (int device = 0; device < job.problem.topology->size(); ++device)
     if (job.model.unknown(device).empty() && share * cost::min_compute_s(job.model, device) > iteration_s)
       slow.push_back(device);
   return slow;

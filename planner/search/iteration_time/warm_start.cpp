@@ -211,7 +211,7 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
   std::erase_if(result.pipelines, [&](const Pipeline& pipeline) {
     return std::any_of(pipeline.stages.begin(), pipeline.stages.end(), [&](const Stage& stage) {
       return std::any_of(stage.devices.begin(), stage.devices.end(),
-                         [&](int device) { return job.problem.topology.devices[at(device)].site == site; });
+                         [&](int device) { return job.problem.topology->devices[at(device)].site == site; });
     });
   });
   if (result.pipelines.empty()) return result;
@@ -223,7 +223,7 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
 /// Drops the pipelines on a site, then on another one, as long as that is better. This helps if a link has
 /// become slow, where no swap of two groups does.
 Plan drop_slow_sites(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop) {
-  const int sites = static_cast<int>(from.job->problem.topology.sites.size());
+  const int sites = static_cast<int>(from.job->problem.topology->sites.size());
   PlanCandidate best = from;
   for (std::size_t before = 0; before != best.plan.pipelines.size();) {
     before = best.plan.pipelines.size();
