@@ -22,6 +22,7 @@
 #include "cli/plan/search_termination.hpp"
 #include "cli/report/report_html.hpp"
 #include "planner/api/comm_cost.hpp"
+#include "planner/api/io/pareto_json.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
@@ -30,8 +31,6 @@
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/atomic_file.hpp"
-#include "planner/io/writers/pareto_json.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/io/writers/plan_json.hpp"
+#include "planner/api/io/plan_document.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::cli {

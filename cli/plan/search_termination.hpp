@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
+#include "planner/api/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {

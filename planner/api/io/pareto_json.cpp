@@ -1,4 +1,4 @@
-#include "planner/io/writers/pareto_json.hpp"
+#include "planner/api/io/pareto_json.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/problem.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "planner/api/io/plan_document.hpp"
 
 namespace dtfm::io {
 

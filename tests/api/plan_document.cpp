@@ -1,0 +1,84 @@
+#include "planner/api/io/plan_document.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using nlohmann::ordered_json;
+
+namespace {
+
+/// Two stages × two replicas on devices s0/0 … s0/3.
+ordered_json document_of(const io::PlanRecord& record) {
+  const Job job = chain_job(4, 0, 0);
+  return io::plan_document(flat_topology({4}, link_of(1e-3, 1e8), link_of(1e-3, 1e8)), job,
+                           plan_of(job, 2, 2, 1), record);
+}
+
+std::vector<std::string> keys_of(const ordered_json& json) {
+  std::vector<std::string> keys;
+  for (const auto& item : json.items()) keys.push_back(item.key());
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("a plan file has the plan first and then what is known about it") {
+  io::PlanRecord record;
+  record.objective = Objective::comm_cost;
+  record.comm_cost = {1.5, 2};
+  record.lower_bound = {3, "s", 0.125, "by hand"};
+  record.search = {"random", 7, 10, "evaluations", {{1, 4}, {9, 3.5}}};
+  record.version = "0.1.0";
+  const ordered_json plan = document_of(record);
+  CHECK(keys_of(plan) == std::vector<std::string>{"schema", "topology", "job", "objective", "parallelism",
+                                                  "execution", "pipelines", "groups", "ranks", "unused",
+                                                  "estimate", "lower_bound", "finalists", "search",
+                                                  "version"});
+  CHECK(plan["objective"] == "comm-cost");
+  CHECK(plan["estimate"].dump() ==
+        R"({"comm_cost":{"data_parallel_s":1.5,"pipeline_parallel_s":2.0,"total_s":3.5}})");
+  CHECK(plan["lower_bound"].dump() == R"({"value":3.0,"unit":"s","gap":0.125,"method":"by hand"})");
+  CHECK(
+      plan["search"].dump() ==
+      R"({"strategy":"random","seed":7,"evaluations":10,"stopped":"evaluations","convergence":[[1,4.0],[9,3.5]]})");
+  CHECK(plan.dump() == document_of(record).dump());
+}
+
+// Pairs of devices and bytes, seconds and names are written to the specified keys. A memory deficit is
+// rounded up to whole bytes, and numbers that JSON cannot represent are null.
+TEST_CASE("the estimate of an iteration and the finalists are written") {
+  io::PlanRecord record;
+  record.iteration = {2.5, 44.8, 6e9, 0.75, {{"pipelines", 1.5}, {"overhead", 1}}, {{3, 10.25, 16e9}}, 0.25};
+  record.finalists = {
+      {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
+      {1, 3, 1, 3, 2.625, {}, {{"micro_batch", 2}, {"schedule", "1f1b"}, {"gradients", 0.5}}}};
+  CHECK(
+      document_of(record)["estimate"].dump() ==
+      R"({"iteration_time_s":2.5,"tokens_per_s":44.8,"model_flops_per_s":6000000000.0,)"
+      R"("cost_per_million_tokens":0.75,"cost_parts":{"devices":0.5,"egress":0.25},"breakdown":{"pipelines":1.5,"overhead":1.0},)"
+      R"("memory":[{"device":"s0/3","needed_bytes":11.0,"capacity_bytes":16000000000.0}]})");
+  CHECK(
+      document_of(record)["finalists"].dump() ==
+      R"([{"pipeline":2,"data":2,"tensor":1,"devices":4,"iteration_time_s":2.5,"simulated":{)"
+      R"("nominal":{"mean_s":2.75,"p95_s":3.0,"max_s":3.5},"storm":{"mean_s":null,"p95_s":null,"max_s":null}}},)"
+      R"({"pipeline":1,"data":3,"tensor":1,"devices":3,"iteration_time_s":2.625,"simulated":{},)"
+      R"("decisions":{"micro_batch":2,"schedule":"1f1b","gradients":0.5}}])");
+  record.iteration->cost_per_million_tokens.reset();
+  const ordered_json estimate = document_of(record)["estimate"];
+  CHECK(estimate["cost_per_million_tokens"].is_null());
+  CHECK_FALSE(estimate.contains("cost_parts"));
+  CHECK_FALSE(estimate.contains("comm_cost"));
+}
+
+TEST_CASE("unknown values are omitted from a plan file") {
+  const ordered_json written = document_of({});
+  CHECK(written["estimate"].empty());
+  for (const char* key : {"lower_bound", "search", "warnings"}) CHECK_FALSE(written.contains(key));
+}
