@@ -8,7 +8,7 @@
 
 namespace dtfm::cli {
 
-/// Formats the explanation of api::explain_plan for the plan file.
+/// Returns the explanation of api::explain_plan with its sentences.
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
 
 /// The blocks "Bottleneck", "What if" and "When compute is the bottleneck".

@@ -46,9 +46,10 @@ class IterationWriter {
 
   std::string times() const {
     const auto& estimate = *s_.record.iteration;
-    std::string text = styled(Style::heading, "Time of an iteration") + "\n" +
-                       row("estimated", estimate.iteration_time_s, "");
-    for (auto [name, seconds] : estimate.breakdown_s) {
+    std::string text =
+        styled(Style::heading, "Time of an iteration") + "\n" + row("estimated", estimate.iteration_s, "");
+    for (const auto& [part, seconds] : estimate.breakdown()) {
+      std::string name = part;
       std::replace(name.begin(), name.end(), '_', ' ');
       if (seconds > 0) text += row("  " + name, seconds, "");
     }
@@ -56,18 +57,19 @@ class IterationWriter {
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
-    if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
+    const bool is_time = s_.record.objective == Objective::iteration_time;
+    if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
     text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", format_token_rate(estimate.tokens_per_s),
                         estimate.model_flops_per_s / 1e12);
-    if (estimate.cost_per_million_tokens)
-      text += fmt::format(", {:.4g} USD per million tokens", *estimate.cost_per_million_tokens);
-    if (const double egress = estimate.egress_per_million_tokens; egress > 0)
+    if (estimate.usd_per_million_tokens)
+      text += fmt::format(", {:.4g} USD per million tokens", *estimate.usd_per_million_tokens);
+    if (const double egress = estimate.egress_usd_per_million_tokens; egress > 0)
       text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
-                          *estimate.cost_per_million_tokens - egress, egress);
-    if (s_.record.lower_bound && s_.record.lower_bound->unit != "s")
+                          *estimate.usd_per_million_tokens - egress, egress);
+    if (s_.record.lower_bound && !is_time)
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
-                          s_.record.lower_bound->unit, bound_note());
+                          traits(s_.record.objective).unit, bound_note());
     return text + "\n";
   }
 
@@ -152,7 +154,7 @@ class IterationWriter {
                      : "no better than the plan as given";
   }
 
-  std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap); }
+  std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap()); }
 
   /// The layers of the stage in the first pipeline, and how many pipelines differ.
   std::string layers(int stage) const {
@@ -170,10 +172,10 @@ class IterationWriter {
     std::string text = "?";
     for (const auto& it : s_.record.iteration->memory) {
       if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
-      const double share = it.needed_bytes / it.capacity_bytes;
+      const double share = it.needed / it.capacity;
       if (share <= max_share) continue;
       max_share = share;
-      text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+      text = fmt::format("{:.1f} of {:.3g} GB", it.needed / 1e9, it.capacity / 1e9);
       if (share > 1) text = styled(Style::bad, text);
     }
     return text;

@@ -49,7 +49,7 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
     record.points.push_back(
         make_pareto_point(options_without_explanation, point, search.candidates[point.candidate],
                           finalist_results.empty() ? nullptr : &finalist_results[point.candidate]));
-  record.search = make_search_record(options, search.evaluations, search.stopped, {});
+  record.search = {options.strategy, options.seed, search.evaluations, search.stopped, {}};
   record.warnings = search.notes;
   if (finalist_results.empty() && !record.points.empty())
     record.warnings.emplace_back("the plans were not simulated: this front is based on estimates");

@@ -63,8 +63,8 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   io::PlanRecord record = make_plan_record(options, best);
   add_notes(search_notes(search, problem.topology), record);
   if (!search.fits()) add_notes(out_of_memory_notes(request, search), record);
-  record.search =
-      make_search_record(options, search.found.evaluations, search.stopped(), search.found.convergence);
+  record.search = io::PlanRecord::Search{options.strategy, options.seed, search.found.evaluations,
+                                         search.stopped(), search.found.convergence};
   record.finalists = make_finalists(search);
   add_decisions(search, record.finalists);
   if (request.options.warm) {

@@ -33,8 +33,8 @@ TEST_CASE("a plan file has the plan first and then what is known about it") {
   io::PlanRecord record;
   record.objective = Objective::comm_cost;
   record.comm_cost = {1.5, 2};
-  record.lower_bound = {3, "s", 0.125, "by hand"};
-  record.search = {"random", 7, 10, "evaluations", {{1, 4}, {9, 3.5}}};
+  record.lower_bound = {3.5, 4, "by hand"};
+  record.search = {"random", 7, 10, search::Stopped::evaluations, {{1, 4}, {9, 3.5}}};
   record.version = "0.1.0";
   const ordered_json plan = document_of(record);
   CHECK(keys_of(plan) == std::vector<std::string>{"schema", "topology", "job", "objective", "parallelism",
@@ -44,7 +44,7 @@ TEST_CASE("a plan file has the plan first and then what is known about it") {
   CHECK(plan["objective"] == "comm-cost");
   CHECK(plan["estimate"].dump() ==
         R"({"comm_cost":{"data_parallel_s":1.5,"pipeline_parallel_s":2.0,"total_s":3.5}})");
-  CHECK(plan["lower_bound"].dump() == R"({"value":3.0,"unit":"s","gap":0.125,"method":"by hand"})");
+  CHECK(plan["lower_bound"].dump() == R"({"value":3.5,"unit":"s","gap":0.125,"method":"by hand"})");
   CHECK(
       plan["search"].dump() ==
       R"({"strategy":"random","seed":7,"evaluations":10,"stopped":"evaluations","convergence":[[1,4.0],[9,3.5]]})");
@@ -55,14 +55,15 @@ TEST_CASE("a plan file has the plan first and then what is known about it") {
 // rounded up to whole bytes, and numbers that JSON cannot represent are null.
 TEST_CASE("the estimate of an iteration and the finalists are written") {
   io::PlanRecord record;
-  record.iteration = {2.5, 44.8, 6e9, 0.75, {{"pipelines", 1.5}, {"overhead", 1}}, {{3, 10.25, 16e9}}, 0.25};
+  record.iteration = {2.5, 44.8, 6e9, 1.5, 0, 0, 1, 0.75, 0.25, {{3, 10.25, 16e9}}};
   record.finalists = {
       {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
       {1, 3, 1, 3, 2.625, {}, {{"micro_batch", 2}, {"schedule", "1f1b"}, {"gradients", 0.5}}}};
   CHECK(
       document_of(record)["estimate"].dump() ==
       R"({"iteration_time_s":2.5,"tokens_per_s":44.8,"model_flops_per_s":6000000000.0,)"
-      R"("cost_per_million_tokens":0.75,"cost_parts":{"devices":0.5,"egress":0.25},"breakdown":{"pipelines":1.5,"overhead":1.0},)"
+      R"("cost_per_million_tokens":0.75,"cost_parts":{"devices":0.5,"egress":0.25},"breakdown":{"pipelines":1.5,)"
+      R"("exposed_gradient_sync":0.0,"optimizer_step":0.0,"overhead":1.0},)"
       R"("memory":[{"device":"s0/3","needed_bytes":11.0,"capacity_bytes":16000000000.0}]})");
   CHECK(
       document_of(record)["finalists"].dump() ==
@@ -70,7 +71,7 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
       R"("nominal":{"mean_s":2.75,"p95_s":3.0,"max_s":3.5},"storm":{"mean_s":null,"p95_s":null,"max_s":null}}},)"
       R"({"pipeline":1,"data":3,"tensor":1,"devices":3,"iteration_time_s":2.625,"simulated":{},)"
       R"("decisions":{"micro_batch":2,"schedule":"1f1b","gradients":0.5}}])");
-  record.iteration->cost_per_million_tokens.reset();
+  record.iteration->usd_per_million_tokens.reset();
   const ordered_json estimate = document_of(record)["estimate"];
   CHECK(estimate["cost_per_million_tokens"].is_null());
   CHECK_FALSE(estimate.contains("cost_parts"));

@@ -42,7 +42,7 @@ std::string pareto_json(const Topology& topology, const ParetoRecord& record) {
   for (const ParetoPoint& point : record.points) json["points"].push_back(point_json(topology, point));
   json["search"] = {{"seed", record.search.seed},
                     {"evaluations", record.search.evaluations},
-                    {"stopped", record.search.stopped}};
+                    {"stopped", name_of(record.search.stopped)}};
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;
   return format_json(json);

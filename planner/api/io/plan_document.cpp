@@ -17,24 +17,26 @@ ordered_json finite_or_null(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }
 
-void add_iteration(const PlanRecord::IterationEstimate& estimate, const Topology& topology,
-                   ordered_json& json) {
-  json["iteration_time_s"] = estimate.iteration_time_s;
+ordered_json memory_json(const cost::DeviceMemory& memory, const Topology& topology) {
+  return {{"device", topology.devices[at(memory.device)].id},
+          {"needed_bytes", std::ceil(memory.needed)},
+          {"capacity_bytes", memory.capacity}};
+}
+
+void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, ordered_json& json) {
+  json["iteration_time_s"] = estimate.iteration_s;
   json["tokens_per_s"] = estimate.tokens_per_s;
   json["model_flops_per_s"] = estimate.model_flops_per_s;
-  json["cost_per_million_tokens"] = estimate.cost_per_million_tokens
-                                        ? ordered_json(*estimate.cost_per_million_tokens)
-                                        : ordered_json(nullptr);
-  if (estimate.cost_per_million_tokens)
-    json["cost_parts"] = {{"devices", *estimate.cost_per_million_tokens - estimate.egress_per_million_tokens},
-                          {"egress", estimate.egress_per_million_tokens}};
+  json["cost_per_million_tokens"] = nullptr;
+  if (const auto& usd = estimate.usd_per_million_tokens) {
+    json["cost_per_million_tokens"] = *usd;
+    json["cost_parts"] = {{"devices", *usd - estimate.egress_usd_per_million_tokens},
+                          {"egress", estimate.egress_usd_per_million_tokens}};
+  }
   json["breakdown"] = ordered_json::object();
-  for (const auto& [name, seconds] : estimate.breakdown_s) json["breakdown"][name] = seconds;
+  for (const auto& [name, seconds] : estimate.breakdown()) json["breakdown"][name] = seconds;
   json["memory"] = ordered_json::array();
-  for (const auto& it : estimate.memory)
-    json["memory"].push_back({{"device", topology.devices[at(it.device)].id},
-                              {"needed_bytes", std::ceil(it.needed_bytes)},
-                              {"capacity_bytes", it.capacity_bytes}});
+  for (const cost::DeviceMemory& it : estimate.memory) json["memory"].push_back(memory_json(it, topology));
 }
 
 ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
@@ -71,16 +73,18 @@ ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
     json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
                                          {"high", record.interval->high_s},
                                          {"level", record.interval->level}};
-  if (record.comm_cost) {
-    const auto [data, pipeline] = *record.comm_cost;
-    json["comm_cost"] = {
-        {"data_parallel_s", data}, {"pipeline_parallel_s", pipeline}, {"total_s", data + pipeline}};
-  }
+  if (const auto& cost = record.comm_cost)
+    json["comm_cost"] = {{"data_parallel_s", cost->data_parallel},
+                         {"pipeline_parallel_s", cost->pipeline_parallel},
+                         {"total_s", cost->total()}};
   return json;
 }
 
-ordered_json bound_json(const PlanRecord::Bound& bound) {
-  return {{"value", bound.value}, {"unit", bound.unit}, {"gap", bound.gap}, {"method", bound.method}};
+ordered_json bound_json(const api::PlanBound& bound, Objective objective) {
+  return {{"value", bound.value},
+          {"unit", traits(objective).unit},
+          {"gap", bound.gap()},
+          {"method", bound.method}};
 }
 
 ordered_json search_json(const PlanRecord::Search& search) {
@@ -90,60 +94,63 @@ ordered_json search_json(const PlanRecord::Search& search) {
   return {{"strategy", search.strategy},
           {"seed", search.seed},
           {"evaluations", search.evaluations},
-          {"stopped", search.stopped},
+          {"stopped", name_of(search.stopped)},
           {"convergence", std::move(convergence)}};
 }
 
-ordered_json performance_json(const PlanRecord::Explanation::Performance& performance) {
-  return {{"iteration_time_s", finite_or_null(performance.iteration_time_s)},
-          {"tokens_per_s", performance.tokens_per_s},
-          {"model_flops_per_s", performance.model_flops_per_s},
-          {"compute_s", performance.compute_s},
-          {"sending_s", performance.sending_s},
-          {"gradient_sync_s", performance.sync_s},
-          {"fits", performance.fits}};
+ordered_json throughput_json(const cost::PlanThroughput& it) {
+  return {{"iteration_time_s", finite_or_null(it.iteration_s)},
+          {"tokens_per_s", it.tokens_per_s},
+          {"model_flops_per_s", it.model_flops_per_s},
+          {"compute_s", it.compute_s},
+          {"sending_s", it.sending_s},
+          {"gradient_sync_s", it.sync_s},
+          {"fits", it.deficit_bytes <= 0}};
 }
 
-ordered_json change_json(const PlanRecord::Explanation::Change& change) {
-  ordered_json json = {{"change", change.change}, {"description", change.text}};
-  if (!change.impossible.empty()) {
-    json["impossible"] = change.impossible;
+ordered_json change_json(const cost::WhatIf& what, const std::string& description) {
+  ordered_json json = {{"change", name_of(what.change)}, {"description", description}};
+  if (!what.impossible.empty()) {
+    json["impossible"] = what.impossible;
     return json;
   }
-  json["iteration_time_s"] = finite_or_null(change.iteration_time_s);
-  json["gain"] = finite_or_null(change.gain);
-  json["fits"] = change.fits;
+  json["iteration_time_s"] = finite_or_null(what.iteration_s);
+  json["gain"] = finite_or_null(what.gain);
+  json["fits"] = what.deficit_bytes <= 0;
   return json;
 }
 
-ordered_json resource_json(const PlanRecord::Explanation::PipelineResource& resource) {
-  return {{"kind", resource.is_hop ? "hop" : "stage"},
-          {"pipeline", resource.pipeline},
-          {"stage", resource.stage},
-          {"seconds", resource.seconds},
-          {"latency_s", resource.latency_s}};
-}
-
 ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology) {
+  const cost::PlanExplanation& found = explanation.found;
+  const auto& [dominant, resource, parts, critical_path, peak_memory] = found.bottleneck;
   ordered_json json = {
-      {"summary", explanation.bottleneck_summary},
+      {"summary", explanation.summary},
       {"bottleneck",
-       {{"kind", explanation.dominant}, {"seconds", explanation.seconds}, {"share", explanation.share}}},
-      {"resource", resource_json(explanation.resource)},
-      {"parts", ordered_json::object()}};
-  for (const auto& [name, seconds] : explanation.parts_s) json["parts"][name] = seconds;
-  if (const auto& it = explanation.peak_memory)
-    json["peak_memory"] = {{"device", topology.devices[at(it->device)].id},
-                           {"needed_bytes", std::ceil(it->needed_bytes)},
-                           {"capacity_bytes", it->capacity_bytes},
-                           {"state_bytes", std::ceil(it->state_bytes)}};
+       {{"kind", name_of(dominant.kind)}, {"seconds", dominant.seconds}, {"share", dominant.share}}},
+      {"resource",
+       {{"kind", resource.is_hop ? "hop" : "stage"},
+        {"pipeline", resource.pipeline},
+        {"stage", resource.stage},
+        {"seconds", resource.seconds},
+        {"latency_s", resource.latency_s}}},
+      {"parts",
+       {{"pipeline_bubble", parts.fill_s},
+        {"steady_state", parts.steady_s},
+        {"exposed_gradient_sync", parts.sync_s},
+        {"optimizer_step", parts.update_s},
+        {"overhead", parts.overhead_s}}}};
+  if (peak_memory) {
+    json["peak_memory"] = memory_json(peak_memory->memory, topology);
+    json["peak_memory"]["state_bytes"] = std::ceil(peak_memory->state);
+  }
   json["changes"] = ordered_json::array();
-  for (const auto& change : explanation.changes) json["changes"].push_back(change_json(change));
+  for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
+    json["changes"].push_back(change_json(found.what_ifs[i], explanation.changes[i]));
   json["scaling"] = explanation.scaling;
-  json["now"] = performance_json(explanation.now);
-  if (explanation.double_width) json["double_width"] = performance_json(*explanation.double_width);
-  json["compute_bound"] = {{"compression", number_or_null(explanation.compute_bound_compression)},
-                           {"width", number_or_null(explanation.compute_bound_width)}};
+  json["now"] = throughput_json(found.now);
+  if (found.double_width) json["double_width"] = throughput_json(*found.double_width);
+  json["compute_bound"] = {{"compression", number_or_null(found.compute_bound_compression)},
+                           {"width", number_or_null(found.compute_bound_width)}};
   return json;
 }
 
@@ -190,7 +197,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
                            const PlanRecord& record) {
   ordered_json json = plan_json(topology, job, plan, record.objective);
   json["estimate"] = estimate_json(record, topology);
-  if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound);
+  if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, record.objective);
   if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology);
   if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start);
   json["finalists"] = ordered_json::array();

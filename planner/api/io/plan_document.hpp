@@ -10,31 +10,19 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "planner/api/plan_estimate.hpp"
 #include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/objective.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
+#include "planner/cost/comm_cost/comm_cost.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::io {
 
 /// Content of a plan file besides topology, job and plan. Unknown values are omitted from the file.
 struct PlanRecord {
-  struct CommCostEstimate {
-    double data_parallel = 0, pipeline_parallel = 0;  // seconds
-  };
-  /// Estimates by the closed formulas of planner/cost/iteration_time/iteration_time.
-  struct IterationEstimate {
-    double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
-    std::optional<double> cost_per_million_tokens;            // USD; nullopt if a price is unknown
-    std::vector<std::pair<std::string, double>> breakdown_s;  // names and seconds
-    struct Memory {
-      int device = 0;
-      double needed_bytes = 0, capacity_bytes = 0;
-    };
-    std::vector<Memory> memory;            // of devices whose GPU is known
-    double egress_per_million_tokens = 0;  // USD for sent data; part of cost_per_million_tokens
-  };
   /// A setting that the job may leave to the planner, for example `micro_batch`, with its value.
   struct Decision {
     std::string name;
@@ -53,53 +41,20 @@ struct PlanRecord {
     std::vector<Decision> decisions = {};    // those in which finalists differ
     std::optional<double> migration_s = {};  // before the first iteration; nullopt without a warm start
   };
-  struct Bound {
-    double value = 0;  // in the unit of the objective
-    std::string unit;
-    double gap = 0;  // (cost − value) ÷ cost
-    std::string method;
-  };
+  /// How the plan was found.
   struct Search {
     std::string strategy;
     std::uint64_t seed = 0;
     long long evaluations = 0;
-    std::string stopped;
-    std::vector<std::pair<long long, double>> convergence;  // evaluations, best cost
+    search::Stopped stopped = search::Stopped::converged;
+    std::vector<search::ConvergencePoint> convergence;  // costs in the unit that the search minimizes
   };
-
-  /// The bottleneck of a plan that was searched or scored by iteration time, and changes that would help.
+  /// What limits the plan and which changes would help, with sentences for the user.
   struct Explanation {
-    std::string dominant;           // part of the iteration with the largest critical-path share
-    double seconds = 0, share = 0;  // critical-path share of that part: in s, and as a fraction
-    struct PipelineResource {       // with the largest critical-path share in the slowest pipeline
-      bool is_hop = false;
-      int pipeline = 0, stage = 0;
-      double seconds = 0, latency_s = 0;
-    };
-    PipelineResource resource;
-    std::vector<std::pair<std::string, double>> parts_s;  // parts of the iteration: names and seconds
-    struct PeakMemory {
-      int device = 0;
-      double needed_bytes = 0, capacity_bytes = 0, state_bytes = 0;
-    };
-    std::optional<PeakMemory> peak_memory;        // nullopt if no GPU's memory is known
-    std::vector<std::string> bottleneck_summary;  // sentences for the user
-    struct Change {
-      std::string change, text;
-      double iteration_time_s = 0, gain = 0;
-      bool fits = true;
-      std::string impossible;  // reason; empty if the change is possible
-    };
-    std::vector<Change> changes;
-    struct Performance {
-      double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0, compute_s = 0, sending_s = 0,
-             sync_s = 0;
-      bool fits = true;
-    };
-    Performance now;
-    std::optional<Performance> double_width;
-    std::optional<double> compute_bound_compression, compute_bound_width;
-    std::vector<std::string> scaling;  // when the plan becomes compute-bound: sentences for the user
+    cost::PlanExplanation found;
+    std::vector<std::string> summary;  // of the bottleneck
+    std::vector<std::string> changes;  // descriptions of `found.what_ifs`, in their order
+    std::vector<std::string> scaling;  // when the plan becomes compute-bound
   };
 
   /// The plan that the planner recommends instead of a scored one.
@@ -141,10 +96,10 @@ struct PlanRecord {
   };
 
   Objective objective = Objective::iteration_time;
-  std::optional<CommCostEstimate> comm_cost;
-  std::optional<IterationEstimate> iteration;
+  std::optional<cost::CommCost> comm_cost;
+  std::optional<api::PlanEstimate> iteration;
   std::optional<PredictionInterval> interval;  // for measured iteration times; nullopt if unknown
-  std::optional<Bound> lower_bound;
+  std::optional<api::PlanBound> lower_bound;
   std::optional<Search> search;
   std::optional<Explanation> explanation;
   std::vector<Finalist> finalists;  // beginning with the plan of the file
