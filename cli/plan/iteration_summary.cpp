@@ -7,13 +7,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/plan/explanation.hpp"
-#include "cli/plan/plan_decisions.hpp"
 #include "cli/plan/put_plan.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
@@ -25,6 +25,21 @@ namespace dtfm::cli {
 namespace {
 
 constexpr const char* not_completed = "never";  // instead of a time, if no iteration was completed
+
+/// "micro-batch 2, recompute none, 1f1b, ring"
+std::string format_decisions(const nlohmann::ordered_json& decisions) {
+  std::string text;
+  for (const auto& item : decisions.items()) {
+    const auto& value = item.value();
+    if (value == 0) continue;  // the plan has none
+    std::string name = item.key();
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (!text.empty()) text += ", ";
+    if (!value.is_string() || name == "recompute") text += name + " ";
+    text += value.is_string() ? value.get<std::string>() : fmt::format("{}", value.get<double>());
+  }
+  return text;
+}
 
 class IterationWriter {
  public:
@@ -99,17 +114,19 @@ class IterationWriter {
     Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
     for (const auto& it : s_.record.finalists.front().simulated)
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
-    const bool differ = !s_.record.finalists.front().decisions.empty();
+    const std::vector<nlohmann::ordered_json> decisions = io::differing_decisions(s_.record.finalists);
+    const bool differ = !decisions.front().empty();
     if (differ) rows.front().emplace_back("decisions");
     if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
-      const auto& it = s_.record.finalists[i];
-      rows.push_back({fmt::format("{}", i), format_shape(it.pipeline, it.data, it.tensor),
-                      fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
-      for (const auto& run : it.simulated)
+      const auto& [it, simulated] = s_.record.finalists[i];
+      rows.push_back({fmt::format("{}", i),
+                      format_shape(it.shape().stages, it.shape().replicas, it.plan.tensor),
+                      fmt::format("{}", pipeline_major(it.plan).size()), short_seconds(it.iteration_s)});
+      for (const api::SimulatedTimes& run : simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : not_completed);
-      if (differ) rows.back().push_back(format_decisions(it.decisions));
-      if (it.migration_s) rows.back().push_back(short_seconds(*it.migration_s));
+      if (differ) rows.back().push_back(format_decisions(decisions[i]));
+      if (s_.record.warm_start) rows.back().push_back(short_seconds(it.migration.seconds));
     }
     return table(rows);
   }
@@ -126,9 +143,12 @@ class IterationWriter {
   std::string advice() const {
     if (!s_.record.advice) return "";
     const auto& [plan, decisions, gain] = *s_.record.advice;
-    std::string text =
-        fmt::format("The planner would take {} × {} on {}, {}\n", format_count(plan.pipeline, "stage"),
-                    format_count(plan.data, "replica"), format_count(plan.devices, "device"), decisions);
+    const auto [stages, replicas] = plan.candidate.shape();
+    std::string text = fmt::format(
+        "The planner would take {} × {} on {}, {}\n", format_count(stages, "stage"),
+        format_count(replicas, "replica"),
+        format_count(static_cast<long long>(pipeline_major(plan.candidate.plan).size()), "device"),
+        decisions);
     for (const auto& it : plan.simulated)
       text += row("simulated", it.mean_s,
                   it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);

@@ -27,35 +27,13 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
   return record;
 }
 
-io::PlanRecord::Finalist make_finalist(const search::PlanCandidate& candidate) {
-  return {candidate.shape().stages, candidate.shape().replicas,
-          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
-          candidate.iteration_s,    {}};
-}
-
-std::vector<io::PlanRecord::Finalist::Simulated> make_simulated(
-    const std::vector<api::SimulatedTimes>& times) {
-  std::vector<io::PlanRecord::Finalist::Simulated> result;
-  for (const auto& [scenario, mean_s, p95_s, max_s] : times)
-    result.push_back({scenario, mean_s, p95_s, max_s});
-  return result;
-}
-
-std::vector<io::PlanRecord::Finalist> make_finalists(const api::PlanResult& search) {
-  std::vector<io::PlanRecord::Finalist> finalists;
-  for (const search::PlanCandidate& plan : search.plans) finalists.push_back(make_finalist(plan));
-  for (std::size_t i = 0; i < search.finalist_results.size(); ++i)
-    finalists[i].simulated = make_simulated(search.finalist_results[i].simulated);
-  return finalists;
-}
-
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record) {
   record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
 }
 
-std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& finalist) {
+std::vector<std::string> no_progress_notes(const std::vector<api::SimulatedTimes>& simulated) {
   std::vector<std::string> notes;
-  for (const auto& it : finalist.simulated)
+  for (const api::SimulatedTimes& it : simulated)
     if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
       notes.push_back(
           fmt::format("simulated under scenario {}, the plan deadlocks before the horizon; its mean is "

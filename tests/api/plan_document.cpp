@@ -56,9 +56,14 @@ TEST_CASE("a plan file has the plan first and then what is known about it") {
 TEST_CASE("the estimate of an iteration and the finalists are written") {
   io::PlanRecord record;
   record.iteration = {2.5, 44.8, 6e9, 1.5, 0, 0, 1, 0.75, 0.25, {{3, 10.25, 16e9}}};
-  record.finalists = {
-      {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
-      {1, 3, 1, 3, 2.625, {}, {{"micro_batch", 2}, {"schedule", "1f1b"}, {"gradients", 0.5}}}};
+  const Job job = chain_job(4, 0, 0);
+  Plan other = plan_of(job, 1, 3, 1);
+  other.execution.micro_batch = 2;
+  other.execution.schedule = Schedule::one_f_one_b;
+  other.execution.compression.gradients = 0.5;
+  record.finalists = {{{nullptr, plan_of(job, 2, 2, 1), 2.5},
+                       {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
+                      {{nullptr, other, 2.625}, {}}};
   CHECK(
       document_of(record)["estimate"].dump() ==
       R"({"iteration_time_s":2.5,"tokens_per_s":44.8,"model_flops_per_s":6000000000.0,)"
@@ -68,7 +73,8 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
   CHECK(
       document_of(record)["finalists"].dump() ==
       R"([{"pipeline":2,"data":2,"tensor":1,"devices":4,"iteration_time_s":2.5,"simulated":{)"
-      R"("nominal":{"mean_s":2.75,"p95_s":3.0,"max_s":3.5},"storm":{"mean_s":null,"p95_s":null,"max_s":null}}},)"
+      R"("nominal":{"mean_s":2.75,"p95_s":3.0,"max_s":3.5},"storm":{"mean_s":null,"p95_s":null,"max_s":null}},)"
+      R"("decisions":{"micro_batch":1,"schedule":"gpipe","gradients":1.0}},)"
       R"({"pipeline":1,"data":3,"tensor":1,"devices":3,"iteration_time_s":2.625,"simulated":{},)"
       R"("decisions":{"micro_batch":2,"schedule":"1f1b","gradients":0.5}}])");
   record.iteration->usd_per_million_tokens.reset();

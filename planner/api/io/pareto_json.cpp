@@ -11,25 +11,24 @@ using nlohmann::ordered_json;
 
 constexpr const char* schema = "dtfm-pareto/1";
 
-void add_cost(const ParetoPoint::Cost& cost, ordered_json& json) {
-  json["iteration_time_s"] = cost.iteration_time_s;
-  json["usd"] = cost.usd ? ordered_json(*cost.usd) : ordered_json(nullptr);
+ordered_json cost_json(const api::ParetoPoint::Cost& cost) {
+  return {{"iteration_time_s", cost.iteration_s},
+          {"usd", cost.usd ? ordered_json(*cost.usd) : ordered_json(nullptr)}};
 }
 
-ordered_json point_json(const Topology& topology, const ParetoPoint& point) {
-  ordered_json json = ordered_json::object();
-  add_cost(point.estimated, json);
-  json["simulated"] = nullptr;
-  if (point.simulated) {
-    json["simulated"] = ordered_json::object();
-    add_cost(*point.simulated, json["simulated"]);
-  }
-  json["devices"] = point.devices;
-  json["pipeline"] = depth(point.plan);
-  json["data"] = point.plan.pipelines.size();
-  json["tensor"] = point.plan.tensor;
-  json["decisions"] = decisions_json(point.decisions);
-  json["plan"] = plan_document(topology, point.job, point.plan, point.record);
+ordered_json point_json(const Topology& topology, const ParetoRecord::Point& point) {
+  const auto& [costs, candidate, record] = point;
+  ordered_json json = cost_json(costs.estimated);
+  json["simulated"] = costs.simulated ? cost_json(*costs.simulated) : ordered_json(nullptr);
+  json["devices"] = costs.devices;
+  json["pipeline"] = depth(candidate.plan);
+  json["data"] = candidate.plan.pipelines.size();
+  json["tensor"] = candidate.plan.tensor;
+  json["decisions"] = decisions_json(candidate.plan);
+  json["decisions"].erase("tensor");
+  for (const char* key : {"chunks", "flush"})
+    if (json["decisions"][key] == 0) json["decisions"].erase(key);
+  json["plan"] = plan_document(topology, api::simulated_problem(candidate).job, candidate.plan, record);
   return json;
 }
 
@@ -39,7 +38,8 @@ std::string pareto_json(const Topology& topology, const ParetoRecord& record) {
   ordered_json json = {{"schema", schema},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
                        {"points", ordered_json::array()}};
-  for (const ParetoPoint& point : record.points) json["points"].push_back(point_json(topology, point));
+  for (const ParetoRecord::Point& point : record.points)
+    json["points"].push_back(point_json(topology, point));
   json["search"] = {{"seed", record.search.seed},
                     {"evaluations", record.search.evaluations},
                     {"stopped", name_of(record.search.stopped)}};

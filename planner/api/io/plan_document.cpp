@@ -1,5 +1,6 @@
 #include "planner/api/io/plan_document.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -39,20 +40,29 @@ void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, 
   for (const cost::DeviceMemory& it : estimate.memory) json["memory"].push_back(memory_json(it, topology));
 }
 
-ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
-  ordered_json simulated = ordered_json::object();
-  for (const auto& it : finalist.simulated)
-    simulated[it.scenario] = {{"mean_s", finite_or_null(it.mean_s)},
-                              {"p95_s", finite_or_null(it.p95_s)},
-                              {"max_s", finite_or_null(it.max_s)}};
-  ordered_json json = {{"pipeline", finalist.pipeline},
-                       {"data", finalist.data},
-                       {"tensor", finalist.tensor},
-                       {"devices", finalist.devices},
-                       {"iteration_time_s", finalist.iteration_time_s}};
-  if (finalist.migration_s) json["migration_s"] = *finalist.migration_s;
-  json["simulated"] = std::move(simulated);
-  if (!finalist.decisions.empty()) json["decisions"] = decisions_json(finalist.decisions);
+ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_start) {
+  const search::PlanCandidate& it = finalist.candidate;
+  ordered_json json = {{"pipeline", it.shape().stages},
+                       {"data", it.shape().replicas},
+                       {"tensor", it.plan.tensor},
+                       {"devices", pipeline_major(it.plan).size()},
+                       {"iteration_time_s", it.iteration_s}};
+  if (is_warm_start) json["migration_s"] = it.migration.seconds;
+  json["simulated"] = ordered_json::object();
+  for (const api::SimulatedTimes& times : finalist.simulated)
+    json["simulated"][times.scenario] = {{"mean_s", finite_or_null(times.mean_s)},
+                                         {"p95_s", finite_or_null(times.p95_s)},
+                                         {"max_s", finite_or_null(times.max_s)}};
+  return json;
+}
+
+ordered_json finalists_json(const PlanRecord& record) {
+  ordered_json json = ordered_json::array();
+  const std::vector<ordered_json> decisions = differing_decisions(record.finalists);
+  for (std::size_t i = 0; i < decisions.size(); ++i) {
+    json.push_back(finalist_json(record.finalists[i], record.warm_start.has_value()));
+    if (!decisions[i].empty()) json.back()["decisions"] = decisions[i];
+  }
   return json;
 }
 
@@ -61,7 +71,7 @@ ordered_json number_or_null(const std::optional<double>& value) {
 }
 
 ordered_json advice_json(const PlanRecord::Advice& advice) {
-  return {{"plan", finalist_json(advice.plan)},
+  return {{"plan", finalist_json(advice.plan, false)},
           {"decisions", advice.decisions},
           {"gain", number_or_null(advice.gain)}};
 }
@@ -186,11 +196,29 @@ ordered_json migration_json(const PlanRecord::Migration& migration) {
   return json;
 }
 
-ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions) {
-  ordered_json json = ordered_json::object();
-  for (const auto& [name, value] : decisions)
-    std::visit([&json, &key = name](const auto& it) { json[key] = it; }, value);
-  return json;
+ordered_json decisions_json(const Plan& plan) {
+  const ExecutionConfig& how = plan.execution;
+  return {{"micro_batch", how.micro_batch},
+          {"recompute", name_of(how.recomputation)},
+          {"schedule", name_of(how.schedule)},
+          {"chunks", how.chunks.value_or(0)},
+          {"flush", how.flush.value_or(0)},
+          {"gradient_sync", name_of(how.gradient_sync)},
+          {"tensor", plan.tensor},
+          {"activations", how.compression.activations},
+          {"gradients", how.compression.gradients}};
+}
+
+std::vector<ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists) {
+  std::vector<ordered_json> all, differing(finalists.size(), ordered_json::object());
+  for (const PlanRecord::Finalist& it : finalists) all.push_back(decisions_json(it.candidate.plan));
+  if (all.empty()) return {};
+  for (const auto& item : all.front().items()) {
+    const auto differs = [&](const ordered_json& other) { return other.at(item.key()) != item.value(); };
+    if (std::none_of(all.begin(), all.end(), differs)) continue;
+    for (std::size_t i = 0; i < all.size(); ++i) differing[i][item.key()] = all[i].at(item.key());
+  }
+  return differing;
 }
 
 ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
@@ -200,9 +228,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, record.objective);
   if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology);
   if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start);
-  json["finalists"] = ordered_json::array();
-  for (const PlanRecord::Finalist& finalist : record.finalists)
-    json["finalists"].push_back(finalist_json(finalist));
+  json["finalists"] = finalists_json(record);
   if (record.advice) json["advice"] = advice_json(*record.advice);
   if (record.search) json["search"] = search_json(*record.search);
   if (!record.warnings.empty()) json["warnings"] = record.warnings;

@@ -5,15 +5,12 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/api/plan_estimate.hpp"
-#include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
-#include "planner/core/objective.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
@@ -23,23 +20,10 @@ namespace dtfm::io {
 
 /// Content of a plan file besides topology, job and plan. Unknown values are omitted from the file.
 struct PlanRecord {
-  /// A setting that the job may leave to the planner, for example `micro_batch`, with its value.
-  struct Decision {
-    std::string name;
-    std::variant<int, double, std::string> value;
-    friend bool operator==(const Decision&, const Decision&) = default;
-  };
   /// One of the plans that were simulated to choose the result of the search.
   struct Finalist {
-    int pipeline = 0, data = 0, tensor = 0, devices = 0;
-    double iteration_time_s = 0;  // estimated
-    struct Simulated {
-      std::string scenario;
-      double mean_s = 0, p95_s = 0, max_s = 0;
-    };
-    std::vector<Simulated> simulated;        // iteration times by scenario; infinite if none was completed
-    std::vector<Decision> decisions = {};    // those in which finalists differ
-    std::optional<double> migration_s = {};  // before the first iteration; nullopt without a warm start
+    search::PlanCandidate candidate;             // its `job` is not written
+    std::vector<api::SimulatedTimes> simulated;  // by scenario; empty if it was not simulated
   };
   /// How the plan was found.
   struct Search {
@@ -112,7 +96,13 @@ struct PlanRecord {
 /// A plan file. Equal arguments give equal bytes.
 nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
                                      const PlanRecord& record);
-nlohmann::ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions);
+
+/// What the planner may decide besides the devices and layers of stages: micro_batch, recompute, schedule,
+/// chunks (0: none), flush (0: once per iteration), gradient_sync, tensor, activations and gradients.
+nlohmann::ordered_json decisions_json(const Plan& plan);
+/// [finalist]: those of its decisions in which the finalists differ.
+std::vector<nlohmann::ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists);
+
 nlohmann::ordered_json migration_json(const PlanRecord::Migration& migration);
 
 }  // namespace dtfm::io
