@@ -132,7 +132,8 @@ class IterationWriter {
   }
 
   std::string warm_start() const {
-    return s_.record.warm_start ? format_warm_start(*s_.record.warm_start) : "";
+    return s_.record.warm_start ? format_warm_start(*s_.record.warm_start, s_.record.objective, topology_)
+                                : "";
   }
 
   std::string explanation() const {

@@ -89,3 +89,47 @@ TEST_CASE("unknown values are omitted from a plan file") {
   CHECK(written["estimate"].empty());
   for (const char* key : {"lower_bound", "search", "warnings"}) CHECK_FALSE(written.contains(key));
 }
+
+TEST_CASE("an explanation is written with its sentences and the names of kinds and changes") {
+  io::PlanRecord::Explanation explanation;
+  explanation.found.bottleneck.dominant = {cost::Bottleneck::Kind::gradient_sync, 2, 0.5};
+  explanation.found.bottleneck.peak_memory = cost::PeakMemoryDevice{{1, 10.25, 16e9}, 4};
+  cost::WhatIf link, pipeline;
+  link.iteration_s = 3;
+  link.gain = 0.25;
+  pipeline.change = cost::Change::pipeline_removed;
+  pipeline.impossible = "too few devices";
+  explanation.found.what_ifs = {link, pipeline};
+  explanation.changes = {"faster links", "one pipeline fewer"};
+  explanation.found.compute_bound_width = 2;
+  io::PlanRecord record;
+  record.explanation = explanation;
+  const ordered_json json = document_of(record)["explanation"];
+  CHECK(json["bottleneck"].dump() == R"({"kind":"gradient_sync","seconds":2.0,"share":0.5})");
+  CHECK(json["peak_memory"].dump() ==
+        R"({"device":"s0/1","needed_bytes":11.0,"capacity_bytes":16000000000.0,"state_bytes":4.0})");
+  CHECK(
+      json["changes"].dump() ==
+      R"([{"change":"link_doubled","description":"faster links","iteration_time_s":3.0,"gain":0.25,"fits":true},)"
+      R"({"change":"pipeline_removed","description":"one pipeline fewer","impossible":"too few devices"}])");
+  CHECK(json["compute_bound"].dump() == R"({"compression":null,"width":2.0})");
+}
+
+TEST_CASE("a migration is written with the ids of devices and without an unknown duration") {
+  io::PlanRecord::WarmStart warm{"old.json", 7200, {}, "a device is gone"};
+  warm.result.migration = {10.25, 1, {}, 0, {{2, {{0, 2}}, 10.25, 1, {1, cost::no_device}}}};
+  io::PlanRecord record;
+  record.objective = Objective::device_efficiency;
+  record.warm_start = warm;
+  const ordered_json json = document_of(record)["warm_start"];
+  CHECK(keys_of(json) == std::vector<std::string>{"plan", "horizon_s", "keeps_plan", "cannot_keep_reason",
+                                                  "unchanged_iteration_time_s", "gain",
+                                                  "break_even_iterations", "migration"});
+  CHECK(json["gain"].is_null());
+  CHECK(json["migration"].dump() ==
+        R"({"bytes":11.0,"checkpoint_bytes":1.0,"devices":[{"device":"s0/2","layers":[[0,2]],)"
+        R"("bytes":11.0,"checkpoint_bytes":1.0,"from":["s0/1","a checkpoint"]}]})");
+  record.warm_start->result.gain = {2, 8};
+  CHECK(document_of(record)["warm_start"]["gain"].dump() ==
+        R"({"value":2.0,"unchanged":8.0,"unit":"device-seconds"})");
+}

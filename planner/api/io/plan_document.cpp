@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -164,35 +165,34 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
   return json;
 }
 
-ordered_json warm_start_json(const PlanRecord::WarmStart& warm) {
-  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"keeps_plan", warm.keeps_plan}};
-  if (!warm.cannot_keep_reason.empty()) json["cannot_keep_reason"] = warm.cannot_keep_reason;
-  json["unchanged_iteration_time_s"] = number_or_null(warm.unchanged_iteration_time_s);
+ordered_json warm_start_json(const PlanRecord::WarmStart& warm, Objective objective,
+                             const Topology& topology) {
+  const api::WarmStartResult& result = warm.result;
+  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"keeps_plan", result.keeps_plan}};
+  if (!warm.obstacle.empty()) json["cannot_keep_reason"] = warm.obstacle;
+  json["unchanged_iteration_time_s"] = number_or_null(result.unchanged_iteration_s);
   json["gain"] = nullptr;
-  if (const auto& gain = warm.gain)
-    json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", gain->unit}};
-  json["break_even_iterations"] = number_or_null(warm.break_even_iterations);
-  json["migration"] = migration_json(warm.migration);
+  if (const auto& gain = result.gain)
+    json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", traits(objective).unit}};
+  json["break_even_iterations"] = number_or_null(result.break_even_iterations);
+  json["migration"] = migration_json(result.migration, topology);
   return json;
 }
 
 }  // namespace
 
-ordered_json migration_json(const PlanRecord::Migration& migration) {
+ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology) {
   ordered_json json = {{"bytes", std::ceil(migration.bytes)},
                        {"checkpoint_bytes", std::ceil(migration.checkpoint_bytes)}};
   if (migration.seconds) json["seconds"] = *migration.seconds;
   if (migration.usd > 0) json["egress_usd"] = migration.usd;
   json["devices"] = ordered_json::array();
-  for (const auto& it : migration.devices) {
-    ordered_json layers = ordered_json::array();
-    for (const auto& [first, last] : it.layers) layers.push_back({first, last});
-    json["devices"].push_back({{"device", it.id},
-                               {"layers", std::move(layers)},
+  for (const api::MigrationSummary::Device& it : migration.devices)
+    json["devices"].push_back({{"device", topology.devices[at(it.device)].id},
+                               {"layers", it.layers},
                                {"bytes", std::ceil(it.bytes)},
                                {"checkpoint_bytes", std::ceil(it.checkpoint_bytes)},
-                               {"from", it.from}});
-  }
+                               {"from", api::source_names(it, topology)}});
   return json;
 }
 
@@ -227,7 +227,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   json["estimate"] = estimate_json(record, topology);
   if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, record.objective);
   if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology);
-  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start);
+  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, record.objective, topology);
   json["finalists"] = finalists_json(record);
   if (record.advice) json["advice"] = advice_json(*record.advice);
   if (record.search) json["search"] = search_json(*record.search);

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/api/plan_estimate.hpp"
+#include "planner/api/warm_start.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
@@ -40,7 +40,6 @@ struct PlanRecord {
     std::vector<std::string> changes;  // descriptions of `found.what_ifs`, in their order
     std::vector<std::string> scaling;  // when the plan becomes compute-bound
   };
-
   /// The plan that the planner recommends instead of a scored one.
   struct Advice {
     Finalist plan;
@@ -49,42 +48,20 @@ struct PlanRecord {
     /// objective of the scored plan is unknown or infinite.
     std::optional<double> gain;
   };
-  /// Data that devices fetch before they can resume from another plan. Devices are given by their ids,
-  /// because they may belong to either topology.
-  struct Migration {
-    struct Device {
-      std::string id;
-      std::vector<std::pair<int, int>> layers;  // ranges of layers whose state it must fetch
-      double bytes = 0, checkpoint_bytes = 0;   // from other devices, from a checkpoint
-      std::vector<std::string> from;            // device ids, or "a checkpoint"
-    };
-    double bytes = 0, checkpoint_bytes = 0;
-    std::optional<double> seconds;  // without loading the checkpoint; nullopt if the network is unknown
-    double usd = 0;                 // egress cost
-    std::vector<Device> devices;
-  };
   /// Describes how a plan differs from the running plan from which the search started.
   struct WarmStart {
     std::string plan;  // file name of the running plan
     double horizon_s = 0;
-    bool keeps_plan = false;
-    std::string cannot_keep_reason;     // why the old plan cannot resume; empty if it can
-    struct Gain {                       // of an iteration, in terms of the objective
-      double value = 0, unchanged = 0;  // reduction of the objective; objective of the old plan
-      std::string unit;
-    };
-    std::optional<double> unchanged_iteration_time_s;
-    std::optional<Gain> gain;
-    std::optional<double> break_even_iterations;  // until migration pays off; nullopt if there is no gain
-    Migration migration;
+    api::WarmStartResult result;
+    std::string obstacle;  // why the running plan cannot continue, for the user; empty if it can
   };
 
   Objective objective = Objective::iteration_time;
-  std::optional<cost::CommCost> comm_cost;
-  std::optional<api::PlanEstimate> iteration;
+  std::optional<cost::CommCost> comm_cost;     // of a plan by communication cost
+  std::optional<api::PlanEstimate> iteration;  // of a plan by iteration time
   std::optional<PredictionInterval> interval;  // for measured iteration times; nullopt if unknown
   std::optional<api::PlanBound> lower_bound;
-  std::optional<Search> search;
+  std::optional<Search> search;  // nullopt if the plan was scored
   std::optional<Explanation> explanation;
   std::vector<Finalist> finalists;  // beginning with the plan of the file
   std::optional<Advice> advice;
@@ -103,6 +80,7 @@ nlohmann::ordered_json decisions_json(const Plan& plan);
 /// [finalist]: those of its decisions in which the finalists differ.
 std::vector<nlohmann::ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists);
 
-nlohmann::ordered_json migration_json(const PlanRecord::Migration& migration);
+/// `topology` has the devices of the migration.
+nlohmann::ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology);
 
 }  // namespace dtfm::io
