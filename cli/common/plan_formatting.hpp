@@ -9,7 +9,6 @@
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
-#include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
 

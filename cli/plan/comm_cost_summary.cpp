@@ -98,7 +98,7 @@ class CommCostWriter {
   }
 
   std::string bound_note() const {
-    const double gap = s_.record.lower_bound->gap;
+    const double gap = s_.record.lower_bound->gap();
     if (gap <= proven_gap) return styled(Style::good, "proven optimal");
     return fmt::format("gap {:.2f} % ({})", 100 * gap, s_.record.lower_bound->method);
   }

@@ -20,20 +20,6 @@ namespace {
 constexpr double min_gain = 0.001;  // links with a smaller gain are not listed
 constexpr std::size_t max_links = 5;
 
-std::string_view name_of(cost::Bottleneck::Kind kind) {
-  constexpr std::array<std::string_view, 5> names = {"compute", "point_to_point", "gradient_sync",
-                                                     "optimizer_step", "overhead"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
-std::string_view name_of(cost::Change change) {
-  constexpr std::array<std::string_view, 9> names = {
-      "link_doubled",     "access_doubled",      "pipeline_removed",
-      "pipeline_added",   "activations_halved",  "activations_quartered",
-      "gradients_halved", "gradients_quartered", "micro_batch_doubled"};
-  return names[static_cast<std::size_t>(change)];
-}
-
 class ExplanationFormatter {
  public:
   ExplanationFormatter(const cost::PlannedProblem& planned, const cost::PlanExplanation& explained)
@@ -175,17 +161,12 @@ class ExplanationFormatter {
   const cost::PlanExplanation& e_;
 };
 
-io::PlanRecord::Explanation::Performance make_pace_record(const cost::PlanThroughput& pace) {
-  return {pace.iteration_s, pace.tokens_per_s, pace.model_flops_per_s, pace.compute_s,
-          pace.sending_s,   pace.sync_s,       pace.deficit_bytes <= 0};
-}
-
 /// The plan now, with twice the hidden size, and the ratios: compute grows with its square, activations grow
 /// linearly.
-std::string pace_table(const io::PlanRecord::Explanation& explanation) {
-  const auto row = [](const std::string& name, const io::PlanRecord::Explanation::Performance& pace) {
+std::string pace_table(const cost::PlanExplanation& explanation) {
+  const auto row = [](const std::string& name, const cost::PlanThroughput& pace) {
     return std::vector<std::string>{name,
-                                    short_seconds(pace.iteration_time_s),
+                                    short_seconds(pace.iteration_s),
                                     short_seconds(pace.compute_s),
                                     short_seconds(pace.sending_s),
                                     short_seconds(pace.sync_s),
@@ -198,75 +179,53 @@ std::string pace_table(const io::PlanRecord::Explanation& explanation) {
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
     const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
-    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, exceeds memory", *wide));
-    rows.push_back({"", ratio(wide->iteration_time_s, now.iteration_time_s),
-                    ratio(wide->compute_s, now.compute_s), ratio(wide->sending_s, now.sending_s),
-                    ratio(wide->sync_s, now.sync_s), ratio(wide->tokens_per_s, now.tokens_per_s),
+    rows.push_back(
+        row(wide->deficit_bytes <= 0 ? "  hidden size × 2" : "  hidden size × 2, exceeds memory", *wide));
+    rows.push_back({"", ratio(wide->iteration_s, now.iteration_s), ratio(wide->compute_s, now.compute_s),
+                    ratio(wide->sending_s, now.sending_s), ratio(wide->sync_s, now.sync_s),
+                    ratio(wide->tokens_per_s, now.tokens_per_s),
                     ratio(wide->model_flops_per_s, now.model_flops_per_s)});
   }
   return table(rows);
-}
-
-bool is_link(const io::PlanRecord::Explanation::Change& change) {
-  return change.change == name_of(cost::Change::link_doubled);
 }
 
 }  // namespace
 
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan};
-  const cost::PlanExplanation explained = api::explain_plan(candidate, threads);
-  const ExplanationFormatter text(planned, explained);
-  const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;
-  io::PlanRecord::Explanation record;
-  record.dominant = name_of(dominant.kind);
-  record.seconds = dominant.seconds;
-  record.share = dominant.share;
-  record.resource = {resource.is_hop, resource.pipeline, resource.stage, resource.seconds,
-                     resource.latency_s};
-  record.parts_s = {{"pipeline_bubble", parts.fill_s},
-                    {"steady_state", parts.steady_s},
-                    {"exposed_gradient_sync", parts.sync_s},
-                    {"optimizer_step", parts.update_s},
-                    {"overhead", parts.overhead_s}};
-  if (peak_memory)
-    record.peak_memory = {peak_memory->memory.device, peak_memory->memory.needed,
-                          peak_memory->memory.capacity, peak_memory->state};
-  record.bottleneck_summary = text.bottleneck_summary();
-  for (const cost::WhatIf& what : explained.what_ifs)
-    record.changes.push_back({std::string(name_of(what.change)), text.describe_change(what), what.iteration_s,
-                              what.gain, what.deficit_bytes <= 0, what.impossible});
-  record.now = make_pace_record(explained.now);
-  if (explained.double_width) record.double_width = make_pace_record(*explained.double_width);
-  record.compute_bound_compression = explained.compute_bound_compression;
-  if (explained.compute_bound_width) record.compute_bound_width = *explained.compute_bound_width;
-  record.scaling = text.scaling();
-  return record;
+  io::PlanRecord::Explanation explanation{api::explain_plan(candidate, threads), {}, {}, {}};
+  const ExplanationFormatter text(planned, explanation.found);
+  explanation.summary = text.bottleneck_summary();
+  for (const cost::WhatIf& what : explanation.found.what_ifs)
+    explanation.changes.push_back(text.describe_change(what));
+  explanation.scaling = text.scaling();
+  return explanation;
 }
 
 std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
   std::string text = styled(Style::heading, "Bottleneck") + "\n";
-  for (const std::string& sentence : explanation.bottleneck_summary) text += "  " + sentence + "\n";
+  for (const std::string& sentence : explanation.summary) text += "  " + sentence + "\n";
   Rows rows = {{"What if, one change at a time", "estimated s", "gain"}};
   std::string impossible;
   std::size_t links = 0, other_links = 0;
-  for (const auto& change : explanation.changes) {
-    if (!change.impossible.empty()) {
-      impossible += fmt::format("  not possible: {}: {}\n", change.text, change.impossible);
+  for (std::size_t i = 0; i < explanation.changes.size(); ++i) {
+    const cost::WhatIf& what = explanation.found.what_ifs[i];
+    if (!what.impossible.empty()) {
+      impossible += fmt::format("  not possible: {}: {}\n", explanation.changes[i], what.impossible);
       continue;
     }
-    if (is_link(change) && (change.gain < min_gain || ++links > max_links)) {
+    if (what.change == cost::Change::link_doubled && (what.gain < min_gain || ++links > max_links)) {
       ++other_links;
       continue;
     }
-    rows.push_back({"  " + change.text, short_seconds(change.iteration_time_s),
-                    format_percent(change.gain) + (change.fits ? "" : "; exceeds memory")});
+    rows.push_back({"  " + explanation.changes[i], short_seconds(what.iteration_s),
+                    format_percent(what.gain) + (what.deficit_bytes <= 0 ? "" : "; exceeds memory")});
   }
   text += "\n" + table(rows);
   if (other_links > 0)
     text += fmt::format("  {} twice as fast: less\n",
                         format_count(static_cast<long long>(other_links), "other link"));
-  text += impossible + "\n" + pace_table(explanation);
+  text += impossible + "\n" + pace_table(explanation.found);
   for (const std::string& sentence : explanation.scaling) text += "  " + sentence + "\n";
   return text;
 }

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "planner/io/writers/plan_json.hpp"
+#include "planner/api/io/plan_document.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::cli {
 
-/// Formats the explanation of api::explain_plan for the plan file.
+/// Returns the explanation of api::explain_plan with its sentences.
 io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
 
 /// The blocks "Bottleneck", "What if" and "When compute is the bottleneck".

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/plan/explanation.hpp"
-#include "cli/plan/plan_decisions.hpp"
 #include "cli/plan/put_plan.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
@@ -25,6 +25,21 @@ namespace dtfm::cli {
 namespace {
 
 constexpr const char* not_completed = "never";  // instead of a time, if no iteration was completed
+
+/// "micro-batch 2, recompute none, 1f1b, ring"
+std::string format_decisions(const nlohmann::ordered_json& decisions) {
+  std::string text;
+  for (const auto& item : decisions.items()) {
+    const auto& value = item.value();
+    if (value == 0) continue;  // the plan has none
+    std::string name = item.key();
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (!text.empty()) text += ", ";
+    if (!value.is_string() || name == "recompute") text += name + " ";
+    text += value.is_string() ? value.get<std::string>() : fmt::format("{}", value.get<double>());
+  }
+  return text;
+}
 
 class IterationWriter {
  public:
@@ -46,9 +61,10 @@ class IterationWriter {
 
   std::string times() const {
     const auto& estimate = *s_.record.iteration;
-    std::string text = styled(Style::heading, "Time of an iteration") + "\n" +
-                       row("estimated", estimate.iteration_time_s, "");
-    for (auto [name, seconds] : estimate.breakdown_s) {
+    std::string text =
+        styled(Style::heading, "Time of an iteration") + "\n" + row("estimated", estimate.iteration_s, "");
+    for (const auto& [part, seconds] : estimate.breakdown()) {
+      std::string name = part;
       std::replace(name.begin(), name.end(), '_', ' ');
       if (seconds > 0) text += row("  " + name, seconds, "");
     }
@@ -56,18 +72,19 @@ class IterationWriter {
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
-    if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
+    const bool is_time = s_.record.objective == Objective::iteration_time;
+    if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
     text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", format_token_rate(estimate.tokens_per_s),
                         estimate.model_flops_per_s / 1e12);
-    if (estimate.cost_per_million_tokens)
-      text += fmt::format(", {:.4g} USD per million tokens", *estimate.cost_per_million_tokens);
-    if (const double egress = estimate.egress_per_million_tokens; egress > 0)
+    if (estimate.usd_per_million_tokens)
+      text += fmt::format(", {:.4g} USD per million tokens", *estimate.usd_per_million_tokens);
+    if (const double egress = estimate.egress_usd_per_million_tokens; egress > 0)
       text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
-                          *estimate.cost_per_million_tokens - egress, egress);
-    if (s_.record.lower_bound && s_.record.lower_bound->unit != "s")
+                          *estimate.usd_per_million_tokens - egress, egress);
+    if (s_.record.lower_bound && !is_time)
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
-                          s_.record.lower_bound->unit, bound_note());
+                          traits(s_.record.objective).unit, bound_note());
     return text + "\n";
   }
 
@@ -97,23 +114,26 @@ class IterationWriter {
     Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
     for (const auto& it : s_.record.finalists.front().simulated)
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
-    const bool differ = !s_.record.finalists.front().decisions.empty();
+    const std::vector<nlohmann::ordered_json> decisions = io::differing_decisions(s_.record.finalists);
+    const bool differ = !decisions.front().empty();
     if (differ) rows.front().emplace_back("decisions");
     if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
-      const auto& it = s_.record.finalists[i];
-      rows.push_back({fmt::format("{}", i), format_shape(it.pipeline, it.data, it.tensor),
-                      fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
-      for (const auto& run : it.simulated)
+      const auto& [it, simulated] = s_.record.finalists[i];
+      rows.push_back({fmt::format("{}", i),
+                      format_shape(it.shape().stages, it.shape().replicas, it.plan.tensor),
+                      fmt::format("{}", pipeline_major(it.plan).size()), short_seconds(it.iteration_s)});
+      for (const api::SimulatedTimes& run : simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : not_completed);
-      if (differ) rows.back().push_back(format_decisions(it.decisions));
-      if (it.migration_s) rows.back().push_back(short_seconds(*it.migration_s));
+      if (differ) rows.back().push_back(format_decisions(decisions[i]));
+      if (s_.record.warm_start) rows.back().push_back(short_seconds(it.migration.seconds));
     }
     return table(rows);
   }
 
   std::string warm_start() const {
-    return s_.record.warm_start ? format_warm_start(*s_.record.warm_start) : "";
+    return s_.record.warm_start ? format_warm_start(*s_.record.warm_start, s_.record.objective, topology_)
+                                : "";
   }
 
   std::string explanation() const {
@@ -124,9 +144,12 @@ class IterationWriter {
   std::string advice() const {
     if (!s_.record.advice) return "";
     const auto& [plan, decisions, gain] = *s_.record.advice;
-    std::string text =
-        fmt::format("The planner would take {} × {} on {}, {}\n", format_count(plan.pipeline, "stage"),
-                    format_count(plan.data, "replica"), format_count(plan.devices, "device"), decisions);
+    const auto [stages, replicas] = plan.candidate.shape();
+    std::string text = fmt::format(
+        "The planner would take {} × {} on {}, {}\n", format_count(stages, "stage"),
+        format_count(replicas, "replica"),
+        format_count(static_cast<long long>(pipeline_major(plan.candidate.plan).size()), "device"),
+        decisions);
     for (const auto& it : plan.simulated)
       text += row("simulated", it.mean_s,
                   it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);
@@ -152,7 +175,7 @@ class IterationWriter {
                      : "no better than the plan as given";
   }
 
-  std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap); }
+  std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap()); }
 
   /// The layers of the stage in the first pipeline, and how many pipelines differ.
   std::string layers(int stage) const {
@@ -170,10 +193,10 @@ class IterationWriter {
     std::string text = "?";
     for (const auto& it : s_.record.iteration->memory) {
       if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
-      const double share = it.needed_bytes / it.capacity_bytes;
+      const double share = it.needed / it.capacity;
       if (share <= max_share) continue;
       max_share = share;
-      text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+      text = fmt::format("{:.1f} of {:.3g} GB", it.needed / 1e9, it.capacity / 1e9);
       if (share > 1) text = styled(Style::bad, text);
     }
     return text;

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "cli/plan/plan_options.hpp"
+#include "planner/api/io/plan_document.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
+#include "planner/api/io/pareto_json.hpp"
 #include "planner/api/pareto.hpp"
-#include "planner/io/writers/pareto_json.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
 
 namespace dtfm::cli {

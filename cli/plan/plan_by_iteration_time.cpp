@@ -7,7 +7,6 @@
 #include "cli/common/write_output.hpp"
 #include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/pareto.hpp"
-#include "cli/plan/plan_decisions.hpp"
 #include "cli/plan/plan_record.hpp"
 #include "cli/plan/search_from_options.hpp"
 #include "cli/plan/search_termination.hpp"
@@ -40,11 +39,12 @@ std::vector<std::string> out_of_memory_notes(const api::PlanRequest& request, co
   return notes;
 }
 
-void add_decisions(const api::PlanResult& search, std::vector<io::PlanRecord::Finalist>& finalists) {
-  std::vector<std::vector<io::PlanRecord::Decision>> decisions;
-  for (const search::PlanCandidate& plan : search.plans) decisions.push_back(plan_decisions(plan));
-  keep_only_differences(decisions);
-  for (std::size_t i = 0; i < finalists.size(); ++i) finalists[i].decisions = decisions[i];
+std::vector<io::PlanRecord::Finalist> finalists_of(const api::PlanResult& result) {
+  std::vector<io::PlanRecord::Finalist> finalists;
+  for (const search::PlanCandidate& plan : result.plans) finalists.push_back({plan, {}});
+  for (std::size_t i = 0; i < result.finalist_results.size(); ++i)
+    finalists[i].simulated = result.finalist_results[i].simulated;
+  return finalists;
 }
 
 }  // namespace
@@ -63,16 +63,11 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   io::PlanRecord record = make_plan_record(options, best);
   add_notes(search_notes(search, problem.topology), record);
   if (!search.fits()) add_notes(out_of_memory_notes(request, search), record);
-  record.search =
-      make_search_record(options, search.found.evaluations, search.stopped(), search.found.convergence);
-  record.finalists = make_finalists(search);
-  add_decisions(search, record.finalists);
-  if (request.options.warm) {
-    for (std::size_t i = 0; i < search.plans.size(); ++i)
-      record.finalists[i].migration_s = search.plans[i].migration.seconds;
-    record.warm_start = make_warm_start_record(options, search, request.options);
-  }
-  add_notes(no_progress_notes(record.finalists.front()), record);
+  record.search = io::PlanRecord::Search{options.strategy, options.seed, search.found.evaluations,
+                                         search.stopped(), search.found.convergence};
+  record.finalists = finalists_of(search);
+  if (request.options.warm) record.warm_start = make_warm_start_record(options, search, request.options);
+  add_notes(no_progress_notes(search.simulated()), record);
   if (search.fits() && !watch.interrupted()) add_bound(request, search, record);
   record.interval = search.interval;
   std::string front;

@@ -22,6 +22,7 @@
 #include "cli/plan/search_termination.hpp"
 #include "cli/report/report_html.hpp"
 #include "planner/api/comm_cost.hpp"
+#include "planner/api/io/pareto_json.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
@@ -30,8 +31,6 @@
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/atomic_file.hpp"
-#include "planner/io/writers/pareto_json.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -90,19 +89,15 @@ void write_output(const PlanOptions& options, const CommCostSummary& summary, co
       summary.plan, summary.record, format_summary(summary), watch.stop());
 }
 
-io::PlanRecord::CommCostEstimate make_estimate(const cost::CommCost& cost) {
-  return {cost.data_parallel, cost.pipeline_parallel};
-}
-
 io::PlanRecord make_plan_record(const search::SearchResult& result, const PlanOptions& options) {
   io::PlanRecord record;
   record.objective = options.objective;
-  record.comm_cost = make_estimate(result.cost);
+  record.comm_cost = result.cost;
   record.version = DTFM_VERSION;
-  const double cost = result.cost.total(), bound = result.lower_bound.value;
   record.lower_bound =
-      io::PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
-  record.search = make_search_record(options, result.evaluations, result.stopped, result.convergence);
+      api::PlanBound{result.lower_bound.value, result.cost.total(), result.lower_bound.method};
+  record.search = io::PlanRecord::Search{options.strategy, options.seed, result.evaluations, result.stopped,
+                                         result.convergence};
   record.warnings = stop_notes(result.stopped, "plan");
   return record;
 }
@@ -178,7 +173,7 @@ int score(const PlanOptions& options, const Topology& topology, const Job& given
   const api::CommCostScoreResult scored = api::score_comm_cost({topology, job, placement});
   io::PlanRecord record;
   record.objective = options.objective;
-  record.comm_cost = make_estimate(scored.cost);
+  record.comm_cost = scored.cost;
   record.warnings = notes;
   if (!is_decided) add_notes(undecided_notes(job), record);
   add_notes(score_warnings(given, job), record);

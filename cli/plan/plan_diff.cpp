@@ -37,7 +37,8 @@ struct PlanDiff {
   std::vector<Decision> decisions;  // only those that differ
   api::DeviceDiff devices;
   std::string no_migration_reason;  // why there is no `migration`; empty if there is one
-  io::PlanRecord::Migration migration;
+  api::MigrationSummary migration;
+  Shared<Topology> topology;  // of the devices of `migration`
 
   bool is_same() const { return decisions.empty() && devices.is_same(); }
 };
@@ -111,18 +112,15 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
         }
 }
 
-/// Without a topology, sources and seconds are unknown.
-io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan& second,
-                                    const std::optional<Topology>& given) {
-  const Topology topology = given ? *given : topology_without_links(first, second);
+/// Unless `knows_network`, sources and seconds are unknown, and the topology needs no links.
+api::MigrationSummary migration(const RunningPlan& first, const RunningPlan& second,
+                                const Shared<Topology>& topology, bool knows_network) {
   const Problem problem{topology, second.job, io::built_in_calibration(), io::built_in_roofline()};
   const search::WarmStart before = warm_start(first, problem, 0), after = warm_start(second, problem, 0);
   check_devices(second, after.plan, topology);
-  const api::PlanMigration found = api::migration_between(problem, before, after, given.has_value());
+  const api::PlanMigration found = api::migration_between(problem, before, after, knows_network);
   check_migration_steps(first, found.steps, static_cast<int>(pipeline_major(after.plan).size()));
-  io::PlanRecord::Migration record = make_migration_record(found.summary.value(), topology);
-  if (!given) record.seconds.reset();
-  return record;
+  return found.summary.value();
 }
 
 PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
@@ -138,7 +136,8 @@ PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
-  diff.migration = migration(first, second, topology);
+  diff.topology = topology ? *topology : topology_without_links(first, second);
+  diff.migration = migration(first, second, diff.topology, topology.has_value());
   return diff;
 }
 
@@ -162,7 +161,7 @@ std::string diff_json(const PlanOptions& options, const PlanDiff& diff) {
   for (const auto& [id, first, second] : diff.devices.changes)
     json["changes"].push_back({{"device", id}, {"first", role_json(first)}, {"second", role_json(second)}});
   if (diff.no_migration_reason.empty())
-    json["migration"] = io::migration_json(diff.migration);
+    json["migration"] = io::migration_json(diff.migration, diff.topology);
   else
     json["no_migration_reason"] = diff.no_migration_reason;
   return io::format_json(json);
@@ -197,7 +196,7 @@ std::string format_changes(const PlanDiff& diff) {
 
 std::string format_migration_summary(const PlanDiff& diff) {
   if (!diff.no_migration_reason.empty()) return "State migration: " + diff.no_migration_reason + "\n";
-  const io::PlanRecord::Migration& migration = diff.migration;
+  const api::MigrationSummary& migration = diff.migration;
   if (migration.devices.empty()) return "State migration: none\n";
   std::string text = "State migration: " + io::format_bytes(Bytes(migration.bytes));
   if (migration.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*migration.seconds)));
@@ -206,7 +205,7 @@ std::string format_migration_summary(const PlanDiff& diff) {
     text += fmt::format("; from a checkpoint {}, state that no device holds any more{}",
                         io::format_bytes(Bytes(migration.checkpoint_bytes)),
                         migration.seconds ? " (its time is not counted)" : "");
-  return text + "\n" + format_migration(migration);
+  return text + "\n" + format_migration(migration, diff.topology);
 }
 
 std::string format_diff(const PlanOptions& options, const PlanDiff& diff) {

@@ -13,31 +13,10 @@
 #include "planner/core/shards.hpp"
 
 namespace dtfm::cli {
-namespace {
-
-io::PlanRecord::IterationEstimate make_estimate(const search::PlanCandidate& candidate) {
-  const api::PlanEstimate estimate = api::estimate_plan(candidate);
-  io::PlanRecord::IterationEstimate record;
-  record.iteration_time_s = estimate.iteration_s;
-  record.tokens_per_s = estimate.tokens_per_s;
-  record.model_flops_per_s = estimate.model_flops_per_s;
-  record.cost_per_million_tokens = estimate.usd_per_million_tokens;
-  record.egress_per_million_tokens = estimate.egress_usd_per_million_tokens;
-  record.breakdown_s = {{"pipelines", estimate.pipelines_s},
-                        {"exposed_gradient_sync", estimate.exposed_sync_s},
-                        {"optimizer_step", estimate.update_s},
-                        {"overhead", estimate.overhead_s}};
-  for (const cost::DeviceMemory& it : estimate.memory)
-    record.memory.push_back({it.device, it.needed, it.capacity});
-  return record;
-}
-
-}  // namespace
-
 io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCandidate& best) {
   io::PlanRecord record;
   record.objective = options.objective;
-  record.iteration = make_estimate(best);
+  record.iteration = api::estimate_plan(best);
   record.version = DTFM_VERSION;
   const Job& job = best.job->problem.job;
   for (const std::string& note : LayerTimes(job, best.plan.execution, best.job->problem.topology,
@@ -48,35 +27,13 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
   return record;
 }
 
-io::PlanRecord::Finalist make_finalist(const search::PlanCandidate& candidate) {
-  return {candidate.shape().stages, candidate.shape().replicas,
-          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
-          candidate.iteration_s,    {}};
-}
-
-std::vector<io::PlanRecord::Finalist::Simulated> make_simulated(
-    const std::vector<api::SimulatedTimes>& times) {
-  std::vector<io::PlanRecord::Finalist::Simulated> result;
-  for (const auto& [scenario, mean_s, p95_s, max_s] : times)
-    result.push_back({scenario, mean_s, p95_s, max_s});
-  return result;
-}
-
-std::vector<io::PlanRecord::Finalist> make_finalists(const api::PlanResult& search) {
-  std::vector<io::PlanRecord::Finalist> finalists;
-  for (const search::PlanCandidate& plan : search.plans) finalists.push_back(make_finalist(plan));
-  for (std::size_t i = 0; i < search.finalist_results.size(); ++i)
-    finalists[i].simulated = make_simulated(search.finalist_results[i].simulated);
-  return finalists;
-}
-
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record) {
   record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
 }
 
-std::vector<std::string> no_progress_notes(const io::PlanRecord::Finalist& finalist) {
+std::vector<std::string> no_progress_notes(const std::vector<api::SimulatedTimes>& simulated) {
   std::vector<std::string> notes;
-  for (const auto& it : finalist.simulated)
+  for (const api::SimulatedTimes& it : simulated)
     if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
       notes.push_back(
           fmt::format("simulated under scenario {}, the plan deadlocks before the horizon; its mean is "
@@ -98,18 +55,13 @@ std::string format_memory_deficit(const search::PlanCandidate& candidate) {
 }
 
 void add_bound(const api::PlanRequest& request, const api::PlanResult& result, io::PlanRecord& record) {
-  const std::optional<api::PlanBound> found =
-      api::lower_bound(request.options, result.best(), result.simulated());
-  if (!found) return;
-  io::PlanRecord::Bound bound{found->value, std::string(traits(request.options.objective).unit), found->gap(),
-                              found->method};
+  record.lower_bound = api::lower_bound(request.options, result.best(), result.simulated());
+  if (!record.lower_bound) return;
   if (!(request.problem.job.automatic == Automatic{}))
-    bound.method = "of plans with these decisions: " + bound.method;
-  if (bound.gap < -1e-9)
+    record.lower_bound->method = "of plans with these decisions: " + record.lower_bound->method;
+  if (record.lower_bound->value > record.lower_bound->cost * (1 + 1e-9))
     record.warnings.emplace_back(
         "the lower bound exceeds the cost of the plan: internal error, please report it");
-  bound.gap = std::max(0.0, bound.gap);
-  record.lower_bound = bound;
 }
 
 }  // namespace dtfm::cli

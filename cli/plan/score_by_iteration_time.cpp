@@ -43,7 +43,7 @@ std::optional<io::PlanRecord::Advice> make_advice(const PlanOptions& options, co
   const double best = api::objective_value(objective, search.best(), search.finalist_results.front().seconds);
   if (!std::isfinite(best)) return std::nullopt;
   return io::PlanRecord::Advice{
-      make_finalists(search).front(),
+      {search.best(), search.simulated()},
       format_job_decisions(api::simulated_problem(search.best()).job, search.best().plan),
       std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }
@@ -63,10 +63,9 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
   for (const auto& more : {notes, batch_notes(plan, candidate.job->problem.job)}) add_notes(more, record);
-  io::PlanRecord::Finalist& only = record.finalists.emplace_back(make_finalist(candidate));
   add_notes(simulation_notes(scored), record);
-  only.simulated = make_simulated(scored.result.simulated);
-  add_notes(no_progress_notes(only), record);
+  record.finalists.push_back({candidate, scored.result.simulated});
+  add_notes(no_progress_notes(scored.result.simulated), record);
   record.interval = scored.interval;
   watch.keep_result();  // the score is complete, whether or not the advice will be
   if (options.advise && !watch.interrupted())

@@ -1,7 +1,6 @@
 #include "cli/plan/search_termination.hpp"
 
-#include <algorithm>
-#include <utility>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -9,15 +8,6 @@
 #include "planner/core/index.hpp"
 
 namespace dtfm::cli {
-
-io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations,
-                                          search::Stopped stopped,
-                                          const std::vector<search::ConvergencePoint>& convergence) {
-  io::PlanRecord::Search record{
-      options.strategy, options.seed, evaluations, std::string(name_of(stopped)), {}};
-  for (const auto& [evaluated, best] : convergence) record.convergence.emplace_back(evaluated, best);
-  return record;
-}
 
 std::vector<std::string> search_notes(const api::PlanResult& result, const Topology& topology) {
   const search::IterationSearchResult& found = result.found;
@@ -52,16 +42,13 @@ std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view no
 }
 
 std::string format_search_end(const io::PlanRecord::Search& search) {
-  constexpr std::pair<std::string_view, std::string_view> words[] = {
-      {"evaluations", "stopped by --evaluations"},
-      {"converged", "search converged"},
-      {"optimal", "search ended with a plan that is proven optimal"},
-      {"complete", "search completed"},
-      {"time-limit", "stopped by --time-limit"},
-      {"interrupted", "interrupted"}};
-  const auto* const found = std::find_if(std::begin(words), std::end(words),
-                                         [&](const auto& it) { return it.first == search.stopped; });
-  return fmt::format("{} after {}", found == std::end(words) ? search.stopped : found->second,
+  constexpr std::array<std::string_view, 6> words = {"stopped by --evaluations",
+                                                     "search converged",
+                                                     "search ended with a plan that is proven optimal",
+                                                     "search completed",
+                                                     "stopped by --time-limit",
+                                                     "interrupted"};
+  return fmt::format("{} after {}", words[static_cast<std::size_t>(search.stopped)],
                      format_count(search.evaluations, "evaluation"));
 }
 

@@ -1,20 +1,15 @@
-// How a search ended: for the plan file and the summary, with notes for the user.
+// How a search ended: notes for the user.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/plan/plan_options.hpp"
+#include "planner/api/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
-#include "planner/io/writers/plan_json.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
-
-io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations,
-                                          search::Stopped stopped,
-                                          const std::vector<search::ConvergencePoint>& convergence);
 
 /// What the user should know about the search and about the simulation of its finalists.
 std::vector<std::string> search_notes(const api::PlanResult& result, const Topology& topology);

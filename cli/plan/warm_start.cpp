@@ -39,14 +39,14 @@ std::string format_obstacle(const api::WarmStartResult& result) {
 }
 
 /// "1.5 s per iteration; the running plan would take 4 s; breaks even after 3 iterations"
-std::string format_gain(const io::PlanRecord::WarmStart& warm) {
-  const auto& [value, unchanged, unit] = *warm.gain;
-  const double old_iteration_s = *warm.unchanged_iteration_time_s;
-  std::string text = unit == traits(Objective::iteration_time).unit
+std::string format_gain(const api::WarmStartResult& warm, Objective objective) {
+  const auto& [value, unchanged] = *warm.gain;
+  const double old_iteration_s = *warm.unchanged_iteration_s;
+  std::string text = objective == Objective::iteration_time
                          ? fmt::format("{:.4f} s per iteration; the running plan would take {:.4f} s", value,
                                        old_iteration_s)
                          : fmt::format("{:.4g} {}; {:.4g} with the running plan, in iterations of {:.4f} s",
-                                       value, unit, unchanged, old_iteration_s);
+                                       value, traits(objective).unit, unchanged, old_iteration_s);
   if (warm.break_even_iterations && *warm.break_even_iterations > 0)
     text += fmt::format("; breaks even after {}",
                         format_count(std::llround(*warm.break_even_iterations), "iteration"));
@@ -118,42 +118,20 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
   return warm;
 }
 
-io::PlanRecord::Migration make_migration_record(const api::MigrationSummary& migration,
-                                                const Topology& topology) {
-  io::PlanRecord::Migration record{
-      migration.bytes, migration.checkpoint_bytes, migration.seconds, migration.usd, {}};
-  for (const auto& [device, layers, bytes, checkpoint_bytes, sources] : migration.devices) {
-    std::vector<std::string> from;
-    for (const int source : sources)
-      from.push_back(source == cost::no_device ? "a checkpoint" : topology.devices[at(source)].id);
-    record.devices.push_back({topology.devices[at(device)].id, layers, bytes, checkpoint_bytes, from});
-  }
-  return record;
-}
-
 io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
                                                  const search::IterationSearchOptions& requested) {
   const api::WarmStartResult result = api::compare_with_running(requested, search);
-  io::PlanRecord::WarmStart record;
-  record.plan = options.warm_start.value();
-  record.horizon_s = requested.warm->horizon_s;
-  record.keeps_plan = result.keeps_plan;
-  record.cannot_keep_reason = format_obstacle(result);
-  record.migration = make_migration_record(result.migration, search.best().job->problem.topology);
-  record.unchanged_iteration_time_s = result.unchanged_iteration_s;
-  record.break_even_iterations = result.break_even_iterations;
-  if (result.gain)
-    record.gain = {result.gain->value, result.gain->unchanged, std::string(traits(requested.objective).unit)};
-  return record;
+  return {options.warm_start.value(), requested.warm->horizon_s, result, format_obstacle(result)};
 }
 
-std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
+std::string format_warm_start(const io::PlanRecord::WarmStart& warm, Objective objective,
+                              const Topology& topology) {
   const std::string horizon = io::format_seconds(Seconds(warm.horizon_s));
   std::string text =
       styled(Style::heading, fmt::format("Warm start from {}, for {}", warm.plan, horizon)) + "\n";
-  if (warm.keeps_plan)
+  if (warm.result.keeps_plan)
     return text + row("kept", "the plan is unchanged: no other one is worth its state migration");
-  const io::PlanRecord::Migration& migration = warm.migration;
+  const api::MigrationSummary& migration = warm.result.migration;
   const auto devices = std::count_if(migration.devices.begin(), migration.devices.end(),
                                      [](const auto& it) { return it.bytes > 0; });
   if (migration.bytes > 0)
@@ -166,26 +144,27 @@ std::string format_warm_start(const io::PlanRecord::WarmStart& warm) {
   if (migration.checkpoint_bytes > 0)
     text += row("from a checkpoint", format_byte_count(migration.checkpoint_bytes) +
                                          ", state that no device holds any more; its time is not counted");
-  if (!warm.cannot_keep_reason.empty())
-    text += row("running plan", "cannot continue: " + warm.cannot_keep_reason);
-  if (warm.gain)
-    text += row("gain", warm.gain->value > 0 ? styled(Style::good, format_gain(warm)) : format_gain(warm));
-  return text + format_migration(migration);
+  if (!warm.obstacle.empty()) text += row("running plan", "cannot continue: " + warm.obstacle);
+  if (warm.result.gain) {
+    const std::string gain = format_gain(warm.result, objective);
+    text += row("gain", warm.result.gain->value > 0 ? styled(Style::good, gain) : gain);
+  }
+  return text + format_migration(migration, topology);
 }
 
-std::string format_migration(const io::PlanRecord::Migration& migration) {
+std::string format_migration(const api::MigrationSummary& migration, const Topology& topology) {
   if (migration.devices.empty()) return "";
   const bool is_known = std::any_of(migration.devices.begin(), migration.devices.end(),
-                                    [](const auto& it) { return !it.from.empty(); });
+                                    [](const auto& it) { return !it.sources.empty(); });
   Rows rows = {{"device", "fetches layers", "bytes"}};
   if (is_known) rows.front().emplace_back("from");
   for (const auto& it : migration.devices) {
     if (rows.size() > max_rows) break;
     std::vector<std::string> layers;
     for (const auto& range : it.layers) layers.push_back(format_layers(range));
-    rows.push_back({it.id, fmt::format("{}", fmt::join(layers, " ")),
+    rows.push_back({topology.devices[at(it.device)].id, fmt::format("{}", fmt::join(layers, " ")),
                     format_byte_count(it.bytes + it.checkpoint_bytes)});
-    if (is_known) rows.back().push_back(fmt::format("{}", fmt::join(it.from, " ")));
+    if (is_known) rows.back().push_back(fmt::format("{}", fmt::join(api::source_names(it, topology), " ")));
   }
   return truncated_table(rows, migration.devices.size(), "devices");
 }

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cli/plan/plan_options.hpp"
+#include "planner/api/io/plan_document.hpp"
 #include "planner/api/warm_start.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/io/readers/plan_reader.hpp"
-#include "planner/io/writers/plan_json.hpp"
 
 namespace dtfm::cli {
 
@@ -35,15 +35,13 @@ void check_migration_steps(const RunningPlan& running, double steps, int devices
 /// is given and the plan is not for the built-in one.
 std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem);
 
-io::PlanRecord::Migration make_migration_record(const api::MigrationSummary& migration,
-                                                const Topology& topology);
-
 /// The record of resuming with the best plan. Iteration times are estimates if none were simulated.
 io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
                                                  const search::IterationSearchOptions& requested);
 
-std::string format_warm_start(const io::PlanRecord::WarmStart& warm);
+std::string format_warm_start(const io::PlanRecord::WarmStart& warm, Objective objective,
+                              const Topology& topology);
 /// A table of the devices and what they fetch; empty if no state is migrated.
-std::string format_migration(const io::PlanRecord::Migration& migration);
+std::string format_migration(const api::MigrationSummary& migration, const Topology& topology);
 
 }  // namespace dtfm::cli

@@ -2,8 +2,10 @@
 // bound.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/api/finalist_simulation.hpp"
@@ -21,6 +23,14 @@ struct PlanEstimate {
   std::optional<double> usd_per_million_tokens;  // devices and egress; empty if a price is unknown
   double egress_usd_per_million_tokens = 0;      // 0 if a price is unknown
   std::vector<cost::DeviceMemory> memory;        // of the devices in use
+
+  /// Names of the parts of an iteration, and their seconds.
+  std::array<std::pair<const char*, double>, 4> breakdown() const {
+    return {{{"pipelines", pipelines_s},
+             {"exposed_gradient_sync", exposed_sync_s},
+             {"optimizer_step", update_s},
+             {"overhead", overhead_s}}};
+  }
 };
 PlanEstimate estimate_plan(const search::PlanCandidate& candidate);
 
@@ -39,7 +49,8 @@ struct PlanBound {
   double cost = 0;     // of the plan; below `value` only if bound or cost is wrong
   std::string method;  // the components of the bound, as text
 
-  double gap() const { return (cost - value) / cost; }
+  /// Relative to the cost.
+  double gap() const { return cost > value ? (cost - value) / cost : 0; }
 };
 
 /// The bound for all plans with the decisions of `best` within the limits of the search; the cost of `best`

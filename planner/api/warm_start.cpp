@@ -120,6 +120,13 @@ MigrationSummary summarize_migration(const cost::Migration& migration) {
   return summary;
 }
 
+std::vector<std::string> source_names(const MigrationSummary::Device& device, const Topology& topology) {
+  std::vector<std::string> names;
+  for (const int source : device.sources)
+    names.push_back(source == cost::no_device ? "a checkpoint" : topology.devices[at(source)].id);
+  return names;
+}
+
 double migration_steps(const Problem& problem, const search::WarmStart& running, int devices) {
   return migration_cost(problem, running, true).max_steps(devices);
 }
@@ -133,6 +140,7 @@ PlanMigration migration_between(const Problem& problem, const search::WarmStart&
     if (migration.steps > max_migration_steps) return migration;
   }
   migration.summary = summarize_migration(cost.of(after.plan, stage_chunks(after.job)));
+  if (!knows_network) migration.summary->seconds.reset();
   return migration;
 }
 

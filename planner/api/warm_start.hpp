@@ -47,11 +47,13 @@ struct MigrationSummary {
     std::vector<int> sources;  // devices, or cost::no_device for a checkpoint; empty if unknown
   };
   double bytes = 0, checkpoint_bytes = 0;
-  double seconds = 0;  // without loading the checkpoint
-  double usd = 0;      // egress cost
+  std::optional<double> seconds;  // without loading the checkpoint; empty if the network is unknown
+  double usd = 0;                 // egress cost
   std::vector<Device> devices;
 };
 MigrationSummary summarize_migration(const cost::Migration& migration);
+/// Ids of the devices from which a device fetches its state, or "a checkpoint".
+std::vector<std::string> source_names(const MigrationSummary::Device& device, const Topology& topology);
 
 /// Limit on the steps to find the sources of a migration, about ten seconds. Only stages of thousands of
 /// devices exceed it.

@@ -1,5 +1,7 @@
 #include "simulator/io/runs_reader.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "planner/core/index.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
@@ -38,7 +40,7 @@ std::string error_in(const std::string& text) {
 std::string plan_text() {
   Job job = chain_job(8, 0, 1e6);
   job.training.global_batch = 3;
-  return plan_json(*topology, job, plan_of(job, 2, 1, 3), {});
+  return plan_json(*topology, job, plan_of(job, 2, 1, 3)).dump();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <Eigen/Core>
+#include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
 #include "planner/io/readers/plan_reader.hpp"
@@ -38,10 +39,10 @@ inline Job four_layers() {
 
 /// Aborts unless `plan`, written as a plan file, is read back as the same plan.
 inline void check_reads_back(const Topology& topology, const Job& job, const Plan& plan) {
-  const std::string written = plan_json(topology, job, plan, {});
+  const std::string written = plan_json(topology, job, plan).dump();
   try {
     const Plan again = parse_plan(written, "written.json", topology, job);
-    if (plan_json(topology, job, again, {}) != written) std::abort();
+    if (plan_json(topology, job, again).dump() != written) std::abort();
   } catch (const Error&) {
     std::abort();
   }

@@ -1,6 +1,7 @@
 #include "planner/cost/explanation/plan_bottleneck.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
@@ -105,6 +106,12 @@ std::optional<PeakMemoryDevice> peak_memory_device(IterationTimer& timer) {
 }
 
 }  // namespace
+
+std::string_view name_of(Bottleneck::Kind kind) {
+  constexpr std::array<std::string_view, 5> names = {"compute", "point_to_point", "gradient_sync",
+                                                     "optimizer_step", "overhead"};
+  return names[static_cast<std::size_t>(kind)];
+}
 
 std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipeline) {
   const Schedule schedule = timer.model().schedule;

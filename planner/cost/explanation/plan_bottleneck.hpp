@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "planner/cost/iteration_time/iteration_time.hpp"
@@ -46,6 +47,7 @@ struct Bottleneck {
   double seconds = 0;
   double share = 0;  // of the iteration time
 };
+std::string_view name_of(Bottleneck::Kind kind);
 
 /// The device whose memory is used most, relative to its capacity.
 struct PeakMemoryDevice {

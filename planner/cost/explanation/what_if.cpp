@@ -1,6 +1,7 @@
 #include "planner/cost/explanation/what_if.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -227,6 +228,14 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
 }
 
 }  // namespace
+
+std::string_view name_of(Change change) {
+  constexpr std::array<std::string_view, 9> names = {
+      "link_doubled",     "access_doubled",      "pipeline_removed",
+      "pipeline_added",   "activations_halved",  "activations_quartered",
+      "gradients_halved", "gradients_quartered", "micro_batch_doubled"};
+  return names[static_cast<std::size_t>(change)];
+}
 
 PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
                             const std::shared_ptr<const NetworkCost>& network) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/cost/iteration_time/iteration_time.hpp"
@@ -20,6 +21,7 @@ enum class Change {
   gradients_quartered,    // bytes sent in gradient synchronization
   micro_batch_doubled     // same sequences in half as many micro-batches
 };
+std::string_view name_of(Change change);
 
 struct WhatIf {
   Change change = Change::link_doubled;

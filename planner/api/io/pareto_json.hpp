@@ -1,33 +1,24 @@
 // Writes a Pareto front of plans, schema dtfm-pareto/1.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "planner/core/problem.hpp"
-#include "planner/io/writers/plan_json.hpp"
+#include "planner/api/io/plan_document.hpp"
+#include "planner/api/pareto.hpp"
 
 namespace dtfm::io {
 
-/// A plan that no other plan beats in iteration time, cost and number of devices at once.
-struct ParetoPoint {
-  struct Cost {
-    double iteration_time_s = 0;
-    std::optional<double> usd;  // per iteration; nullopt if a price is unknown
-  };
-  Cost estimated;
-  std::optional<Cost> simulated;  // nullopt if it was not simulated
-  int devices = 0;
-  std::vector<PlanRecord::Decision> decisions;  // all decisions
-  Job job;                                      // with the decisions of this plan
-  Plan plan;
-  PlanRecord record;
-};
-
+/// Content of a Pareto file besides the topology.
 struct ParetoRecord {
-  std::vector<ParetoPoint> points;  // sorted by time, then cost, then devices
-  PlanRecord::Search search;        // that found the whole front
+  /// A plan that no other plan beats in iteration time, cost and number of devices at once.
+  struct Point {
+    api::ParetoPoint costs;
+    search::PlanCandidate candidate;
+    PlanRecord record;  // for its plan file
+  };
+  std::vector<Point> points;  // sorted by time, then cost, then devices
+  PlanRecord::Search search;  // that found the whole front
   std::vector<std::string> warnings;
   std::string version;
 };
