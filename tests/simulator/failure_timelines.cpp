@@ -180,6 +180,61 @@ TEST_CASE("redundant: with one stage or several stages per device there is no ne
   CHECK_THAT(error_message([&] { it.run(1); }), contains("policy redundant"));
 }
 
+TEST_CASE("spare: a spare without enough memory is not used") {
+  // A stage has 16 MB of state and two micro-batches of 100 bytes. Device 2 has one byte less than that.
+  Chain it(1, 2, 2);
+  it.problem.topology = flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6));
+  Topology& topology = it.problem.topology.edit();
+  topology.gpus.push_back(topology.gpus[0]);
+  topology.gpus[1].name = "small";
+  topology.gpus[1].memory = Bytes(16e6 + 2 * 100 - 1);
+  topology.devices[2].gpu = 1;
+  it.scenario.on_failure = FailurePolicy::spare;
+  it.scenario.events = {{8, 1, Kind::leave}};
+  // Device 3 fetches 12 MB over 1 MB/s.
+  SimReport report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 21, 27});
+  REQUIRE(report.devices.size() == 3);
+  CHECK(report.devices[2].device == 3);
+  CHECK(report.out_of_memory.empty());
+  // If there is no other spare, device 0 computes all micro-batches.
+  it.scenario.spares = {2};
+  report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 9, 21});
+  CHECK(report.devices.size() == 2);
+  // With one byte more, device 2 is used.
+  it.problem.topology.edit().gpus[1].memory = Bytes(16e6 + 2 * 100);
+  report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 21, 27});
+  CHECK(report.out_of_memory.empty());
+  // A plan that exceeds the memory of its own devices also runs on others of the same kind.
+  it.problem.topology.edit().gpus[0].memory = Bytes(1e6);
+  it.scenario.spares = {3};
+  CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 21, 27});
+}
+
+TEST_CASE("spare: each failed device gets the first spare with enough memory for its stage") {
+  // The first stage has two layers and 32 MB of state, the second one layer and 16 MB. Both devices fail in
+  // the first iteration, so that nothing is fetched. Device 2 has memory for one layer only.
+  ChainRun it(3, 1, 1);
+  it.problem.topology = flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6));
+  it.plan.pipelines = {{1, {{{0, 2}, {0}}, {{2, 3}, {1}}}}};
+  Topology& topology = it.problem.topology.edit();
+  topology.gpus.push_back(topology.gpus[0]);
+  topology.gpus[1].name = "small";
+  topology.gpus[1].memory = Bytes(17e6);
+  topology.devices[2].gpu = 1;
+  it.scenario.on_failure = FailurePolicy::spare;
+  it.scenario.events = {{1, 0, Kind::leave}, {1, 1, Kind::leave}};
+  const SimReport report = it.run(1);
+  // One micro-batch takes 3 s on each of three layers.
+  CHECK(iteration_times(report) == IterationTimes{1, 10});
+  REQUIRE(report.devices.size() == 4);
+  CHECK(report.devices[2].compute_s == Approx(3));
+  CHECK(report.devices[3].compute_s == Approx(6));
+  CHECK(report.out_of_memory.empty());
+}
+
 TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
   // A pipeline of two stages and three micro-batches: (3 + 1) · 3 s. At 14 device 1 fails; from 15 on device
   // 0 has all layers, 18 s per iteration, and must load layer 1.

@@ -1,12 +1,15 @@
-// Memory of the devices over time: how long the activations of a micro-batch are held, with times derived by
-// hand.
+// Memory of the devices: how long the activations of a micro-batch are held, with times derived by hand, and
+// the peak.
 #include "simulator/report/memory_use.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include "simulator/report/stage_memory.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_simulation.hpp"
 
@@ -107,4 +110,42 @@ TEST_CASE("a resumed iteration starts with the micro-batches that its devices ho
   intervals = steps_of(gpipe, 2);
   REQUIRE(intervals.size() == 4);
   CHECK(intervals[2] == std::vector<Step>{{12.5, 0, 2}, {12.5, 1, 2}, {13.5, 0, 0}, {13.5, 1, 0}});
+}
+
+TEST_CASE("the required memory of every schedule is the peak of a simulated iteration") {
+  // Layers of a million parameters, with outputs of 50 and activations of 100 bytes.
+  for (const ScheduleTraits& schedule : schedule_table())
+    for (const auto recomputation : {Recomputation::none, Recomputation::full})
+      for (const std::optional<int> flush : {std::optional<int>(), std::optional(2)}) {
+        if (!schedule.in_jobs) continue;
+        CAPTURE(std::string(schedule.name), recomputation, flush.value_or(0));
+        Problem problem{flat_topology({5}, link_of(0.1, 1e6), link_of(0, 1)), chain_job(8, 1e6, 50), {}};
+        ExecutionConfig& execution = problem.job.execution;
+        execution.schedule = schedule.kind;
+        execution.recomputation = recomputation;
+        execution.flush = flush;
+        if (schedule.has_chunks) execution.chunks = 2;
+        Plan plan = plan_of(problem.job, 2, 2, 6);
+        plan.pipelines[1].micro_batches = 2;
+        const SimReport report = simulate(problem, plan, {}, {});
+        const std::vector<double> required = required_memory(problem, plan);
+        REQUIRE(report.devices.size() == 4);
+        REQUIRE(required.size() == 5);
+        for (const DeviceReport& device : report.devices)
+          CHECK(required[at(device.device)] == Approx(device.peak_memory_bytes).epsilon(1e-12));
+        CHECK(required[4] == 0);
+      }
+}
+
+TEST_CASE("gpipe requires memory for all micro-batches between two flushes and zb-h1 for one per stage") {
+  // 16 bytes for each of a million parameters, and 100 bytes per micro-batch.
+  Chain it(3, 1, 5, Schedule::gpipe);
+  CHECK(required_memory(it.problem, it.plan) == std::vector<double>(3, 16e6 + 5 * 100));
+  it.plan.execution.flush = 4;
+  CHECK(required_memory(it.problem, it.plan) == std::vector<double>(3, 16e6 + 4 * 100));
+  it.plan.execution.flush.reset();
+  it.plan.execution.schedule = Schedule::one_f_one_b;
+  CHECK(required_memory(it.problem, it.plan) == std::vector<double>{16e6 + 300, 16e6 + 200, 16e6 + 100});
+  it.plan.execution.schedule = Schedule::zero_bubble_h1;
+  CHECK(required_memory(it.problem, it.plan) == std::vector<double>(3, 16e6 + 300));
 }
