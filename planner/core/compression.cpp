@@ -43,7 +43,8 @@ double compression_s_per_byte(const Topology& topology, const Compression& compr
 CompressionEffect activation_compression(const CompressionPreset& preset, const Training& training,
                                          const Model& model) {
   if (!traits(preset.method).compresses_activations)
-    throw Error("", fmt::format("`{}` compresses gradients only", name_of(preset)));
+    throw Error("", fmt::format("`{}` compresses gradients only; use `8-bit` or `4-bit` for activations",
+                                name_of(preset)));
   return effect_of(preset, bytes_per_element(training), model);
 }
 
@@ -51,7 +52,10 @@ CompressionEffect gradient_compression(const CompressionPreset& preset, const Tr
                                        const Model& model) {
   const CompressionEffect effect = effect_of(preset, parameter_bytes(training).synced, model);
   if (effect.ratio >= 1)
-    throw Error("", fmt::format("`{}` does not make the gradients smaller", name_of(preset)));
+    throw Error(
+        "", fmt::format(
+                "`{}` does not make the gradients smaller; use a smaller {}", name_of(preset),
+                traits(preset.method).parameter == CompressionTraits::Parameter::share ? "share" : "rank"));
   return effect;
 }
 

@@ -61,7 +61,9 @@ MatrixSizes low_rank_sizes(const Transformer& model, double rank) {
 CompressionEffect low_rank_effect(double rank, double value_bytes, const Model& model) {
   const auto* transformer = std::get_if<Transformer>(&model);
   if (transformer == nullptr)
-    throw Error("", "low-rank compression requires a model of kind transformer, whose matrices are known");
+    throw Error("",
+                "low-rank compression requires a model of kind transformer, whose matrices are known; use "
+                "`8-bit`, `4-bit` or `top-1%`");
   double parameters = 0;
   for (const Layer& layer : layer_chain(model, value_bytes))
     parameters += layer.parameters - layer.tied_parameters;

@@ -70,11 +70,14 @@ void check_schedule(Schedule kind, const PipelinePosition& position) {
   const ScheduleTraits& schedule = traits(kind);
   if (position.chunks > 1 && !schedule.has_chunks)
     throw Error("",
-                fmt::format("schedule {} has one stage per device, not {}", schedule.name, position.chunks));
+                fmt::format("schedule {} has one stage per device, not {}; remove the chunks or use schedule "
+                            "interleaved",
+                            schedule.name, position.chunks));
   if (schedule.in_rounds && position.micro_batches % position.devices != 0)
     throw Error("",
                 fmt::format("schedule {} requires a multiple of {} micro-batches, the number of devices of a "
-                            "pipeline; found {}",
+                            "pipeline; found {}; change the number of micro-batches, the flush interval or "
+                            "the number of stages",
                             schedule.name, position.devices, position.micro_batches));
 }
 

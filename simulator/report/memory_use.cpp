@@ -1,6 +1,8 @@
 #include "simulator/report/memory_use.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <tuple>
 
 #include "planner/core/index.hpp"
@@ -9,11 +11,11 @@
 namespace dtfm::sim {
 namespace {
 
-/// A forward or backward pass, or a part of one, that was executed, or one of its all-reduces.
+/// A forward or backward pass, or a part of one, or one of its all-reduces.
 struct Computation {
   int device, stage, pipeline, micro_batch;
-  bool is_forward;
-  Interval time;
+  bool is_forward, has_started;
+  Interval time;  // if it has started
 
   auto stage_key() const { return std::tie(device, stage); }
   auto micro_batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
@@ -26,20 +28,19 @@ bool belongs_to(const TaskLabel& label, Activity computation) {
   return label.activity == computation || (label.activity == Activity::all_reduce && label.phase == phase);
 }
 
+/// All computations of the interval's graph, those of a micro-batch on a device next to each other.
 std::vector<Computation> computations_of(const RunInterval& run_interval) {
   std::vector<Computation> computations;
   for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i) {
     const TaskLabel& label = run_interval.graph.labels[i];
     const TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_forward = belongs_to(label, Activity::forward);
-    if (!is_forward && !belongs_to(label, Activity::backward) &&
-        label.activity != Activity::weight_gradient)
+    if (!is_forward && !belongs_to(label, Activity::backward) && label.activity != Activity::weight_gradient)
       continue;
     // The device that computes, or that receives the message of an all-reduce.
     const int device = label.peer == no_index ? label.device : label.peer;
-    if (has_started(record))
-      computations.push_back(
-          {device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, run_interval)});
+    computations.push_back({device, label.stage, label.pipeline, label.micro_batch, is_forward,
+                            has_started(record), busy(record, run_interval)});
   }
   std::stable_sort(computations.begin(), computations.end(), [](const Computation& a, const Computation& b) {
     return a.micro_batch_key() < b.micro_batch_key();
@@ -47,19 +48,27 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
   return computations;
 }
 
-/// How long the activations of the micro-batch whose computations begin at `first` are held: from its forward
-/// pass to the end of its backward pass, which may consist of several tasks, or to `end` if it has none.
-Interval activation_lifetime(const std::vector<Computation>& computations, std::size_t first, double end) {
-  Interval held = computations[first].time;
-  bool has_backward = false;
-  for (std::size_t i = first;
-       i < computations.size() && computations[i].micro_batch_key() == computations[first].micro_batch_key();
-       ++i) {
-    held.begin = std::min(held.begin, computations[i].time.begin);
-    held.end = std::max(held.end, computations[i].time.end);
-    has_backward |= !computations[i].is_forward;
+/// How long a device holds the activations of a micro-batch with these computations: from the start of its
+/// forward pass to the end of its backward pass, which may consist of several tasks. If an earlier part of
+/// the iteration did the forward pass, the graph has none, and they are held from the start of the interval.
+/// If not all computations have started, they are held to its end. Nothing if the forward pass has not
+/// started.
+std::optional<Interval> activation_lifetime(std::span<const Computation> computations,
+                                            const RunInterval& run_interval) {
+  bool has_forward = false, any_started = false, all_started = true;
+  Interval held{run_interval.end, run_interval.start};
+  for (const Computation& it : computations) {
+    has_forward |= it.is_forward;
+    any_started |= it.has_started;
+    all_started &= it.has_started;
+    if (!it.has_started) continue;
+    held.begin = std::min(held.begin, it.time.begin);
+    held.end = std::max(held.end, it.time.end);
   }
-  return has_backward ? held : Interval{held.begin, end};
+  if (has_forward && !any_started) return std::nullopt;
+  if (!has_forward) held.begin = run_interval.start;
+  if (!all_started) held.end = run_interval.end;
+  return held;
 }
 
 /// Collects allocations and releases of memory and turns them into memory steps.
@@ -99,15 +108,22 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
   const std::vector<Computation> computations = computations_of(run_interval);
   Changes changes;
   StageMemory memory;
-  for (std::size_t i = 0; i < computations.size(); ++i) {
-    const Computation& it = computations[i];
-    if (i == 0 || computations[i - 1].stage_key() != it.stage_key()) {
-      memory = memory_of(it.device, it.stage);
-      changes.take(it.device, memory.state, run_interval.start);
+  const Computation* last = nullptr;  // of a micro-batch that is held
+  for (auto begin = computations.begin(), end = begin; begin != computations.end(); begin = end) {
+    end = std::find_if(begin, computations.end(), [&](const Computation& it) {
+      return it.micro_batch_key() != begin->micro_batch_key();
+    });
+    const auto held = activation_lifetime({begin, end}, run_interval);
+    if (!held) continue;
+    const int device = begin->device;
+    if (last == nullptr || last->stage_key() != begin->stage_key()) {
+      memory = memory_of(device, begin->stage);
+      changes.take(device, memory.state, run_interval.start);
     }
-    changes.hold(it.device, memory.working, it.time);
-    if (i > 0 && computations[i - 1].micro_batch_key() == it.micro_batch_key()) continue;
-    changes.hold(it.device, memory.activation, activation_lifetime(computations, i, run_interval.end));
+    last = &*begin;
+    changes.hold(device, memory.activation, *held);
+    for (auto it = begin; it != end; ++it)
+      if (it->has_started) changes.hold(device, memory.working, it->time);
   }
   return changes.steps(run_interval.graph.graph.hosts.size());
 }

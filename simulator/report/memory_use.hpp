@@ -13,7 +13,7 @@ struct StageMemory {
   /// Weights, gradients and optimizer state, held in every interval in which the device has the stage.
   double state = 0;
   /// Activations and boundary buffers of a micro-batch, held from the start of its forward pass to the end of
-  /// its backward pass.
+  /// its backward pass, of both parts if the schedule splits it.
   double activation = 0;
   /// Working memory, held while the device computes or waits for the all-reduces of a computation.
   double working = 0;
@@ -29,8 +29,8 @@ struct MemoryStep {
 };
 
 /// The memory steps of one interval, ordered by time, then device. A device has at most one step per time, to
-/// the net result of what it frees and allocates then. A device that computes nothing in the interval has no
-/// steps.
+/// the net result of what it frees and allocates then. A device that neither computes nor holds a micro-batch
+/// in the interval has no steps.
 std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const StageMemoryOf& memory_of);
 
 class MemoryUse : public RunObserver {

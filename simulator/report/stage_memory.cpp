@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/schedule.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 
@@ -62,6 +63,38 @@ Plan strip_devices(Plan plan) {
 
 StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies) {
   return lookup_in(make_table(problem, expand_virtual_stages(plan), copies));
+}
+
+/// A device computes one operation at a time, so that its peak depends on their order only.
+std::vector<double> required_memory(const Problem& problem, const Plan& plan) {
+  using Kind = Operation::Kind;
+  const Schedule schedule = plan.execution.schedule;
+  const Kind last = traits(schedule).splits_backward ? Kind::weight_gradient : Kind::backward;
+  const LoadModel model(problem, plan);
+  const Plan computed = expand_virtual_stages(plan);
+  std::vector<double> required(problem.topology->devices.size());
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    const auto& [micro_batches, stages] = computed.pipelines[i];
+    const int devices = static_cast<int>(plan.pipelines[i].stages.size());
+    const int chunks = static_cast<int>(stages.size()) / devices;
+    for (int position = 0; position < devices; ++position) {
+      std::vector<StageLoad> loads;  // by chunk
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        loads.push_back(model.of(stages[at(chunk * devices + position)]));
+      double held = 0;
+      for (const StageLoad& load : loads) held += load.state_bytes;
+      double peak = held;
+      for (const Operation& operation : operation_order(schedule, {devices, position, chunks, micro_batches},
+                                                        plan.execution.flush.value_or(0))) {
+        const StageLoad& load = loads[at(operation.chunk)];
+        if (operation.kind == Kind::forward) held += load.activation_bytes;
+        peak = std::max(peak, held + load.working_bytes);
+        if (operation.kind == last) held -= load.activation_bytes;
+      }
+      for (const int device : stages[at(position)].devices) required[at(device)] += peak;
+    }
+  }
+  return required;
 }
 
 CurrentStageMemory::CurrentStageMemory(const Problem& problem, const Plan& plan, bool copies)

@@ -1,6 +1,8 @@
 // The memory that the stages of a plan need, as input of memory_use.
 #pragma once
 
+#include <vector>
+
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/report/memory_use.hpp"
@@ -12,6 +14,10 @@ namespace dtfm::sim {
 /// in any pipeline. With `copies`, every device of the plan also holds weights and optimizer state of the
 /// previous stage (those of the first stage: of the last).
 StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies = false);
+
+/// The bytes that each device of the topology needs for its stages of `plan`, 0 if it has none: the peak of
+/// an undisturbed iteration. Throws Error if the schedule cannot be run or gives no order (Schedule::paths).
+std::vector<double> required_memory(const Problem& problem, const Plan& plan);
 
 /// The same for a run in which a new plan may replace the old one. It must be notified of assignments before
 /// the observers that use it.

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/kind_table.hpp"
+#include "simulator/report/stage_memory.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -46,22 +48,48 @@ void replace(Plan& plan, int device, int spare) {
       std::replace(stage.devices.begin(), stage.devices.end(), device, spare);
 }
 
+/// Which spares have enough memory for the stages of which devices.
+class SpareMemory {
+ public:
+  explicit SpareMemory(const ClusterState& state) : problem_(state.problem) {
+    if (problem_) required_ = required_memory(*problem_, state.plan);
+  }
+
+  /// As much memory as that of the device is enough, because the plan may exceed it.
+  bool is_enough(int spare, int device) const {
+    return !problem_ || memory_of(spare) >= std::min(memory_of(device), required_[at(device)]);
+  }
+
+ private:
+  double memory_of(int device) const {
+    const Topology& topology = problem_->topology;
+    const int gpu = topology.devices[at(device)].gpu;
+    return gpu < 0 ? infinity : topology.gpus[at(gpu)].memory.value();
+  }
+
+  const Problem* problem_;
+  std::vector<double> required_;  // bytes, by device
+};
+
 Decision use_spares(const ClusterState& state) {
+  const std::vector<int> assigned_devices = pipeline_major(state.plan);
+  const auto is_available = [&](int device) { return state.available[at(device)]; };
+  if (std::all_of(assigned_devices.begin(), assigned_devices.end(), is_available))
+    return pause_broken_pipelines(state);
   Plan plan = state.plan;
-  const std::vector<int> assigned_devices = pipeline_major(plan);
+  const SpareMemory memory(state);
   std::set<int> taken(assigned_devices.begin(), assigned_devices.end());
   for (const int device : assigned_devices) {
-    if (state.available[at(device)] || taken.count(device) == 0) continue;
+    if (is_available(device) || taken.count(device) == 0) continue;
     const auto spare = std::find_if(state.spares.begin(), state.spares.end(), [&](int candidate) {
-      return state.available[at(candidate)] && taken.count(candidate) == 0;
+      return is_available(candidate) && taken.count(candidate) == 0 && memory.is_enough(candidate, device);
     });
-    if (spare == state.spares.end()) break;
+    if (spare == state.spares.end()) continue;
     replace(plan, device, *spare);
     taken.erase(device);
     taken.insert(*spare);
   }
-  return pause_broken_pipelines(
-      {plan, state.available, state.spares, state.initial_plan, state.iteration_aborted});
+  return pause_broken_pipelines({plan, state.available, state.spares});
 }
 
 /// Starts from the initial plan, so that a device that has rejoined gets its own slot back.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {
@@ -20,6 +21,7 @@ struct ClusterState {
   std::span<const int> spares;         // in order of preference; may be unavailable or already assigned
   const Plan* initial_plan = nullptr;  // the plan as it was given; null: `plan`
   bool iteration_aborted = false;      // a failure has aborted the current iteration or recovery
+  const Problem* problem = nullptr;    // of the plan; null: every device has enough memory
 };
 
 struct Decision {

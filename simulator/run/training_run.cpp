@@ -192,8 +192,8 @@ void TrainingRun::replan() {
 void TrainingRun::decide() {
   needs_decision_ = false;
   replan();
-  Decision decision =
-      policy_.decide({plan_, device_timeline_.available(), spares_, &initial_plan_, iteration_aborted_});
+  Decision decision = policy_.decide(
+      {plan_, device_timeline_.available(), spares_, &initial_plan_, iteration_aborted_, &problem_});
   iteration_aborted_ = false;
   decision.running = exclude_slow_pipelines(decision.plan, decision.running, device_timeline_.speeds(),
                                             scenario_.exclude_slower_than);

@@ -58,7 +58,8 @@ enum class FailurePolicy : unsigned char {
   restart_without_pipeline,
   /// All pipelines wait until the device rejoins.
   wait,
-  /// An unused device replaces the one that left; without one, as restart_without_pipeline.
+  /// An unused device with enough memory replaces the one that left; without one, as
+  /// restart_without_pipeline.
   spare,
   /// All devices load the last checkpoint; pipelines that lost a device pause until it rejoins.
   restart,

@@ -83,7 +83,7 @@ TEST_CASE("low-rank compression sends factors of matrices and whole vectors") {
   // A matrix that its factors would not make smaller is sent uncompressed.
   CHECK(gradient_ratio("rank-1000") < 1);
   CHECK(error_message([] { gradient_ratio("rank-2048"); }) ==
-        "`rank-2048` does not make the gradients smaller");
+        "`rank-2048` does not make the gradients smaller; use a smaller rank");
 }
 
 TEST_CASE("low-rank compression knows the matrices of grouped queries and gated MLPs") {
@@ -133,13 +133,15 @@ TEST_CASE("presets that are unknown or do not reduce the gradients are rejected"
     CHECK_FALSE(parse_compression_preset(name));
   }
   CHECK(error_message([] { gradient_ratio("top-34%"); }) ==
-        "`top-34%` does not make the gradients smaller");  // 3 × 34 %
+        "`top-34%` does not make the gradients smaller; use a smaller share");  // 3 × 34 %
   CHECK(gradient_ratio("top-33%") < 1);
   CHECK(error_message([] { activation_ratio("top-1%", Precision::fp16); }) ==
-        "`top-1%` compresses gradients only");
-  CHECK(contains("kind transformer").match(error_message([] {
-    gradient_compression(preset_of("rank-4"), training_in(Precision::fp16), Model(LayerChain{}));
-  })));
+        "`top-1%` compresses gradients only; use `8-bit` or `4-bit` for activations");
+  CHECK(error_message([] {
+          gradient_compression(preset_of("rank-4"), training_in(Precision::fp16), Model(LayerChain{}));
+        }) ==
+        "low-rank compression requires a model of kind transformer, whose matrices are known; use `8-bit`, "
+        "`4-bit` or `top-1%`");
 }
 
 Topology two_gpus(std::optional<BitsPerSecond> other) {

@@ -366,7 +366,7 @@ TEST_CASE("a plan that the schedule cannot run is rejected") {
       "stages");
   CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 2, 1, 3)); }) ==
         "schedule interleaved requires a multiple of 2 micro-batches, the number of devices of a pipeline; "
-        "found 3");
+        "found 3; change the number of micro-batches, the flush interval or the number of stages");
 }
 
 // If nothing distinguishes the devices of a site, one of their messages represents all. With latencies that

@@ -250,7 +250,7 @@ TEST_CASE("a pipeline without micro-batches takes no time") {
 TEST_CASE("work that a schedule cannot run is rejected") {
   CHECK(error_message([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
         "schedule interleaved requires a multiple of 2 micro-batches, the number of devices of a pipeline; "
-        "found 3");
+        "found 3; change the number of micro-batches, the flush interval or the number of stages");
   CHECK(error_message([] { pipeline_time(Schedule::paths, interleaved_work(2, 1, 2)); }) ==
         "schedule paths requires a path for each micro-batch");
 }

@@ -240,7 +240,7 @@ TEST_CASE("an invalid job is reported with position and reason") {
       {small + "compression: {activations: top-1%}\n",
        "job.yaml:5:28: `activations`: expected `8-bit`, `4-bit`, a ratio or `auto`; found `top-1%`"},
       {small + "compression: {gradients: top-60%}\n",
-       "job.yaml:5:26: `gradients`: `top-60%` does not make the gradients smaller"},
+       "job.yaml:5:26: `gradients`: `top-60%` does not make the gradients smaller; use a smaller share"},
       {small + "compression: {gradients: 16-bit}\n",
        "job.yaml:5:26: `gradients`: expected `8-bit`, `4-bit`, `top-1%` (any share), `rank-4` (any rank), a "
        "ratio or `auto`; found `16-bit`"},

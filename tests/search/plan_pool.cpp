@@ -1,6 +1,11 @@
 // Tests which plans a search keeps and in which order it returns them.
 #include "planner/search/iteration_time/plan_pool.hpp"
 
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "planner/search/iteration_time/decisions.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
@@ -44,6 +49,26 @@ TEST_CASE("a pool keeps the best three plans per shape and job") {
   CHECK(pool.has_fitting());
   pool.keep(f.candidate(2, 2, 3));  // it is kept already
   CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0, 4.0});
+}
+
+TEST_CASE("of plans that differ in their flushes only a pool keeps the best") {
+  const Fixture f;
+  PlanPool pool(10);
+  const auto keep = [&](double score, std::optional<int> flush) {
+    PlanCandidate candidate = f.candidate(2, 2, 1);
+    candidate.score = score;
+    candidate.plan.execution.flush = flush;
+    pool.keep(std::move(candidate));
+  };
+  keep(5, 1);
+  keep(3, 2);
+  keep(4, 4);
+  CHECK(scores(pool.best_diverse(10)) == std::vector{3.0});
+  CHECK(pool.best().plan.execution.flush == 2);
+  // So the pool has room for two other plans of this shape and job.
+  pool.keep(f.candidate(2, 2, 7));
+  pool.keep(f.candidate(2, 2, 6));
+  CHECK(scores(pool.best_diverse(10)) == std::vector{3.0, 6.0, 7.0});
 }
 
 TEST_CASE("a full pool drops the worst plan") {

@@ -134,6 +134,34 @@ TEST_CASE("slowed computations and layer-wise backward passes keep their progres
   CHECK(iteration_times(layered.run(2)) == IterationTimes{0, 12, 12, 36});
 }
 
+// Forward, input gradients and weight gradients of a micro-batch take 1 s each:
+//   first stage:  F0 F1 ·  B0 W0 B1 W1
+//   second stage: ·  F0 B0 F1 B1 W0 W1
+TEST_CASE("zb-h1: finished weight gradients are kept and missing ones are computed") {
+  // At 7 + 3.5 pipeline 1 has computed 2 · 2.5 s. The second stage of pipeline 0 has the input gradients of
+  // micro-batch 0, but not its weight gradients. With two more micro-batches it needs 13 s, as if it had had
+  // four from the start:
+  //   first stage:  B0 –4, W0 –5, F2 –6, B1 –7, W1 –8, F3 –9, B2 –10, W2 –11, B3 –12, W3 –13
+  //   second stage: F1 –4, B1 –5, W0 –6, F2 –7, B2 –8, W1 –9, F3 –10, B3 –11, W2 –12, W3 –13
+  Chain it(2, 2, 2);
+  it.plan.execution.schedule = it.problem.job.execution.schedule = Schedule::zero_bubble_h1;
+  it.scenario.events = {{10.5, 3, Kind::leave}};
+  SimReport report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 7, 7, 20});
+  CHECK(report.lost_work_s == Approx(2 * 2.5));
+  CHECK(total_compute_s(report) == Approx(2 * 4 * 2 * 3 + 2 * 2.5));
+  // The failure at 7 + 5.5 is detected at 7 + 6.5, when both devices of pipeline 0 are half-way through the
+  // weight gradients of micro-batch 1:
+  //   first stage:  W1 –7, F2 –8, F3 –9, ·  –10, B2 –11, W2 –12, B3 –13, W3 –14
+  //   second stage: W1 –7, ·  –8, F2 –9, B2 –10, F3 –11, B3 –12, W2 –13, W3 –14
+  it.scenario.detection_s = 1;
+  it.scenario.events = {{12.5, 3, Kind::leave}};
+  report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 7, 7, 21});
+  CHECK(report.lost_work_s == Approx(2 * 4.5));
+  CHECK(total_compute_s(report) == Approx(2 * 4 * 2 * 3 + 2 * 4.5));
+}
+
 TEST_CASE("all computation is useful or lost and all micro-batches of an iteration are done") {
   for (int seed = 0; seed < 120; ++seed) {
     const FailurePolicy policies[] = {FailurePolicy::drop_pipeline, FailurePolicy::restart,
@@ -145,7 +173,9 @@ TEST_CASE("all computation is useful or lost and all micro-batches of an iterati
     it.problem.job = chain_job(4, 1e6, 2e5);
     it.problem.job.execution.overlap = seed % 16 < 8;
     it.problem.job.execution.schedule = seed % 8 < 4 ? Schedule::gpipe : Schedule::one_f_one_b;
-    if (seed % 3 == 1 && it.scenario.on_failure != FailurePolicy::redundant) {
+    if (seed % 5 == 1) {
+      it.problem.job.execution.schedule = Schedule::zero_bubble_h1;
+    } else if (seed % 3 == 1 && it.scenario.on_failure != FailurePolicy::redundant) {
       it.problem.job.execution.schedule = Schedule::interleaved;
       it.problem.job.execution.chunks = 2;
     }

@@ -1,4 +1,5 @@
 // Failure policies, checkpoints that take time, and their combined effect, with times derived by hand.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -179,6 +180,61 @@ TEST_CASE("redundant: with one stage or several stages per device there is no ne
   CHECK_THAT(error_message([&] { it.run(1); }), contains("policy redundant"));
 }
 
+TEST_CASE("spare: a spare without enough memory is not used") {
+  // A stage has 16 MB of state and two micro-batches of 100 bytes. Device 2 has one byte less than that.
+  Chain it(1, 2, 2);
+  it.problem.topology = flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6));
+  Topology& topology = it.problem.topology.edit();
+  topology.gpus.push_back(topology.gpus[0]);
+  topology.gpus[1].name = "small";
+  topology.gpus[1].memory = Bytes(16e6 + 2 * 100 - 1);
+  topology.devices[2].gpu = 1;
+  it.scenario.on_failure = FailurePolicy::spare;
+  it.scenario.events = {{8, 1, Kind::leave}};
+  // Device 3 fetches 12 MB over 1 MB/s.
+  SimReport report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 21, 27});
+  REQUIRE(report.devices.size() == 3);
+  CHECK(report.devices[2].device == 3);
+  CHECK(report.out_of_memory.empty());
+  // If there is no other spare, device 0 computes all micro-batches.
+  it.scenario.spares = {2};
+  report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 9, 21});
+  CHECK(report.devices.size() == 2);
+  // With one byte more, device 2 is used.
+  it.problem.topology.edit().gpus[1].memory = Bytes(16e6 + 2 * 100);
+  report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 21, 27});
+  CHECK(report.out_of_memory.empty());
+  // A plan that exceeds the memory of its own devices also runs on others of the same kind.
+  it.problem.topology.edit().gpus[0].memory = Bytes(1e6);
+  it.scenario.spares = {3};
+  CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 21, 27});
+}
+
+TEST_CASE("spare: each failed device gets the first spare with enough memory for its stage") {
+  // The first stage has two layers and 32 MB of state, the second one layer and 16 MB. Both devices fail in
+  // the first iteration, so that nothing is fetched. Device 2 has memory for one layer only.
+  ChainRun it(3, 1, 1);
+  it.problem.topology = flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6));
+  it.plan.pipelines = {{1, {{{0, 2}, {0}}, {{2, 3}, {1}}}}};
+  Topology& topology = it.problem.topology.edit();
+  topology.gpus.push_back(topology.gpus[0]);
+  topology.gpus[1].name = "small";
+  topology.gpus[1].memory = Bytes(17e6);
+  topology.devices[2].gpu = 1;
+  it.scenario.on_failure = FailurePolicy::spare;
+  it.scenario.events = {{1, 0, Kind::leave}, {1, 1, Kind::leave}};
+  const SimReport report = it.run(1);
+  // One micro-batch takes 3 s on each of three layers.
+  CHECK(iteration_times(report) == IterationTimes{1, 10});
+  REQUIRE(report.devices.size() == 4);
+  CHECK(report.devices[2].compute_s == Approx(3));
+  CHECK(report.devices[3].compute_s == Approx(6));
+  CHECK(report.out_of_memory.empty());
+}
+
 TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
   // A pipeline of two stages and three micro-batches: (3 + 1) · 3 s. At 14 device 1 fails; from 15 on device
   // 0 has all layers, 18 s per iteration, and must load layer 1.
@@ -217,6 +273,71 @@ TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {
   options.replan = [](const Plan&, const std::vector<bool>&) { return std::nullopt; };
   CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped,
              contains("no device joins any more"));
+}
+
+TEST_CASE("replan: a plan that differs in its flushes only is adopted") {
+  // Four micro-batches on two stages take (4 + 1) · 3 s, and in two rounds of two (2 + 1) · 3 s each. At 16
+  // device 2 leaves, which has no stage. The planner is asked at the end of the iteration.
+  Chain it(2, 1, 4);
+  it.problem.topology = flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6));
+  it.scenario.on_failure = FailurePolicy::replan;
+  it.scenario.events = {{16, 2, Kind::leave}};
+  SimOptions options;
+  options.iterations = 3;
+  options.replan = [&](const Plan& running, const std::vector<bool>&) {
+    Plan next = running;
+    next.execution.flush = 2;
+    return std::optional(next);
+  };
+  const SimReport report = simulate(it.problem, it.plan, it.scenario, options);
+  CHECK(iteration_times(report) == IterationTimes{0, 15, 15, 30, 30, 48});
+  CHECK(report.lost_work_s == 0);
+}
+
+// Forward, input gradients and weight gradients of a micro-batch take 1 s each:
+//   first stage:  F0 F1 ·  B0 W0 B1 W1
+//   second stage: ·  F0 B0 F1 B1 W0 W1
+TEST_CASE("zb-h1: an iteration that a failure aborts during weight gradients is repeated") {
+  // At 7 + 5.5 every device has computed for 4.5 s, and device 3, which fails, is half-way through its first
+  // weight gradients. Alone, pipeline 0 takes 3 · 4 + 1 s for four micro-batches.
+  Chain it(2, 2, 2);
+  it.problem.topology = flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6));
+  it.plan.execution.schedule = it.problem.job.execution.schedule = Schedule::zero_bubble_h1;
+  it.scenario.events = {{12.5, 3, Kind::leave}};
+  const auto check = [&](FailurePolicy policy, const IterationTimes& times, double compute_s) {
+    CAPTURE(std::string(name_of(policy)));
+    it.scenario.on_failure = policy;
+    const SimReport report = it.run(2);
+    CHECK(iteration_times(report) == times);
+    CHECK(report.lost_work_s == Approx(4 * 4.5));
+    CHECK(total_compute_s(report) == Approx(compute_s));
+  };
+  // Both iterations compute 3 s for each of four micro-batches on two stages.
+  const double all_s = 2 * 4 * 2 * 3 + 4 * 4.5;
+  check(FailurePolicy::restart_without_pipeline, {0, 7, 13.5, 26.5}, all_s);
+  // The spare device 4 fetches 12 MB over 1 MB/s.
+  check(FailurePolicy::spare, {0, 7, 25.5, 32.5}, all_s);
+  // Device 2 has a copy of the weights of stage 1, and computes two micro-batches of both stages in 12 s.
+  check(FailurePolicy::redundant, {0, 7, 13.5, 25.5}, all_s);
+  // The devices of pipeline 0 load the checkpoint in 6 s.
+  it.scenario.checkpoint = checkpoint_every(0);
+  check(FailurePolicy::restart, {0, 7, 19.5, 32.5}, all_s);
+  // Device 3 rejoins at 20 and fetches from device 1.
+  it.scenario.checkpoint.reset();
+  it.scenario.events.push_back({20, 3, Kind::join});
+  check(FailurePolicy::wait, {0, 7, 32, 39}, all_s);
+}
+
+TEST_CASE("zb-h1: an iteration that a failure aborts between the parts of a backward pass is repeated") {
+  // At 7 + 3.5 the second stages have the input gradients of the first micro-batch, but not yet its weight
+  // gradients. Every device has computed for 2.5 s.
+  Chain it(2, 2, 2);
+  it.plan.execution.schedule = it.problem.job.execution.schedule = Schedule::zero_bubble_h1;
+  it.scenario.events = {{10.5, 3, Kind::leave}};
+  const SimReport report = it.run(2);
+  CHECK(iteration_times(report) == IterationTimes{0, 7, 11.5, 24.5});
+  CHECK(report.lost_work_s == Approx(4 * 2.5));
+  CHECK(total_compute_s(report) == Approx(2 * 4 * 2 * 3 + 4 * 2.5));
 }
 
 TEST_CASE("a pipeline with a slow device is excluded until it has recovered") {

@@ -2,6 +2,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -9,7 +13,9 @@
 #include "simulator/io/report_json.hpp"
 #include "simulator/io/task_csv.hpp"
 #include "simulator/report/run_statistics.hpp"
+#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
@@ -99,6 +105,30 @@ TEST_CASE("slices are the tasks in microseconds and in order of time") {
   CHECK(text(iterations[0]["name"]) == "\"iteration 0\"");
   CHECK(iterations[0]["dur"].get<double>() == 12.5e6);
   CHECK(text(iterations[1]["name"]) == "\"iteration 1 (lost)\"");
+}
+
+TEST_CASE("a trace shows both parts of a split backward pass") {
+  // One stage of two layers, which take 1 s forward and 2 s backward each. The second one has no parameters,
+  // so that input gradients take 1 + 2 s and weight gradients 1 s.
+  Problem problem{flat_topology({1}, link_of(0, 1), link_of(0, 1)), chain_job(2, 1e6, 0), {}};
+  std::get<LayerChain>(problem.job.model).layers[1].parameters = 0;
+  problem.job.execution.schedule = Schedule::zero_bubble_h1;
+  std::string written;
+  ChromeTrace trace(problem.topology, memory_of, [&](std::string_view part) { written += part; });
+  SimOptions options;
+  options.iterations = 1;
+  options.observers = {&trace};
+  simulate(problem, plan_of(problem.job, 1, 1, 1), {}, options);
+  trace.finish();
+  const json all = json::parse(written)["traceEvents"];
+  using Slice = std::tuple<std::string, double, double>;  // name, start and duration in microseconds
+  std::vector<Slice> slices;
+  for (const json& event : events(all, "X", 1)) slices.emplace_back(event["name"], event["ts"], event["dur"]);
+  CHECK(slices ==
+        std::vector<Slice>{{"F p0 s0 m0", 0, 2e6}, {"B p0 s0 m0", 2e6, 3e6}, {"WG p0 s0 m0", 5e6, 1e6}});
+  std::vector<std::pair<double, double>> memory;
+  for (const json& event : events(all, "C", 1)) memory.emplace_back(event["ts"], event["args"]["GB"]);
+  CHECK(memory == std::vector<std::pair<double, double>>{{0, 1.1}, {6e6, 1.0}});
 }
 
 TEST_CASE("trace counters are link load and memory") {

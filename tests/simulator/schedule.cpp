@@ -159,15 +159,15 @@ TEST_CASE("a schedule that cannot be run is rejected") {
           operation_order(Schedule::interleaved, {4, 0, 2, 6}, 0);
         }) ==
         "schedule interleaved requires a multiple of 4 micro-batches, the number of devices of a pipeline; "
-        "found 6");
+        "found 6; change the number of micro-batches, the flush interval or the number of stages");
   CHECK(error_message([] {
           operation_order(Schedule::interleaved, {4, 0, 2, 8}, 6);
         }) ==
         "schedule interleaved requires a multiple of 4 micro-batches, the number of devices of a pipeline; "
-        "found 6");
+        "found 6; change the number of micro-batches, the flush interval or the number of stages");
   CHECK(error_message([] {
           operation_order(Schedule::one_f_one_b, {4, 0, 2, 8}, 0);
-        }) == "schedule 1f1b has one stage per device, not 2");
+        }) == "schedule 1f1b has one stage per device, not 2; remove the chunks or use schedule interleaved");
   CHECK(error_message([] {
           operation_order(Schedule::paths, {4, 0, 1, 8}, 0);
         }) == "schedule paths requires a path for each micro-batch");
