@@ -4,8 +4,8 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   exit
 fi
 # Runs tests under sanitizers, built with clang++: AddressSanitizer and UndefinedBehaviorSanitizer for all tests but those
-# labelled `numbers` (tests/CMakeLists.txt), with a short run of every fuzzer, and ThreadSanitizer for tests that use
-# threads. Installs missing packages.
+# labelled `numbers` or `nightly` (tests/CMakeLists.txt), with a short run of every fuzzer, and ThreadSanitizer for tests
+# that use threads. Installs missing packages.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
@@ -15,6 +15,6 @@ install_npm
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
 build asan all
-run_tests asan -LE numbers
+run_tests asan -LE 'numbers|nightly'
 build tsan thread_tests
 run_tests tsan -L threads

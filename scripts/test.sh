@@ -3,7 +3,8 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   sed -n '/^# /{/shellcheck/q;s/^# //p}' "$0"
   exit
 fi
-# Installs missing packages, builds the release preset with its tests, and runs them. Arguments are passed to ctest:
+# Installs missing packages, builds the release preset with its tests, and runs them, except those that only
+# scripts/nightly.sh runs. With arguments, it passes these to ctest instead:
 #   scripts/test.sh -R comm_cost
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
@@ -11,4 +12,5 @@ fi
 install_missing "${test_packages[@]}"
 install_npm
 build release all
+if [ $# -eq 0 ]; then set -- -LE nightly; fi
 run_tests release "$@"
