@@ -15,7 +15,7 @@ install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 
 build release all
 run_tests release
-DTFM_UNITY=OFF build asan all
+DTFM_UNITY=OFF DTFM_PRECOMPILE=OFF build asan all
 seed=$(date +%j)
 while IFS= read -r fuzzer; do
   name=$(basename "$fuzzer")

@@ -27,18 +27,18 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   return notes;
 }
 
-std::vector<std::string> undecided_notes(const Job& job) {
-  const Automatic& open = job.automatic;
+std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
+                                         const Automatic& undecided) {
   std::vector<std::string> choices;
   const auto add = [&](bool has_undecided, const char* key, const auto& value) {
     if (has_undecided) choices.push_back(fmt::format("{} {}", key, value));
   };
-  add(open.micro_batch, "micro_batch", job.execution.micro_batch);
-  add(open.recomputation, "recompute", name_of(job.execution.recomputation));
-  add(open.schedule, "schedule", name_of(job.execution.schedule));
-  add(open.gradient_sync, "gradient_sync", name_of(job.execution.gradient_sync));
-  add(open.activations, "activations", job.execution.compression.activations);
-  add(open.gradients, "gradients", job.execution.compression.gradients);
+  add(undecided.micro_batch, "micro_batch", used.micro_batch);
+  add(undecided.recomputation, "recompute", name_of(used.recomputation));
+  add(undecided.schedule, "schedule", name_of(used.schedule));
+  add(undecided.gradient_sync, "gradient_sync", name_of(used.gradient_sync));
+  add(undecided.activations, "activations", used.compression.activations);
+  add(undecided.gradients, "gradients", used.compression.gradients);
   if (choices.empty()) return {};
   return {fmt::format("neither the plan nor a search decides what job {} leaves open; used: {}", job.name,
                       fmt::join(choices, ", "))};

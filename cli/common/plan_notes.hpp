@@ -12,8 +12,9 @@ namespace dtfm::cli {
 /// Notes if the micro-batches of a plan are not those of the job, or are not split evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 
-/// Returns a note on the values used for settings that are `auto` in the job but that neither the plan nor a
-/// search decides. The tensor degree is never among them, because every plan gives it.
-std::vector<std::string> undecided_notes(const Job& job);
+/// Returns a note on the values that `used` has for settings of the job which neither a plan nor a search
+/// decides. The tensor degree is never among them, because every plan gives it.
+std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& used,
+                                         const Automatic& undecided);
 
 }  // namespace dtfm::cli

@@ -128,7 +128,8 @@ int plan(const PlanOptions& options, const Topology& topology, const Job& job, I
   watch.keep_result();
   const auto [problem, found, plan] = plan_with_progress(options, topology, job, watch);
   io::PlanRecord record = make_plan_record(found, options);
-  for (const auto& more : {undecided_notes(job), shape_warnings(job, found.placement)})
+  for (const auto& more :
+       {undecided_notes(job, job.execution, job.automatic), shape_warnings(job, found.placement)})
     add_notes(more, record);
   write_output(options, {topology, problem, found.placement, plan, record, {}}, watch);
   // An interrupt is reported even if the search ended by itself at the same moment.
@@ -164,7 +165,7 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
 
 int score(const PlanOptions& options, const Topology& topology, const Job& given_job,
           const io::PlanSource& given_plan, const InterruptWatch& watch) {
-  const auto [given, notes, is_decided] =
+  const auto [given, notes, undecided] =
       io::read_any_plan(given_plan, topology, given_job, options.job.has_value());
   Job job = given_job;
   job.execution = given.execution;
@@ -175,7 +176,7 @@ int score(const PlanOptions& options, const Topology& topology, const Job& given
   record.objective = options.objective;
   record.comm_cost = scored.cost;
   record.warnings = notes;
-  if (!is_decided) add_notes(undecided_notes(job), record);
+  add_notes(undecided_notes(job, given.execution, undecided), record);
   add_notes(score_warnings(given, job), record);
   record.version = DTFM_VERSION;
   write_output(options, {topology, scored.problem, placement, given, record, scored.best_deployment}, watch);
@@ -242,8 +243,8 @@ int run_plan_command(const PlanOptions& given) {
   if (!given_plan) return plan_by_iteration_time(options, problem, spread, read, watch);
   io::PlanAndNotes given_one = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, given_one.plan);
-  if (!given_one.is_decided)
-    for (const std::string& note : undecided_notes(job)) given_one.notes.push_back(note);
+  for (const std::string& note : undecided_notes(job, given_one.plan.execution, given_one.undecided))
+    given_one.notes.push_back(note);
   return score_by_iteration_time(options, problem, spread, given_one.plan, given_one.notes, read, watch);
 }
 

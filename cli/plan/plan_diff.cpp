@@ -17,6 +17,7 @@
 #include "planner/api/plan_diff.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/shared.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"

@@ -1,6 +1,5 @@
 #include "cli/plan/plan_record.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

@@ -1,13 +1,32 @@
 #include "cli/plan/search_termination.hpp"
 
-#include <array>
-
 #include <fmt/format.h>
 
 #include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 
 namespace dtfm::cli {
+namespace {
+
+std::string_view format_stopped(search::Stopped stopped) {
+  switch (stopped) {
+    case search::Stopped::evaluations:
+      return "stopped by --evaluations";
+    case search::Stopped::converged:
+      return "search converged";
+    case search::Stopped::optimal:
+      return "search ended with a plan that is proven optimal";
+    case search::Stopped::complete:
+      return "search completed";
+    case search::Stopped::time_limit:
+      return "stopped by --time-limit";
+    case search::Stopped::interrupted:
+      break;
+  }
+  return "interrupted";
+}
+
+}  // namespace
 
 std::vector<std::string> search_notes(const api::PlanResult& result, const Topology& topology) {
   const search::IterationSearchResult& found = result.found;
@@ -42,13 +61,7 @@ std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view no
 }
 
 std::string format_search_end(const io::PlanRecord::Search& search) {
-  constexpr std::array<std::string_view, 6> words = {"stopped by --evaluations",
-                                                     "search converged",
-                                                     "search ended with a plan that is proven optimal",
-                                                     "search completed",
-                                                     "stopped by --time-limit",
-                                                     "interrupted"};
-  return fmt::format("{} after {}", words[static_cast<std::size_t>(search.stopped)],
+  return fmt::format("{} after {}", format_stopped(search.stopped),
                      format_count(search.evaluations, "evaluation"));
 }
 

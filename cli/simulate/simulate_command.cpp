@@ -70,12 +70,12 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
   input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
   Job& job = input.problem.job;
-  const auto [plan, notes, is_decided] =
+  const auto [plan, notes, undecided] =
       io::read_any_plan(source, input.problem.topology, job, options.job.has_value());
   input.plan = plan;
   input.notes = notes;
   job.execution = plan.execution;
-  if (!is_decided) append_notes(undecided_notes(job), input.notes);
+  append_notes(undecided_notes(job, plan.execution, undecided), input.notes);
 }
 
 /// Sets the fastest layout of the scheme. Throws NoLayout if none fits in memory.
@@ -134,7 +134,8 @@ Input read_input(const SimulateOptions& options) {
   check_not_read(read, output_files(options));
   if (options.scheme) {
     choose_scheme_layout(options, input);
-    append_notes(undecided_notes(input.problem.job), input.notes);
+    append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
+                 input.notes);
   }
   return input;
 }

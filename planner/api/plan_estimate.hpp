@@ -49,7 +49,7 @@ struct PlanBound {
   double cost = 0;     // of the plan; below `value` only if bound or cost is wrong
   std::string method;  // the components of the bound, as text
 
-  /// Relative to the cost.
+  /// (cost − value) ÷ cost, but 0 if the cost is below the value.
   double gap() const { return cost > value ? (cost - value) / cost : 0; }
 };
 

@@ -37,21 +37,26 @@ MeasuredLinks links_of(const MeasuredLinks& links, const std::vector<int>& devic
 }
 
 SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_available) {
-  SubTopology part{whole, {}, std::vector<int>(is_available.size(), cost::no_device)};
-  part.topology.devices.clear();
+  SubTopology part{{}, {}, std::vector<int>(is_available.size(), cost::no_device)};
+  part.topology.name = whole.name;
+  part.topology.gpus = whole.gpus;
+  part.topology.sites = whole.sites;
+  part.topology.fairness = whole.fairness;
   for (int device = 0; device < whole.size(); ++device) {
     if (!is_available[at(device)]) continue;
     part.in_part[at(device)] = part.topology.size();
     part.whole.push_back(device);
     part.topology.devices.push_back(whole.devices[at(device)]);
   }
-  if (auto* rules = std::get_if<RuleLinks>(&part.topology.links)) {
-    std::vector<int> link_classes;
-    for (const int device : part.whole) link_classes.push_back(rules->link_class[at(device)]);
-    rules->link_class = std::move(link_classes);
-  } else {
-    part.topology.links = links_of(std::get<MeasuredLinks>(whole.links), part.whole);
+  if (const auto* measured = std::get_if<MeasuredLinks>(&whole.links)) {
+    part.topology.links = links_of(*measured, part.whole);
+    return part;
   }
+  RuleLinks rules = std::get<RuleLinks>(whole.links);
+  rules.link_class.clear();
+  for (const int device : part.whole)
+    rules.link_class.push_back(std::get<RuleLinks>(whole.links).link_class[at(device)]);
+  part.topology.links = std::move(rules);
   return part;
 }
 
@@ -79,9 +84,10 @@ Job job_of(const Problem& problem, const Plan& plan) {
 
 sim::Replanner make_replanner(const Problem& problem) {
   return [&problem](const Plan& running, const std::vector<bool>& is_available) -> std::optional<Plan> {
-    const SubTopology part = sub_topology(problem.topology, is_available);
+    SubTopology part = sub_topology(problem.topology, is_available);
     if (part.whole.empty()) return std::nullopt;
-    const Problem remaining{part.topology, job_of(problem, running), problem.constants, problem.roofline};
+    const Problem remaining{std::move(part.topology), job_of(problem, running), problem.constants,
+                            problem.roofline};
     search::IterationSearchOptions options;
     options.common.evaluations = evaluations;
     options.finalists = 1;

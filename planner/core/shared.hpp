@@ -6,8 +6,8 @@
 
 namespace dtfm {
 
-/// A value that is read as through a pointer, and of which a copy costs no more than one. Copies are
-/// independent all the same: `edit` changes the value of this one alone.
+/// A copy-on-write value: copies share it until one of them is edited. It is read as through a pointer. After
+/// a move, it may only be assigned or destroyed.
 template <class T>
 class Shared {
  public:
@@ -18,7 +18,9 @@ class Shared {
   const T* operator->() const { return value_.get(); }
   operator const T&() const { return *value_; }
 
-  /// Copies the value if others share it. The reference is valid until this is copied, assigned or destroyed.
+  /// Returns the value for modification, after copying it if it is shared. Must not run while another thread
+  /// copies or destroys a Shared with the same value. Copies of this that are made later share what the
+  /// reference changes.
   T& edit() {
     if (value_.use_count() > 1) value_ = std::make_shared<T>(*value_);
     return *value_;

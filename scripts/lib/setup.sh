@@ -73,15 +73,15 @@ install_npm() {
 }
 
 # Warnings are errors only on request (DTFM_WERROR=ON), because newer compilers may warn about more. Scripts mostly build
-# from scratch, so libraries are unity builds (DTFM_UNITY=OFF compiles file by file) and headers are precompiled. mold
-# links if it is installed.
+# from scratch, so libraries are unity builds (DTFM_UNITY=OFF compiles file by file) and headers are precompiled
+# (DTFM_PRECOMPILE=OFF does not). mold links if it is installed.
 build() { # PRESET TARGET...
   local linker=()
   command -v mold >/dev/null && linker=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)
   (
     cd "$root"
     cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}" "-DDTFM_UNITY=${DTFM_UNITY:-ON}" \
-      -DDTFM_PRECOMPILE=ON "${linker[@]}"
+      "-DDTFM_PRECOMPILE=${DTFM_PRECOMPILE:-ON}" "${linker[@]}"
     cmake --build --preset "$1" --target "${@:2}"
   ) >&2
 }

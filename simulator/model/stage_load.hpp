@@ -25,7 +25,7 @@ struct StageLoad {
   double gradient_bytes = 0;    // synchronized gradients of all layers, compressed
   double weight_bytes = 0;      // weights and optimizer state, which a replacement device must fetch
   double state_bytes = 0;       // weights, gradients and optimizer state, held permanently
-  double activation_bytes = 0;  // per micro-batch, held from its forward to its backward
+  double activation_bytes = 0;  // per micro-batch, held from its forward to the end of its backward
   double working_bytes = 0;     // held while computing
 };
 

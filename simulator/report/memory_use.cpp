@@ -56,7 +56,7 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
 std::optional<Interval> activation_lifetime(std::span<const Computation> computations,
                                             const RunInterval& run_interval) {
   bool has_forward = false, any_started = false, all_started = true;
-  Interval held{run_interval.end, run_interval.start};
+  Interval held{run_interval.end, run_interval.start};  // empty
   for (const Computation& it : computations) {
     has_forward |= it.is_forward;
     any_started |= it.has_started;
@@ -108,7 +108,7 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
   const std::vector<Computation> computations = computations_of(run_interval);
   Changes changes;
   StageMemory memory;
-  const Computation* last = nullptr;  // of a micro-batch that is held
+  const Computation* counted = nullptr;  // the last one whose stage has its state counted
   for (auto begin = computations.begin(), end = begin; begin != computations.end(); begin = end) {
     end = std::find_if(begin, computations.end(), [&](const Computation& it) {
       return it.micro_batch_key() != begin->micro_batch_key();
@@ -116,11 +116,11 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
     const auto held = activation_lifetime({begin, end}, run_interval);
     if (!held) continue;
     const int device = begin->device;
-    if (last == nullptr || last->stage_key() != begin->stage_key()) {
+    if (counted == nullptr || counted->stage_key() != begin->stage_key()) {
       memory = memory_of(device, begin->stage);
       changes.take(device, memory.state, run_interval.start);
     }
-    last = &*begin;
+    counted = &*begin;
     changes.hold(device, memory.activation, *held);
     for (auto it = begin; it != end; ++it)
       if (it->has_started) changes.hold(device, memory.working, it->time);

@@ -1,6 +1,8 @@
 #include "simulator/run/failure_policy.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -41,7 +43,7 @@ Decision restart_all_from_checkpoint(const ClusterState& state) {
   return decision;
 }
 
-/// Replaces a device in all its stages, of which an interleaved schedule gives it several.
+/// Replaces a device in all its stages.
 void replace(Plan& plan, int device, int spare) {
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages)
@@ -55,10 +57,12 @@ class SpareMemory {
     if (problem_) required_ = required_memory(*problem_, state.plan);
   }
 
-  /// As much memory as that of the device is enough, because the plan may exceed it.
-  bool is_enough(int spare, int device) const {
-    return !problem_ || memory_of(spare) >= std::min(memory_of(device), required_[at(device)]);
+  /// The memory that a replacement of the device needs. As much memory as that of the device is enough,
+  /// because the plan may exceed it.
+  double needed(int device) const {
+    return problem_ ? std::min(memory_of(device), required_[at(device)]) : 0;
   }
+  bool is_enough(int spare, int device) const { return !problem_ || memory_of(spare) >= needed(device); }
 
  private:
   double memory_of(int device) const {
@@ -79,8 +83,14 @@ Decision use_spares(const ClusterState& state) {
   Plan plan = state.plan;
   const SpareMemory memory(state);
   std::set<int> taken(assigned_devices.begin(), assigned_devices.end());
-  for (const int device : assigned_devices) {
-    if (is_available(device) || taken.count(device) == 0) continue;
+  // The devices with the largest stages choose first, so that smaller ones do not take their spares.
+  std::vector<int> failed;
+  std::copy_if(assigned_devices.begin(), assigned_devices.end(), std::back_inserter(failed),
+               std::not_fn(is_available));
+  std::stable_sort(failed.begin(), failed.end(),
+                   [&](int a, int b) { return memory.needed(a) > memory.needed(b); });
+  for (const int device : failed) {
+    if (taken.count(device) == 0) continue;  // it has several stages, and was replaced in all of them
     const auto spare = std::find_if(state.spares.begin(), state.spares.end(), [&](int candidate) {
       return is_available(candidate) && taken.count(candidate) == 0 && memory.is_enough(candidate, device);
     });

@@ -221,22 +221,24 @@ TEST_CASE("older plans without execution have the settings of their job and para
   CHECK(parsed_with(file, open) == expected);
 }
 
-TEST_CASE("a plan file decides all settings unless it leaves them to the job or to auto") {
+TEST_CASE("the undecided settings are those that plan file and job both leave open") {
   json file = configured_file();
-  const auto is_decided = [&] {
-    Job open = configured_job();
-    open.automatic = {true, true, true, true, true, true, true};
-    return parse_decided_plan(file.dump(), "plan.json", four_devices(), open).is_decided;
+  Job open = configured_job();
+  open.automatic = {true, true, true, true, true, true, true};
+  const auto undecided = [&] {
+    return parse_plan_with_open_settings(file.dump(), "plan.json", four_devices(), open).undecided;
   };
-  CHECK(is_decided());
+  CHECK(undecided() == Automatic{});
   file.erase("execution");
-  CHECK(is_decided());
-  file.erase("parallelism");
+  CHECK(undecided() == Automatic{});
   file["job"]["parallelism"]["schedule"] = "auto";
-  CHECK_FALSE(is_decided());
-  CHECK_FALSE(parse_decided_plan(json{{"pipelines", file["pipelines"]}}.dump(), "plan.json", four_devices(),
-                                 configured_job())
-                  .is_decided);
+  CHECK(undecided() == Automatic{});  // `parallelism` decides it
+  file.erase("parallelism");
+  CHECK(undecided() == Automatic{.schedule = true});
+  file.erase("job");
+  CHECK(undecided() == open.automatic);
+  open.automatic = {.micro_batch = true};
+  CHECK(undecided() == Automatic{.micro_batch = true});
 }
 
 TEST_CASE("an unknown schedule in an older plan is answered with the similar one") {

@@ -213,7 +213,7 @@ TEST_CASE("spare: a spare without enough memory is not used") {
   CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 21, 27});
 }
 
-TEST_CASE("spare: each failed device gets the first spare with enough memory for its stage") {
+TEST_CASE("spare: failed devices get spares with enough memory for their stages") {
   // The first stage has two layers and 32 MB of state, the second one layer and 16 MB. Both devices fail in
   // the first iteration, so that nothing is fetched. Device 2 has memory for one layer only.
   ChainRun it(3, 1, 1);
@@ -233,6 +233,13 @@ TEST_CASE("spare: each failed device gets the first spare with enough memory for
   CHECK(report.devices[2].compute_s == Approx(3));
   CHECK(report.devices[3].compute_s == Approx(6));
   CHECK(report.out_of_memory.empty());
+  // The same if the smaller stage comes first and the larger spare is preferred.
+  it.plan.pipelines = {{1, {{{0, 1}, {0}}, {{1, 3}, {1}}}}};
+  it.scenario.spares = {3, 2};
+  const SimReport reversed = it.run(1);
+  CHECK(iteration_times(reversed) == IterationTimes{1, 10});
+  CHECK(reversed.devices[2].compute_s == Approx(3));
+  CHECK(reversed.devices[3].compute_s == Approx(6));
 }
 
 TEST_CASE("replan: the caller's plan is adopted and its migration takes time") {

@@ -70,7 +70,7 @@ struct PlanRecord {
   std::string version;
 };
 
-/// A plan file. Equal arguments give equal bytes.
+/// The content of a plan file. Equal arguments give equal documents.
 nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
                                      const PlanRecord& record);
 

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/cost/iteration_time/pipeline_unroll.hpp"
 

@@ -87,8 +87,8 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
                            bool job_is_given) {
   const NamedFile& file = source.file;
   if (source.format == PlanFormat::json) {
-    DecidedPlan read = parse_decided_plan(file.text, file.path, topology, job);
-    return {std::move(read.plan), {}, read.is_decided};
+    PlanWithOpenSettings read = parse_plan_with_open_settings(file.text, file.path, topology, job);
+    return {std::move(read.plan), {}, read.undecided};
   }
   InputErrors errors;
   DeviceResolver resolver(topology, errors);
@@ -104,7 +104,7 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
   errors.throw_if_any(closing);
   if (const std::string unused = resolver.format_unused_devices(); !unused.empty()) notes.push_back(unused);
   for (std::string& note : cross_host_tensor_notes(plan, topology)) notes.push_back(std::move(note));
-  return {plan, notes};
+  return {plan, notes, job.automatic};
 }
 
 }  // namespace dtfm::io

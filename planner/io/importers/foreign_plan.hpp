@@ -35,7 +35,7 @@ std::optional<Job> plan_job(const PlanSource& source);
 struct PlanAndNotes {
   Plan plan;
   std::vector<std::string> notes;  // for the user
-  bool is_decided = false;         // the file decides all settings (DecidedPlan)
+  Automatic undecided;             // settings that neither the file nor the job decides
 };
 
 /// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no

@@ -21,7 +21,7 @@ struct PlacedExecution {
   ExecutionConfig execution;
   std::string place;                          // file:line:column
   std::map<std::string, std::string> places;  // by key, for example "compression.activations"
-  bool is_decided = false;  // the file has these settings, rather than the job that it is read with
+  Automatic undecided;                        // settings that the file leaves open
 };
 
 /// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush` or

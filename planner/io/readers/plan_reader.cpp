@@ -12,6 +12,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/kind_table.hpp"
 #include "planner/core/plan_conflicts.hpp"
 #include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/job_reader.hpp"
@@ -291,10 +292,11 @@ void check_agrees(const JsonCursor& plan, std::string_view place, const Executio
   check_agrees(*parallelism, "gradient_sync", place, name_of(execution.gradient_sync));
 }
 
-/// Sets `kind` to that of the row of `table` which `key` names, if the plan has the key. Jobs must be able to
-/// name it.
+/// Sets `kind` to that of the row of `table` which `key` names, and `is_undecided` to false, if the plan has
+/// the key. Jobs must be able to name it.
 template <class Row, class Kind>
-void read_kind(const JsonCursor& parallelism, const char* key, std::span<const Row> table, Kind& kind) {
+void read_kind(const JsonCursor& parallelism, const char* key, std::span<const Row> table, Kind& kind,
+               bool& is_undecided) {
   const auto value = parallelism.optional(key);
   if (!value) return;
   const std::vector<std::string_view> names = names_in_jobs(table);
@@ -302,6 +304,13 @@ void read_kind(const JsonCursor& parallelism, const char* key, std::span<const R
     value->fail(fmt::format("unknown {} {}; {}", key, quote(value->as_string()),
                             suggestion(value->as_string(), names)));
   kind = *kind_named(table, value->as_string());
+  is_undecided = false;
+}
+
+Automatic open_in_both(const Automatic& a, const Automatic& b) {
+  return {a.tensor && b.tensor,      a.micro_batch && b.micro_batch,     a.recomputation && b.recomputation,
+          a.schedule && b.schedule,  a.gradient_sync && b.gradient_sync, a.activations && b.activations,
+          a.gradients && b.gradients};
 }
 
 /// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
@@ -310,21 +319,21 @@ PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, co
                                const Job& job) {
   if (plan.optional("execution")) {
     PlacedExecution result = parse_execution(isolate_value(text, "execution").value(), file, job);
-    result.is_decided = true;
     check_agrees(plan, "/execution", result.execution);
     return result;
   }
-  PlacedExecution result{job.execution, file, {}, false};
+  PlacedExecution result{job.execution, file, {}, job.automatic};
   if (plan.optional("job")) {
     const Job own = parse_job(isolate_value(text, "job").value(), file);
     result.execution = own.execution;
-    result.is_decided = own.automatic == Automatic{};
+    result.undecided = open_in_both(own.automatic, job.automatic);
   }
   const auto parallelism = plan.optional("parallelism");
   if (!parallelism) return result;
   ExecutionConfig& execution = result.execution;
-  read_kind(*parallelism, "schedule", schedule_table(), execution.schedule);
-  read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync);
+  read_kind(*parallelism, "schedule", schedule_table(), execution.schedule, result.undecided.schedule);
+  read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
+            result.undecided.gradient_sync);
   if (!traits(execution.schedule).has_chunks) execution.chunks.reset();
   if (traits(execution.schedule).has_chunks && !execution.chunks)
     parallelism->required("schedule")
@@ -385,18 +394,18 @@ StandalonePlan parse_standalone_plan(std::string_view text, const std::string& f
   return {reader.read_plan_for_any_topology(cursor), names.ids()};
 }
 
-DecidedPlan parse_decided_plan(std::string_view text, const std::string& file, const Topology& topology,
-                               const Job& job) {
+PlanWithOpenSettings parse_plan_with_open_settings(std::string_view text, const std::string& file,
+                                                   const Topology& topology, const Job& job) {
   const nlohmann::json json = parse_json(text, file);
   const JsonCursor cursor(json, file);
   const PlacedExecution placed = read_execution(text, cursor, file, job);
   Plan plan = PlanReader(topology, job, placed.execution).plan(cursor);
   check_job(placed, plan, job);
-  return {std::move(plan), placed.is_decided};
+  return {std::move(plan), placed.undecided};
 }
 
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
-  return parse_decided_plan(text, file, topology, job).plan;
+  return parse_plan_with_open_settings(text, file, topology, job).plan;
 }
 
 std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {

@@ -37,13 +37,13 @@ struct StandalonePlan {
 /// Otherwise throws Error as parse_plan does.
 StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job);
 
-struct DecidedPlan {
+struct PlanWithOpenSettings {
   Plan plan;
-  bool is_decided = false;  // the file decides all settings, in `execution` or in a job without `auto`
+  Automatic undecided;  // settings that neither the file nor the job decides; the plan has default values
 };
 /// The same as parse_plan.
-DecidedPlan parse_decided_plan(std::string_view text, const std::string& file, const Topology& topology,
-                               const Job& job);
+PlanWithOpenSettings parse_plan_with_open_settings(std::string_view text, const std::string& file,
+                                                   const Topology& topology, const Job& job);
 
 /// The job in a plan file (key `job`) with the file's `execution`; nullopt if it has none. Throws Error at
 /// file:line:column, and if schedule or gradient synchronization in `parallelism` differ from them.
