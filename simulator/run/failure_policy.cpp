@@ -1,8 +1,7 @@
 #include "simulator/run/failure_policy.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -57,12 +56,10 @@ class SpareMemory {
     if (problem_) required_ = required_memory(*problem_, state.plan);
   }
 
-  /// The memory that a replacement of the device needs. As much memory as that of the device is enough,
-  /// because the plan may exceed it.
-  double needed(int device) const {
-    return problem_ ? std::min(memory_of(device), required_[at(device)]) : 0;
+  /// As much memory as that of the device is enough, because the plan may exceed it.
+  bool is_enough(int spare, int device) const {
+    return !problem_ || memory_of(spare) >= std::min(memory_of(device), required_[at(device)]);
   }
-  bool is_enough(int spare, int device) const { return !problem_ || memory_of(spare) >= needed(device); }
 
  private:
   double memory_of(int device) const {
@@ -83,17 +80,23 @@ Decision use_spares(const ClusterState& state) {
   Plan plan = state.plan;
   const SpareMemory memory(state);
   std::set<int> taken(assigned_devices.begin(), assigned_devices.end());
-  // The devices with the largest stages choose first, so that smaller ones do not take their spares.
-  std::vector<int> failed;
-  std::copy_if(assigned_devices.begin(), assigned_devices.end(), std::back_inserter(failed),
-               std::not_fn(is_available));
+  const auto suits = [&](int spare, int device) {
+    return is_available(spare) && taken.count(spare) == 0 && memory.is_enough(spare, device);
+  };
+  // Devices that few spares can replace come first, so that others do not take these spares; otherwise
+  // pipelines are completed one after the other.
+  std::vector<std::pair<std::ptrdiff_t, int>> failed;  // number of suitable spares, device
+  for (const int device : assigned_devices)
+    if (!is_available(device))
+      failed.emplace_back(std::count_if(state.spares.begin(), state.spares.end(),
+                                        [&](int spare) { return suits(spare, device); }),
+                          device);
   std::stable_sort(failed.begin(), failed.end(),
-                   [&](int a, int b) { return memory.needed(a) > memory.needed(b); });
-  for (const int device : failed) {
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [count, device] : failed) {
     if (taken.count(device) == 0) continue;  // it has several stages, and was replaced in all of them
-    const auto spare = std::find_if(state.spares.begin(), state.spares.end(), [&](int candidate) {
-      return is_available(candidate) && taken.count(candidate) == 0 && memory.is_enough(candidate, device);
-    });
+    const auto spare = std::find_if(state.spares.begin(), state.spares.end(),
+                                    [&, failed_device = device](int it) { return suits(it, failed_device); });
     if (spare == state.spares.end()) continue;
     replace(plan, device, *spare);
     taken.erase(device);
