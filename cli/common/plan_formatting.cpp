@@ -36,9 +36,16 @@ std::string format_pipelines(const Topology& topology, const Plan& plan) {
   return truncated_table(rows, plan.pipelines.size(), "pipelines");
 }
 
-std::string format_shape(int stages, int replicas, int tensor) {
-  const std::string shape = fmt::format("{} × {}", stages, replicas);
-  return tensor > 1 ? fmt::format("{} × {} tensor", shape, tensor) : shape;
+std::string format_depth(const Plan& plan) {
+  const int least = min_depth(plan);
+  return (least < depth(plan) ? fmt::format("{}–", least) : "") + format_count(depth(plan), "stage");
+}
+
+std::string format_shape(const Plan& plan) {
+  const int least = min_depth(plan);
+  std::string shape = least < depth(plan) ? fmt::format("{}–", least) : "";
+  shape += fmt::format("{} × {}", depth(plan), plan.pipelines.size());
+  return plan.tensor > 1 ? fmt::format("{} × {} tensor", shape, plan.tensor) : shape;
 }
 
 std::string short_seconds(double seconds) {

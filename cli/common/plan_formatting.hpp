@@ -19,8 +19,10 @@ inline constexpr std::size_t max_rows = 16;  // rows of a table in a summary
 std::string truncated_table(const Rows& rows, std::size_t all, std::string_view noun);
 /// Returns a table of the devices and micro-batches of each pipeline.
 std::string format_pipelines(const Topology& topology, const Plan& plan);
-/// "4 × 16", "4 × 8 × 2 tensor"
-std::string format_shape(int stages, int replicas, int tensor);
+/// "4 stages", or "2–4 stages" of pipelines with different depths
+std::string format_depth(const Plan& plan);
+/// Stages × replicas: "4 × 16", "4 × 8 × 2 tensor", "2–4 × 16"
+std::string format_shape(const Plan& plan);
 /// Returns six significant digits, without the unit.
 std::string short_seconds(double seconds);
 /// "3–5", "3", "none"

@@ -50,8 +50,7 @@ class IterationWriter {
     const auto& pipelines = s_.plan.pipelines;
     std::string text =
         fmt::format("{}, job {}\n{} × {} on {}, {}", format_topology_size(topology_), s_.problem.job.name,
-                    format_count(depth(s_.plan), "stage"),
-                    format_count(static_cast<long long>(pipelines.size()), "replica"),
+                    format_depth(s_.plan), format_count(static_cast<long long>(pipelines.size()), "replica"),
                     format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
                     format_job_decisions(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
@@ -120,8 +119,7 @@ class IterationWriter {
     if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& [it, simulated] = s_.record.finalists[i];
-      rows.push_back({fmt::format("{}", i),
-                      format_shape(it.shape().stages, it.shape().replicas, it.plan.tensor),
+      rows.push_back({fmt::format("{}", i), format_shape(it.plan),
                       fmt::format("{}", pipeline_major(it.plan).size()), short_seconds(it.iteration_s)});
       for (const api::SimulatedTimes& run : simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : not_completed);
@@ -144,10 +142,9 @@ class IterationWriter {
   std::string advice() const {
     if (!s_.record.advice) return "";
     const auto& [plan, decisions, gain] = *s_.record.advice;
-    const auto [stages, replicas] = plan.candidate.shape();
     std::string text = fmt::format(
-        "The planner would take {} × {} on {}, {}\n", format_count(stages, "stage"),
-        format_count(replicas, "replica"),
+        "The planner would take {} × {} on {}, {}\n", format_depth(plan.candidate.plan),
+        format_count(plan.candidate.shape().replicas, "replica"),
         format_count(static_cast<long long>(pipeline_major(plan.candidate.plan).size()), "device"),
         decisions);
     for (const auto& it : plan.simulated)
@@ -175,7 +172,10 @@ class IterationWriter {
                      : "no better than the plan as given";
   }
 
-  std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap()); }
+  std::string bound_note() const {
+    const double gap = s_.record.lower_bound->gap();
+    return gap > 0 ? "gap " + format_percent(gap) : styled(Style::good, "proven optimal");
+  }
 
   /// The layers of the stage in the first pipeline, and how many pipelines differ.
   std::string layers(int stage) const {

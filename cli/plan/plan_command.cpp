@@ -193,14 +193,16 @@ int list_strategies() {
   return exit_code::done;
 }
 
-/// Returns comm-cost for --prove and for a strategy other than the default, which support no other objective.
-/// Throws Error if the user gave another one.
+/// Returns comm-cost for --prove and for a strategy other than the default, unless the user gave an
+/// objective. Throws Error for one that does not support them.
 Objective effective_objective(const PlanOptions& options) {
-  const bool by_cost =
-      search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
-  if (by_cost && !options.objective_given) return Objective::comm_cost;
-  if (by_cost && options.objective != Objective::comm_cost)
-    throw Error(options.prove ? "--prove" : "--strategy", "requires --objective comm-cost");
+  const bool has_strategy = search::strategy_named(options.strategy).name != search::default_strategy;
+  if ((has_strategy || options.prove) && !options.objective_given) return Objective::comm_cost;
+  if (has_strategy && options.objective != Objective::comm_cost)
+    throw Error("--strategy", "requires --objective comm-cost");
+  if (options.prove && options.objective != Objective::comm_cost &&
+      options.objective != Objective::iteration_time)
+    throw Error("--prove", "requires --objective comm-cost or iteration-time");
   return options.objective;
 }
 

@@ -54,6 +54,11 @@ std::string format_memory_deficit(const search::PlanCandidate& candidate) {
 }
 
 void add_bound(const api::PlanRequest& request, const api::PlanResult& result, io::PlanRecord& record) {
+  if (result.stopped() == search::Stopped::optimal) {
+    const double seconds = result.finalist_results.front().seconds;
+    record.lower_bound = {seconds, seconds, "all plans were enumerated"};
+    return;
+  }
   record.lower_bound = api::lower_bound(request.options, result.best(), result.simulated());
   if (!record.lower_bound) return;
   if (!(request.problem.job.automatic == Automatic{}))

@@ -24,7 +24,7 @@ struct DeviceGroup {
 
 std::vector<DeviceGroup> device_groups(const Topology& topology, const sim::SimReport& report) {
   std::vector<DeviceGroup> groups;
-  if (report.devices.size() <= max_rows) {
+  if (report.devices.size() <= max_run_rows) {
     for (const sim::DeviceReport& it : report.devices)
       groups.push_back({topology.devices[at(it.device)].id, {&it}});
     return groups;
@@ -90,7 +90,7 @@ std::string device_table(const Topology& topology, const sim::SimReport& report,
     rows.front().insert(rows.front().end(), {"sending", "receiving", "peak memory"});
   std::vector<DeviceGroup> groups = device_groups(topology, report);
   const std::size_t all = groups.size();
-  groups.resize(std::min(all, max_rows));
+  groups.resize(std::min(all, max_run_rows));
   DeviceGroup all_devices{"all devices", {}};
   for (const sim::DeviceReport& device : report.devices) all_devices.devices.push_back(&device);
   rows.push_back(device_row(all_devices, report.length_s, is_swarm));
@@ -101,7 +101,7 @@ std::string device_table(const Topology& topology, const sim::SimReport& report,
 std::string link_table(const Topology& topology, const sim::SimReport& report) {
   if (report.links.empty()) return "";
   Rows rows = {{"busiest links", "bytes", "busy", "rate while busy"}};
-  for (std::size_t i = 0; i < report.links.size() && i < max_rows; ++i) {
+  for (std::size_t i = 0; i < report.links.size() && i < max_run_rows; ++i) {
     const sim::LinkReport& it = report.links[i];
     const double rate = it.busy_s > 0 ? it.bytes * bits_per_byte / it.busy_s : 0;
     rows.push_back({topology.sites[at(it.from)].name + " → " + topology.sites[at(it.to)].name,
@@ -115,7 +115,7 @@ std::string link_table(const Topology& topology, const sim::SimReport& report) {
 std::string event_table(const sim::SimReport& report) {
   if (report.events.empty()) return "";
   Rows rows = {{"date", "what happened"}};
-  for (std::size_t i = 0; i < report.events.size() && i < max_rows; ++i)
+  for (std::size_t i = 0; i < report.events.size() && i < max_run_rows; ++i)
     rows.push_back({format_duration(report.events[i].date_s), report.events[i].text});
   return table(rows) + format_omitted(report.events.size(), rows.size() - 1, "events");
 }

@@ -11,7 +11,7 @@
 namespace dtfm::cli {
 
 /// Maximum rows of a table; the result file has all.
-constexpr std::size_t max_rows = 12;
+constexpr std::size_t max_run_rows = 12;
 
 /// "43.81 s", with six significant digits.
 std::string format_duration(double value);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/common/style.hpp"
+#include "cli/common/plan_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/simulate/run_tables.hpp"
 #include "planner/core/index.hpp"
@@ -30,7 +31,7 @@ class Writer {
     if (!s_.record.scenario.empty()) text += ", scenario " + s_.record.scenario;
     text += fmt::format("\n{} of {}, {}, {}; {} in {} of simulated time\n",
                         format_count(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
-                        format_count(depth(s_.plan), "stage"), name_of(s_.plan.execution.schedule),
+                        format_depth(s_.plan), name_of(s_.plan.execution.schedule),
                         name_of(s_.plan.execution.gradient_sync),
                         format_count(static_cast<long long>(report_.iterations.size()), "iteration"),
                         format_duration(report_.length_s));
@@ -92,7 +93,7 @@ class Writer {
   std::string critical_path() const {
     const auto& steps = report_.critical_path;
     if (steps.empty()) return "";
-    const bool are_many = steps.size() > max_rows;
+    const bool are_many = steps.size() > max_run_rows;
     std::vector<sim::CriticalStepTotal> shown;
     if (are_many)
       shown = sim::sum_by_text(steps);
@@ -104,7 +105,7 @@ class Writer {
                            with_thousands(static_cast<long long>(steps.size())));
     const double whole = steps.back().end_s - steps.front().start_s;
     Rows rows;
-    for (std::size_t i = 0; i < shown.size() && i < max_rows; ++i)
+    for (std::size_t i = 0; i < shown.size() && i < max_run_rows; ++i)
       rows.push_back({fmt::format("{:>7}", format_percent(shown[i].seconds / whole)),
                       fmt::format("{} × {}", with_thousands(shown[i].tasks), shown[i].text)});
     return styled(Style::heading, title) + "\n" + table(rows, false) +
@@ -116,13 +117,13 @@ class Writer {
     std::size_t shown = 0;
     for (const sim::DeviceReport& it : report_.devices)
       if (std::count(report_.out_of_memory.begin(), report_.out_of_memory.end(), it.device) > 0 &&
-          shown++ < max_rows)
+          shown++ < max_run_rows)
         text += styled(Style::bad, fmt::format("exceeds memory: {} needs {} and has {}", id(it.device),
                                                io::format_bytes(Bytes(it.peak_memory_bytes)),
                                                io::format_bytes(Bytes(it.memory_bytes)))) +
                 "\n";
     return text + format_omitted(report_.out_of_memory.size(),
-                                 std::min(report_.out_of_memory.size(), max_rows), "devices");
+                                 std::min(report_.out_of_memory.size(), max_run_rows), "devices");
   }
 
  private:

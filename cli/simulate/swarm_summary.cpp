@@ -72,7 +72,7 @@ void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows&
 
 std::string stages(const sim::SwarmReport& swarm) {
   Rows rows = {{"stage", "layers", "peers", "steps", "samples in steps", "held", "lost", "without peers"}};
-  for (std::size_t i = 0; i < swarm.stages.size() && i < max_rows; ++i) {
+  for (std::size_t i = 0; i < swarm.stages.size() && i < max_run_rows; ++i) {
     const sim::SwarmStage& it = swarm.stages[i];
     rows.push_back({fmt::format("{}", i), fmt::format("{}–{}", it.layers.first, it.layers.second - 1),
                     with_thousands(it.peers), with_thousands(it.steps), with_thousands(it.accepted),

@@ -96,6 +96,10 @@ double aggregate_seconds(const std::vector<SimulatedTimes>& scenarios, RobustCri
 
 }  // namespace
 
+bool is_nominal_scenario(const NamedScenario& named) {
+  return is_event_free(named.scenario) && named.scenario.exclude_slower_than == 0;
+}
+
 Problem simulated_problem(const search::PlanCandidate& candidate) {
   Problem problem = candidate.job->problem;
   problem.job.execution = candidate.plan.execution;

@@ -25,6 +25,9 @@ inline NamedScenario nominal_scenario() {
   return {"nominal", {}};
 }
 
+/// Whether a scenario changes nothing: no events, no jitter, and no excluded devices.
+bool is_nominal_scenario(const NamedScenario& named);
+
 /// Iteration times of a plan under one scenario; infinite if no iteration was completed.
 struct SimulatedTimes {
   std::string scenario;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
 #include "planner/core/plan_conflicts.hpp"
 #include "planner/core/shards.hpp"
@@ -51,7 +52,8 @@ SimulationStatus score_status(const FinalistResult& result, const std::function<
   return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
 }
 
-/// The result without its prediction interval.
+}  // namespace
+
 PlanResult search_and_simulate(const PlanRequest& request) {
   const search::IterationSearchOptions& options = request.options;
   PlanResult result;
@@ -81,6 +83,8 @@ PlanResult search_and_simulate(const PlanRequest& request) {
   return result;
 }
 
+namespace {
+
 PredictionInterval interval_of(const search::PlanCandidate& candidate, const CalibrationUncertainty& spread,
                                const std::vector<SimulatedTimes>& simulated) {
   return sim::time_interval(simulated_problem(candidate), candidate.plan, spread,
@@ -90,7 +94,8 @@ PredictionInterval interval_of(const search::PlanCandidate& candidate, const Cal
 }  // namespace
 
 PlanResult plan(const PlanRequest& request) {
-  PlanResult result = search_and_simulate(request);
+  std::optional<PlanResult> best = plan_by_enumeration(request);
+  PlanResult result = best ? *std::move(best) : search_and_simulate(request);
   if (request.spread && result.fits() && !is_stopped(request.options.common))
     result.interval = interval_of(result.best(), *request.spread, result.simulated());
   return result;

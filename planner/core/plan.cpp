@@ -32,6 +32,12 @@ int depth(const Plan& plan) {
   return static_cast<int>(max_depth);
 }
 
+int min_depth(const Plan& plan) {
+  std::size_t least = at(depth(plan));
+  for (const Pipeline& pipeline : plan.pipelines) least = std::min(least, pipeline.stages.size());
+  return static_cast<int>(least);
+}
+
 std::vector<std::vector<int>> stage_groups(const Plan& plan) {
   std::vector<std::vector<int>> groups(at(depth(plan)));
   for (const Pipeline& pipeline : plan.pipelines)

@@ -43,9 +43,20 @@ TEST_CASE("shares are percentages and remarks have one line each") {
   CHECK(printable(format_remarks("note", {"one", "two"}), false) == "note: one\nnote: two\n");
 }
 
-TEST_CASE("shapes include the tensor degree if there is tensor parallelism") {
-  CHECK(format_shape(4, 16, 1) == "4 × 16");
-  CHECK(format_shape(4, 8, 2) == "4 × 8 × 2 tensor");
+TEST_CASE("shapes include different depths, and the tensor degree if there is tensor parallelism") {
+  const auto plan_of_depths = [](const std::vector<std::size_t>& depths) {
+    Plan plan;
+    for (const std::size_t depth : depths) plan.pipelines.push_back({1, std::vector<Stage>(depth)});
+    return plan;
+  };
+  Plan plan = plan_of_depths({4, 4, 4});
+  CHECK(format_shape(plan) == "4 × 3");
+  CHECK(format_depth(plan) == "4 stages");
+  plan.tensor = 2;
+  CHECK(format_shape(plan) == "4 × 3 × 2 tensor");
+  plan = plan_of_depths({2, 3});
+  CHECK(format_shape(plan) == "2–3 × 2");
+  CHECK(format_depth(plan) == "2–3 stages");
 }
 
 TEST_CASE("progress shows evaluations and best value and bound") {

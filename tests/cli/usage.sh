@@ -32,10 +32,8 @@ for seconds in 0 -1 nan inf +inf 1e999 1e300 1000000001 2h; do
 done
 expect_refused '--format: expected text or json; found `xml`' net.yaml --format xml
 expect_refused '--objective: unknown `com-cost`; did you mean `comm-cost`?' net.yaml --objective com-cost
-for option in '--strategy genetic' --prove; do
-  # shellcheck disable=SC2086 # an option and its value
-  expect_refused "${option% *}: requires --objective comm-cost" net.yaml --objective iteration-time $option
-done
+expect_refused '--strategy: requires --objective comm-cost' net.yaml --objective iteration-time --strategy genetic
+expect_refused '--prove: requires --objective comm-cost or iteration-time' net.yaml --objective cost-per-token --prove
 expect_refused '--robust: unknown `bets`; known: `mean`, `p95`, `worst`' net.yaml --robust bets
 expect_refused '--robust: unknown `p59`; did you mean `p95`?' net.yaml --robust p59
 expect_refused '--finalists: expected a whole number from 1 to 1000; found `0`' net.yaml --finalists 0

@@ -72,24 +72,6 @@ int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer) {
   return max_flush;
 }
 
-namespace {
-
-/// Adds flushes, as rare as memory allows, unless the job fixes their interval. If no interval fits, flushes
-/// after every micro-batch, which exceeds memory least.
-PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  plan.execution.flush = job->problem.job.execution.flush;
-  PlanCandidate candidate = evaluate_plan(job, std::move(plan), score);
-  const bool can_flush = traits(job->model.schedule).forwards_first && job->model.flush == 0;
-  if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
-  cost::IterationTimer timer(job->model, candidate.plan);
-  Plan flushed = candidate.plan;
-  flushed.execution.flush = std::max(1, fit_flush_interval(*job, timer));
-  PlanCandidate other = evaluate_plan(job, std::move(flushed), score);
-  return is_better(other, candidate) ? other : candidate;
-}
-
-}  // namespace
-
 PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
                              cost::MigrationTimer* migration, const PlanScore& score) {
   PlanCandidate candidate{job, {}, timer.iteration_s(), timer.deficit_bytes()};
@@ -110,10 +92,23 @@ PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan p
   return candidate;
 }
 
+PlanCandidate evaluate_with_flushes(const std::shared_ptr<const DecidedJob>& job, Plan plan,
+                                    const PlanScore& score) {
+  plan.execution.flush = job->problem.job.execution.flush;
+  PlanCandidate candidate = evaluate_plan(job, std::move(plan), score);
+  const bool can_flush = traits(job->model.schedule).forwards_first && job->model.flush == 0;
+  if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
+  cost::IterationTimer timer(job->model, candidate.plan);
+  Plan flushed = candidate.plan;
+  flushed.execution.flush = std::max(1, fit_flush_interval(*job, timer));
+  PlanCandidate other = evaluate_plan(job, std::move(flushed), score);
+  return is_better(other, candidate) ? other : candidate;
+}
+
 PlanCandidate balance_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  PlanCandidate candidate = flushed_plan(job, std::move(plan), score);
+  PlanCandidate candidate = evaluate_with_flushes(job, std::move(plan), score);
   if (is_homogeneous(candidate.plan, *job)) return candidate;
-  PlanCandidate balanced_plan = flushed_plan(job, balance_micro_batches(*job, candidate), score);
+  PlanCandidate balanced_plan = evaluate_with_flushes(job, balance_micro_batches(*job, candidate), score);
   return is_better(balanced_plan, candidate) ? balanced_plan : candidate;
 }
 
@@ -136,7 +131,7 @@ PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, 
     if (is_small && may_differ && !is_homogeneous_plan)
       offer(balance_plan(job, split_layers(*job, begin, false), score));
   }
-  if (is_homogeneous_plan) offer(flushed_plan(job, balance_micro_batches(*job, best), score));
+  if (is_homogeneous_plan) offer(evaluate_with_flushes(job, balance_micro_batches(*job, best), score));
   return best;
 }
 

@@ -27,6 +27,11 @@ PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost:
 /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
+/// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
+/// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
+PlanCandidate evaluate_with_flushes(const std::shared_ptr<const DecidedJob>& job, Plan plan,
+                                    const PlanScore& score);
+
 /// Evaluates `plan`, with flushes if memory requires them and the job does not fix their interval. With
 /// heterogeneous devices, micro-batches are redistributed so that the slowest pipeline ends earliest, if that
 /// is better.

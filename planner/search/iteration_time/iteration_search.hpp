@@ -22,7 +22,7 @@ class NoSuchShape : public Error {
 };
 
 struct IterationSearchOptions {
-  SearchOptions common;  // `evaluations` counts plans and moves; `prove` is ignored
+  SearchOptions common;  // `evaluations` counts plans and moves; `prove` is for callers
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;

@@ -64,9 +64,8 @@ struct PlanCandidate {
   double egress_usd = 0;                   // per iteration
   double score = 0;                        // minimized among the plans that fit in memory
 
-  Shape shape() const {
-    return {static_cast<int>(plan.pipelines.front().stages.size()), static_cast<int>(plan.pipelines.size())};
-  }
+  /// Stages of the deepest pipeline, and number of pipelines.
+  Shape shape() const { return {depth(plan), static_cast<int>(plan.pipelines.size())}; }
 };
 
 /// Plans that fit in memory come first; then those that exceed it less, or have a lower score.

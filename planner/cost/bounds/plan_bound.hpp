@@ -1,0 +1,31 @@
+// Lower bounds on the times of given pipelines and plans: no schedule, contention or order of messages makes
+// them faster. An enumeration of plans leaves out those whose bound exceeds what another plan takes.
+#pragma once
+
+#include <vector>
+
+#include "planner/cost/iteration_time/iteration_time.hpp"
+
+namespace dtfm::cost {
+
+/// Seconds from the start of an iteration.
+struct PipelineBound {
+  std::vector<double> gradients_s;  // by stage: its last backward pass, without weight gradients that wait
+  double end_s = 0;                 // of the last computation
+};
+
+/// Bound of a pipeline whose stages all have the same number of devices. All times are 0 without
+/// micro-batches.
+PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeline);
+
+/// Least time from the last backward pass until the replicas of `layers` have synchronized their gradients
+/// and run their optimizer steps. `holders`: [pipeline]: the devices of the stage that holds the layers.
+/// 0 for one pipeline. Links with shared capacities are not counted.
+double min_sync_s(const IterationModel& model, const std::vector<std::vector<int>>& holders,
+                  std::pair<int, int> layers);
+
+/// Bound on the iteration time of a plan whose pipelines have these bounds, in the order of the plan.
+double min_iteration_s(const IterationModel& model, const Plan& plan,
+                       const std::vector<const PipelineBound*>& pipelines);
+
+}  // namespace dtfm::cost

@@ -1,0 +1,102 @@
+#include <algorithm>
+
+#include "planner/api/api.hpp"
+#include "planner/api/enumeration.hpp"
+#include "planner/core/infinity.hpp"
+#include "planner/search/iteration_time/enumeration.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/tiny_problems.hpp"
+
+using namespace dtfm;
+
+TEST_CASE("the plan of a tiny problem is the best of all plans") {
+  for (int number = 0; number < tiny_problem_count; number += 5) {
+    CAPTURE(number);
+    const Problem problem = tiny_problem(number);
+    const api::PlanResult result = api::plan({problem});
+    CHECK(result.found.stopped == search::Stopped::optimal);
+    CHECK(result.finalist_results.front().seconds == Approx(tiny_optimum(problem).seconds).epsilon(1e-9));
+    CHECK(std::is_sorted(result.finalist_results.begin(), result.finalist_results.end(),
+                         [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
+  }
+}
+
+TEST_CASE("an enumeration of interchangeable devices finds as good a plan as one of distinct devices") {
+  for (const GradientSync sync : {GradientSync::ring, GradientSync::tree}) {
+    Problem problem{flat_topology({3, 2}, link_of(1e-3, 1e8), link_of(0.02, 2e7)), chain_job(4, 1e6, 1e6),
+                    Calibration{1, 0, 1, 0}};
+    problem.topology.edit().devices[4].speed = 0.5;
+    problem.job.training.global_batch = 6;
+    problem.job.execution.gradient_sync = sync;
+    const api::PlanResult result = api::plan({problem});
+    CHECK(result.found.stopped == search::Stopped::optimal);
+    double best_s = infinity;
+    const TinyPlans plans(problem);
+    plans.for_each(best_s, [&](const Plan& plan, double) {
+      best_s = std::min(best_s, simulated_iteration_s(problem, plan));
+    });
+    CHECK(result.finalist_results.front().seconds == Approx(best_s).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("an enumeration honours the limits of the job") {
+  Problem problem = tiny_problem(4);
+  SECTION("numbers of stages and pipelines") {
+    api::PlanRequest request{problem};
+    request.options.limits = {2, 2};
+    const api::PlanResult result = api::plan(request);
+    CHECK(result.found.stopped == search::Stopped::optimal);
+    for (const search::PlanCandidate& it : result.plans) {
+      CHECK(it.plan.pipelines.size() == 2);
+      for (const Pipeline& pipeline : it.plan.pipelines) CHECK(pipeline.stages.size() == 2);
+    }
+    CHECK(result.finalist_results.front().seconds >= api::plan({problem}).finalist_results.front().seconds);
+  }
+  SECTION("uniform pipelines") {
+    problem.job.training.global_batch = 8;
+    problem.job.parallelism.uniform_pipelines = true;
+    const api::PlanResult result = api::plan({problem});
+    CHECK(result.found.stopped == search::Stopped::optimal);
+    for (const search::PlanCandidate& it : result.plans)
+      for (const Pipeline& pipeline : it.plan.pipelines) {
+        CHECK(pipeline.micro_batches == it.plan.pipelines.front().micro_batches);
+        CHECK(pipeline.stages.size() == it.plan.pipelines.front().stages.size());
+      }
+  }
+  SECTION("memory") {
+    problem.topology.edit().gpus[0].memory = Bytes(1e9);
+    const api::PlanResult result = api::plan({problem});
+    REQUIRE(result.fits());
+    for (const search::PlanCandidate& it : result.plans) CHECK(it.deficit_bytes <= 0);
+  }
+}
+
+TEST_CASE("only small problems are enumerated") {
+  const auto stopped = [](const api::PlanRequest& request) { return api::plan(request).found.stopped; };
+  Rng rng = Rng::for_task(1, 1);
+  api::PlanRequest request{tiny_problem(0)};
+  CHECK(stopped(request) == search::Stopped::optimal);
+  request.options.common.evaluations = 100;
+  CHECK(stopped(request) != search::Stopped::optimal);
+  request.options.common.evaluations.reset();
+  request.options.objective = Objective::device_efficiency;
+  CHECK(stopped(request) != search::Stopped::optimal);
+  request.options.objective = Objective::iteration_time;
+  request.problem.job = random_chain_job(rng, 40);
+  CHECK(stopped(request) != search::Stopped::optimal);
+}
+
+TEST_CASE("an incomplete enumeration says so") {
+  const Problem problem = tiny_problem(1);
+  search::EnumerationLimits limits;
+  CHECK(search::enumerate_plans(problem, {}, 20, limits, {}).is_complete);
+  limits.steps = 10;
+  CHECK_FALSE(search::enumerate_plans(problem, {}, 20, limits, {}).is_complete);
+  limits = {};
+  limits.pipelines = 10;
+  CHECK_FALSE(search::enumerate_plans(problem, {}, 20, limits, {}).is_complete);
+  limits = {};
+  limits.plans = 1;
+  CHECK_FALSE(search::enumerate_plans(problem, {}, 1000, limits, {}).is_complete);
+  CHECK_FALSE(search::enumerate_plans(problem, {}, 1000, {}, [] { return true; }).is_complete);
+}
