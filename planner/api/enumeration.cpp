@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "planner/core/index.hpp"
@@ -18,13 +20,13 @@ bool supports_enumeration(const PlanRequest& request) {
          !options.keeps_pareto_front && !options.common.evaluations;
 }
 
-search::EnumerationLimits enumeration_limits(bool prove) {
-  constexpr int longer = 20;
-  search::EnumerationLimits limits;
-  if (!prove) return limits;
-  limits.pipelines *= longer;
-  limits.steps *= longer;
-  limits.bounds *= longer;
+search::EnumerationLimits scaled(search::EnumerationLimits limits, double factor) {
+  const auto scale = [&](auto& limit) {
+    limit = static_cast<std::remove_reference_t<decltype(limit)>>(static_cast<double>(limit) * factor);
+  };
+  scale(limits.steps);
+  scale(limits.bounds);
+  scale(limits.plans);
   return limits;
 }
 
@@ -36,25 +38,28 @@ std::function<bool()> stop_of(const search::SearchOptions& options) {
   };
 }
 
-}  // namespace
+void keep_finalists(const search::IterationSearchOptions& options, PlanResult& result) {
+  const std::size_t most = std::max<std::size_t>(1, at(options.finalists));
+  if (result.plans.size() <= most) return;
+  result.plans.erase(result.plans.begin() + static_cast<std::ptrdiff_t>(most), result.plans.end());
+  result.finalist_results.resize(most);
+}
 
-std::optional<PlanResult> plan_by_enumeration(const PlanRequest& request) {
-  constexpr std::size_t at_once = 64;             // simulated before bounds are compared again
-  constexpr long long first_evaluations = 2'000;  // for a plan to compare bounds with
+/// Enumerates all plans, and simulates those that may be faster than the best plan of `result`, the fastest
+/// of which becomes its first one. Returns false, and changes nothing but the number of evaluations, if there
+/// are too many plans.
+bool improve_by_enumeration(const PlanRequest& request, const search::EnumerationLimits& limits,
+                            PlanResult& result) {
+  constexpr std::size_t at_once = 64;  // simulated before bounds are compared again
   const search::IterationSearchOptions& options = request.options;
-  const search::EnumerationLimits limits = enumeration_limits(options.common.prove);
   const auto stop = stop_of(options.common);
-  if (!supports_enumeration(request) || !search::has_few_pipelines(request.problem, options.limits, limits))
-    return std::nullopt;
-  PlanRequest first = request;
-  first.options.common.evaluations = first_evaluations;
-  PlanResult result = search_and_simulate(first);
-  if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return std::nullopt;
+  if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return false;
+  PlanResult better = result;
   double best_s = result.finalist_results.front().seconds;
   const search::Enumeration all =
       search::enumerate_plans(request.problem, options.limits, best_s, limits, stop);
   result.found.evaluations += all.evaluations;
-  if (!all.is_complete) return std::nullopt;
+  if (!all.is_complete) return false;
   std::vector<search::PlanCandidate> candidates;
   for (auto plan = all.plans.begin(); plan != all.plans.end();) {
     candidates.clear();
@@ -62,18 +67,45 @@ std::optional<PlanResult> plan_by_enumeration(const PlanRequest& request) {
       if (plan->lower_bound_s < best_s) candidates.push_back(plan->candidate);
     const std::vector<FinalistResult> simulated =
         simulate_finalists(candidates, request.scenarios, request.robust, options.common.threads, stop);
-    if (stop()) return std::nullopt;
+    if (stop()) return false;
     for (std::size_t i = 0; i < simulated.size(); ++i) {
       if (!(simulated[i].seconds < best_s)) continue;
       best_s = simulated[i].seconds;
-      result.plans.insert(result.plans.begin(), candidates[i]);
-      result.finalist_results.insert(result.finalist_results.begin(), simulated[i]);
+      better.plans.insert(better.plans.begin(), candidates[i]);
+      better.finalist_results.insert(better.finalist_results.begin(), simulated[i]);
     }
   }
-  const std::size_t most = std::max<std::size_t>(1, at(options.finalists));
-  result.plans.erase(result.plans.begin() + std::min(result.plans.size(), most), result.plans.end());
-  result.finalist_results.resize(result.plans.size());
-  result.found.stopped = search::Stopped::optimal;
+  keep_finalists(options, better);
+  better.found.evaluations = result.found.evaluations;
+  better.found.stopped = search::Stopped::optimal;
+  result = std::move(better);
+  return true;
+}
+
+}  // namespace
+
+/// The better the plan that bounds are compared with, the fewer plans are left. So a short search precedes a
+/// short enumeration, and the whole search a long one.
+PlanResult search_and_enumerate(const PlanRequest& request) {
+  constexpr long long first_evaluations = 2'000;
+  constexpr double first_share = 0.2;
+  constexpr int prove_factor = 5;
+  search::EnumerationLimits limits;
+  if (request.options.common.prove) {
+    limits = scaled(limits, prove_factor);
+    limits.pipelines *= prove_factor;
+  }
+  if (!supports_enumeration(request) ||
+      !search::has_few_pipelines(request.problem, request.options.limits, limits))
+    return search_and_simulate(request);
+  PlanRequest first = request;
+  first.options.common.evaluations = first_evaluations;
+  PlanResult result = search_and_simulate(first);
+  if (improve_by_enumeration(request, scaled(limits, first_share), result)) return result;
+  const long long evaluations = result.found.evaluations;
+  result = search_and_simulate(request);
+  result.found.evaluations += evaluations;
+  improve_by_enumeration(request, limits, result);
   return result;
 }
 

@@ -5,10 +5,10 @@
 
 namespace dtfm::api {
 
-/// The best plan of a problem with few plans, or, with `prove`, any that can be enumerated within about a
-/// minute; `found.stopped` is then `optimal`. Plans that are ruled out by a lower bound are not simulated.
-/// Nothing if there are too many plans, and for other objectives than iteration time, other scenarios than
-/// the nominal one, a running plan, a Pareto front, or a limit of evaluations.
-std::optional<PlanResult> plan_by_enumeration(const PlanRequest& request);
+/// The same as search_and_simulate, but the plan is the best of all plans, and `found.stopped` is `optimal`,
+/// if there are so few plans that all can be enumerated; with `prove`, five times as many. Plans that a
+/// lower bound rules out are not simulated. Searches only with other objectives than iteration time, other
+/// scenarios than the nominal one, a running plan, a Pareto front, or a limit of evaluations.
+PlanResult search_and_enumerate(const PlanRequest& request);
 
 }  // namespace dtfm::api

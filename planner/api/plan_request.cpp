@@ -94,8 +94,7 @@ PredictionInterval interval_of(const search::PlanCandidate& candidate, const Cal
 }  // namespace
 
 PlanResult plan(const PlanRequest& request) {
-  std::optional<PlanResult> best = plan_by_enumeration(request);
-  PlanResult result = best ? *std::move(best) : search_and_simulate(request);
+  PlanResult result = search_and_enumerate(request);
   if (request.spread && result.fits() && !is_stopped(request.options.common))
     result.interval = interval_of(result.best(), *request.spread, result.simulated());
   return result;

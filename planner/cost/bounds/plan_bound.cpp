@@ -135,11 +135,29 @@ double min_sync_s(const IterationModel& model, const std::vector<std::vector<int
   return last_s;
 }
 
+namespace {
+
 /// With overlap, gradients are synchronized layer by layer, and only the first layer waits for the whole
 /// pipeline.
+bool synchronizes_by_layer(const IterationModel& model) {
+  return model.problem.job.execution.overlap || model.chunks > 1;
+}
+
+}  // namespace
+
+double min_first_sync_s(const IterationModel& model, const Plan& plan) {
+  int end = synchronizes_by_layer(model) ? 1 : model.stages.layers();
+  std::vector<std::vector<int>> holders;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    end = std::min(end, pipeline.stages.front().layers.second);
+    holders.push_back(pipeline.stages.front().devices);
+  }
+  return min_sync_s(model, holders, {0, end});
+}
+
 double min_iteration_s(const IterationModel& model, const Plan& plan,
                        const std::vector<const PipelineBound*>& pipelines) {
-  const bool by_layer = model.problem.job.execution.overlap || model.chunks > 1;
+  const bool by_layer = synchronizes_by_layer(model);
   double end_s = 0;
   for (const PipelineBound* pipeline : pipelines) end_s = std::max(end_s, pipeline->end_s);
   std::vector<std::size_t> stage(plan.pipelines.size());  // [pipeline]: that holds `layer`

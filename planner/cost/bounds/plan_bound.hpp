@@ -24,6 +24,10 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
 double min_sync_s(const IterationModel& model, const std::vector<std::vector<int>>& holders,
                   std::pair<int, int> layers);
 
+/// The same for the first layers that are synchronized together, after the first stages' last backward
+/// passes.
+double min_first_sync_s(const IterationModel& model, const Plan& plan);
+
 /// Bound on the iteration time of a plan whose pipelines have these bounds, in the order of the plan.
 double min_iteration_s(const IterationModel& model, const Plan& plan,
                        const std::vector<const PipelineBound*>& pipelines);

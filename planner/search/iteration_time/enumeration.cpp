@@ -17,6 +17,9 @@
 namespace dtfm::search {
 namespace {
 
+constexpr int steps_per_plan = 10;  // by measured time
+constexpr long long steps_between_stop_checks = 100'000;
+
 /// Thrown to end an enumeration that is too large.
 struct TooManyPlans {};
 
@@ -43,6 +46,7 @@ class Enumerator {
       : job_(job),
         shape_(shape),
         limit_s_(limit_s),
+        pipelines_limit_s_(limit_s - job->problem.constants.iteration_overhead_s),
         limits_(limits),
         stop_(stop),
         score_(Objective::iteration_time, job->problem.topology),
@@ -65,7 +69,7 @@ class Enumerator {
   Enumeration run() {
     try {
       add_pipelines();
-      extend(pipelines_.begin(), 0, batches_);
+      extend(pipelines_.begin(), 0, 0);
     } catch (const TooManyPlans&) {
       found_.is_complete = false;
     }
@@ -81,13 +85,9 @@ class Enumerator {
     std::vector<std::size_t> classes;
     std::vector<std::pair<int, int>> layers;
     std::vector<std::optional<cost::PipelineBound>> bounds;  // by number of micro-batches, as far as known
+    std::optional<int> capacity;                             // before synchronization, if known
   };
   using Shapes = std::map<Usage, std::vector<PipelineShape>>;
-  struct Chosen {
-    PipelineShape* shape = nullptr;
-    int micro_batches = 0;
-  };
-
   /// The work of a layer is the time that it takes on the first class of groups. No layer is faster on
   /// another class than its rate says.
   void find_rates() {
@@ -148,7 +148,7 @@ class Enumerator {
     const int left = static_cast<int>(sequence.size() - cuts.size());
     if (left == 0) {
       if (++pipeline_count_ > limits_.pipelines) throw TooManyPlans();
-      pipelines_[usage].push_back({sequence, cuts, {}});
+      pipelines_[usage].push_back({sequence, cuts, {}, {}});
       return;
     }
     const int last = layers - (left - 1) * chunks;
@@ -181,36 +181,47 @@ class Enumerator {
     return *bound;
   }
 
-  bool is_uniform_with_others(const PipelineShape& shape, int micro_batches) const {
-    if (!requires_uniform_pipelines(*job_) || chosen_.empty()) return true;
-    return chosen_.front().shape->layers == shape.layers && chosen_.front().micro_batches == micro_batches;
+  /// Most micro-batches that the pipeline may compute until its last backward pass at `limit_s`.
+  int capacity(PipelineShape& shape, double limit_s) {
+    const int step = batch_step(*job_, static_cast<int>(shape.classes.size()));
+    int batches = 0;
+    while (batches + step <= batches_) {
+      const cost::PipelineBound& bound = bound_of(shape, batches + step);
+      if (bound.gradients_s.front() >= limit_s || bound.end_s >= pipelines_limit_s_) break;
+      batches += step;
+    }
+    return batches;
   }
 
-  /// Adds further pipelines, which come no earlier than the last one in the order of usage, shape and
-  /// micro-batches, until no micro-batches are left.
-  void extend(Shapes::iterator from, std::size_t from_shape, int batches_left) {
-    if (batches_left == 0) return add_plan();
-    if (min_rest_s(batches_left) >= limit_s_) return;
-    if (static_cast<int>(chosen_.size()) == shape_.replicas.value_or(batches_)) return;
+  /// Adds further pipelines, which come no earlier than the last one in the order of usage and shape, as long
+  /// as all micro-batches can be computed in time. Those chosen so far can compute `chosen_capacity`.
+  void extend(Shapes::iterator from, std::size_t from_shape, int chosen_capacity) {
+    if (chosen_capacity >= batches_) add_layout();
+    if (static_cast<int>(chosen_.size()) == std::min(batches_, shape_.replicas.value_or(batches_))) return;
+    if (chosen_capacity < batches_ && min_rest_s(batches_ - chosen_capacity) >= pipelines_limit_s_) return;
     for (auto usage = from; usage != pipelines_.end(); ++usage) {
       if (!fits(usage->first)) continue;
       take(usage->first, 1);
       for (std::size_t i = usage == from ? from_shape : 0; i < usage->second.size(); ++i) {
         PipelineShape& shape = usage->second[i];
-        const int step = batch_step(*job_, static_cast<int>(shape.classes.size()));
-        const bool repeats = !chosen_.empty() && chosen_.back().shape == &shape;
-        int batches = repeats ? chosen_.back().micro_batches : step;
-        for (; batches <= batches_left; batches += step) {
-          if (++steps_ > limits_.steps || (steps_ % 4096 == 0 && stop_ && stop_())) throw TooManyPlans();
-          if (bound_of(shape, batches).end_s >= limit_s_) break;
-          if (!is_uniform_with_others(shape, batches)) continue;
-          chosen_.push_back({&shape, batches});
-          extend(usage, i, batches_left - batches);
-          chosen_.pop_back();
-        }
+        count_steps(1);
+        if (!shape.capacity) shape.capacity = capacity(shape, pipelines_limit_s_);
+        const bool is_uniform = chosen_.empty() || chosen_.front()->layers == shape.layers;
+        if (*shape.capacity == 0 || (requires_uniform_pipelines(*job_) && !is_uniform)) continue;
+        chosen_.push_back(&shape);
+        extend(usage, i, std::min(batches_, chosen_capacity + *shape.capacity));
+        chosen_.pop_back();
       }
       take(usage->first, -1);
     }
+  }
+
+  void count_steps(int steps) {
+    steps_ += steps;
+    if (steps_ > limits_.steps) throw TooManyPlans();
+    if (steps_ < next_stop_check_) return;
+    next_stop_check_ = steps_ + steps_between_stop_checks;
+    if (stop_ && stop_()) throw TooManyPlans();
   }
 
   bool fits(const Usage& usage) const {
@@ -223,34 +234,68 @@ class Enumerator {
     for (std::size_t i = 0; i < usage.size(); ++i) unused_[i] -= times * usage[i];
   }
 
-  /// Adds the plan in all orders of its pipelines that matter: none for sharded parameter servers, the order
-  /// of the ring up to rotation, any other order otherwise.
-  void add_plan() {
+  /// Adds the chosen pipelines in all orders that matter: one for sharded parameter servers, the order of the
+  /// ring up to rotation, any order otherwise.
+  void add_layout() {
     if (static_cast<int>(chosen_.size()) != shape_.replicas.value_or(static_cast<int>(chosen_.size())))
       return;
-    Plan plan{job_->model.stages.tensor(), job_->problem.job.execution, {}};
     Usage groups(classes_.size());
-    for (const Chosen& it : chosen_)
-      plan.pipelines.push_back(pipeline_of(*it.shape, it.micro_batches, groups));
-    const GradientSync sync = job_->model.sync;
+    std::vector<Pipeline> pipelines;
+    for (const PipelineShape* shape : chosen_) pipelines.push_back(pipeline_of(*shape, 0, groups));
     std::vector<std::size_t> order(chosen_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
+    const GradientSync sync = job_->model.sync;
     const auto first = order.begin() + (sync == GradientSync::ring ? 1 : 0);
-    do add_ordered(plan, order);
-    while (sync != GradientSync::sharded_ps && std::next_permutation(first, order.end()));
+    do {
+      layout_ = {job_->model.stages.tensor(), job_->problem.job.execution, {}};
+      for (const std::size_t i : order) layout_.pipelines.push_back(pipelines[i]);
+      ordered_.clear();
+      for (const std::size_t i : order) ordered_.push_back(chosen_[i]);
+      add_ordered_layout();
+    } while (sync != GradientSync::sharded_ps && std::next_permutation(first, order.end()));
   }
 
-  void add_ordered(const Plan& plan, const std::vector<std::size_t>& order) {
-    Plan ordered = plan;
-    std::vector<const cost::PipelineBound*> bounds;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      ordered.pipelines[i] = plan.pipelines[order[i]];
-      const Chosen& it = chosen_[order[i]];
-      bounds.push_back(&bound_of(*it.shape, it.micro_batches));
+  /// The first layers are synchronized after the last backward pass, which leaves less time for it.
+  void add_ordered_layout() {
+    count_steps(steps_per_plan);
+    const double limit_s = pipelines_limit_s_ - cost::min_first_sync_s(job_->model, layout_);
+    capacities_.clear();
+    long long sum = 0;
+    for (PipelineShape* shape : ordered_) {
+      capacities_.push_back(capacity(*shape, limit_s));
+      sum += capacities_.back();
     }
-    const double bound_s = cost::min_iteration_s(job_->model, ordered, bounds);
+    if (sum >= batches_) split_micro_batches(0, batches_, sum);
+  }
+
+  /// Gives the pipelines from number `first` on `batches` micro-batches, of at most `capacities`, in all
+  /// ways.
+  void split_micro_batches(std::size_t first, int batches, long long capacities) {
+    if (first == ordered_.size()) return add_plan();
+    capacities -= capacities_[first];
+    const int pipelines = static_cast<int>(ordered_.size());
+    const int step = batch_step(*job_, static_cast<int>(ordered_[first]->classes.size()));
+    int least = step, most = std::min(capacities_[first], batches);
+    if (requires_uniform_pipelines(*job_)) {
+      if (batches_ % pipelines != 0) return;
+      least = batches_ / pipelines;
+      most = std::min(most, least);
+    }
+    for (int own = least; own <= most; own += step) {
+      if (batches - own > capacities) continue;
+      layout_.pipelines[first].micro_batches = own;
+      split_micro_batches(first + 1, batches - own, capacities);
+    }
+  }
+
+  void add_plan() {
+    count_steps(steps_per_plan);
+    std::vector<const cost::PipelineBound*> bounds;
+    for (std::size_t i = 0; i < ordered_.size(); ++i)
+      bounds.push_back(&bound_of(*ordered_[i], layout_.pipelines[i].micro_batches));
+    const double bound_s = cost::min_iteration_s(job_->model, layout_, bounds);
     if (bound_s >= limit_s_) return;
-    PlanCandidate candidate = evaluate_with_flushes(job_, std::move(ordered), score_);
+    PlanCandidate candidate = evaluate_with_flushes(job_, layout_, score_);
     if (candidate.deficit_bytes > 0) return;
     if (found_.plans.size() == limits_.plans) throw TooManyPlans();
     found_.plans.push_back({std::move(candidate), bound_s});
@@ -258,7 +303,7 @@ class Enumerator {
 
   const std::shared_ptr<const DecidedJob>& job_;
   const ShapeLimits& shape_;
-  const double limit_s_;
+  const double limit_s_, pipelines_limit_s_;  // of an iteration, and of its pipelines
   const EnumerationLimits& limits_;
   const std::function<bool()> stop_;
   const PlanScore score_;
@@ -269,8 +314,12 @@ class Enumerator {
   Usage unused_;
   Shapes pipelines_;
   std::size_t pipeline_count_ = 0, bound_count_ = 0;
-  long long steps_ = 0;
-  std::vector<Chosen> chosen_;
+  long long steps_ = 0, next_stop_check_ = 0;
+  std::vector<PipelineShape*> chosen_;
+  // The chosen pipelines in one of their orders.
+  std::vector<PipelineShape*> ordered_;
+  std::vector<int> capacities_;
+  Plan layout_;
   Enumeration found_;
 };
 

@@ -29,9 +29,9 @@ struct Enumeration {
 struct EnumerationLimits {
   std::size_t jobs = 500;          // combinations of what the job leaves open
   std::size_t pipelines = 30'000;  // without their micro-batches
-  long long steps = 20'000'000;    // pipelines added to plans
+  long long steps = 20'000'000;    // pipelines added to plans; a complete plan counts as 10
   std::size_t bounds = 1'000'000;  // of pipelines with their micro-batches
-  std::size_t plans = 100'000;     // that no bound rules out
+  std::size_t plans = 50'000;      // that no bound rules out
 };
 
 /// Whether the first decided job of the problem has no more pipelines than `limits` allow.
