@@ -174,7 +174,8 @@ class IterationWriter {
 
   std::string bound_note() const {
     const double gap = s_.record.lower_bound->gap();
-    return gap > 0 ? "gap " + format_percent(gap) : styled(Style::good, "proven optimal");
+    const bool is_proven = s_.record.search && s_.record.search->stopped == search::Stopped::optimal;
+    return is_proven ? styled(Style::good, "proven optimal") : "gap " + format_percent(gap);
   }
 
   /// The layers of the stage in the first pipeline, and how many pipelines differ.

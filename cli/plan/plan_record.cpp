@@ -56,7 +56,7 @@ std::string format_memory_deficit(const search::PlanCandidate& candidate) {
 void add_bound(const api::PlanRequest& request, const api::PlanResult& result, io::PlanRecord& record) {
   if (result.stopped() == search::Stopped::optimal) {
     const double seconds = result.finalist_results.front().seconds;
-    record.lower_bound = {seconds, seconds, "all plans were enumerated"};
+    record.lower_bound = {seconds, seconds, "all plans that the planner considers were enumerated"};
     return;
   }
   record.lower_bound = api::lower_bound(request.options, result.best(), result.simulated());

@@ -86,7 +86,9 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
 
 /// The better the plan that bounds are compared with, the fewer plans are left. So a short search precedes a
 /// short enumeration, and the whole search a long one.
-PlanResult search_and_enumerate(const PlanRequest& request) {
+PlanResult search_and_enumerate(const PlanRequest& given) {
+  PlanRequest request = given;
+  if (!request.options.common.begin) request.options.common.begin = std::chrono::steady_clock::now();
   constexpr long long first_evaluations = 2'000;
   constexpr double first_share = 0.2;
   constexpr int prove_factor = 5;
@@ -98,10 +100,15 @@ PlanResult search_and_enumerate(const PlanRequest& request) {
   if (!supports_enumeration(request) ||
       !search::has_few_pipelines(request.problem, request.options.limits, limits))
     return search_and_simulate(request);
-  PlanRequest first = request;
+  PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);
   if (improve_by_enumeration(request, scaled(limits, first_share), result)) return result;
+  if (stop_of(request.options.common)()) {
+    result.found.stopped =
+        is_stopped(request.options.common) ? search::Stopped::interrupted : search::Stopped::time_limit;
+    return result;
+  }
   const long long evaluations = result.found.evaluations;
   result = search_and_simulate(request);
   result.found.evaluations += evaluations;

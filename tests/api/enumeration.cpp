@@ -100,3 +100,42 @@ TEST_CASE("an incomplete enumeration says so") {
   CHECK_FALSE(search::enumerate_plans(problem, {}, 1000, limits, {}).is_complete);
   CHECK_FALSE(search::enumerate_plans(problem, {}, 1000, {}, [] { return true; }).is_complete);
 }
+
+TEST_CASE("an enumeration leaves out plans that the schedule cannot run") {
+  Problem problem = tiny_problem(4);
+  problem.job.training.global_batch = 6;
+  problem.job.execution.schedule = Schedule::interleaved;
+  problem.job.execution.chunks = 2;
+  problem.job.parallelism.uniform_pipelines = true;
+  CHECK(api::plan({problem}).found.stopped == search::Stopped::optimal);
+  problem.job.parallelism.uniform_pipelines = false;
+  problem.job.execution.flush = 3;
+  CHECK(api::plan({problem}).found.stopped == search::Stopped::optimal);
+}
+
+TEST_CASE("a number of stages that is not possible ends an enumeration at once") {
+  api::PlanRequest request{tiny_problem(0)};
+  request.options.limits.stages = 40;
+  CHECK_THROWS_AS(api::plan(request), search::NoSuchShape);
+}
+
+TEST_CASE("layers and devices that take no time do not end an enumeration early") {
+  Problem problem = tiny_problem(0);
+  std::get<LayerChain>(problem.job.model).layers[0].forward = Flops(0);
+  std::get<LayerChain>(problem.job.model).layers[0].backward = Flops(0);
+  const api::PlanResult result = api::plan({problem});
+  CHECK(result.found.stopped == search::Stopped::optimal);
+  CHECK(result.finalist_results.front().seconds == Approx(tiny_optimum(problem).seconds).epsilon(1e-9));
+}
+
+TEST_CASE("a stopped enumeration returns the plan found so far") {
+  api::PlanRequest request{tiny_problem(3)};
+  for (int calls = 1; calls < 2000; calls += 97) {
+    CAPTURE(calls);
+    int left = calls;
+    request.options.common.stop = [&] { return --left < 0; };
+    const api::PlanResult result = api::plan(request);
+    CHECK(result.plans.size() >= 1);
+    CHECK(result.best().deficit_bytes <= 0);
+  }
+}

@@ -25,13 +25,14 @@ struct TooManyPlans {};
 
 /// The tensor-parallel groups by class; groups of one class are interchangeable.
 std::vector<std::vector<int>> group_classes(const DecidedJob& job) {
-  std::map<std::vector<std::tuple<int, int, int>>, std::size_t> class_of;
+  std::map<std::vector<std::tuple<int, int, int, int>>, std::size_t> class_of;
   std::vector<std::vector<int>> classes;
   for (std::size_t group = 0; group < job.tensor_groups.size(); ++group) {
-    std::vector<std::tuple<int, int, int>> kinds;
+    std::vector<std::tuple<int, int, int, int>> kinds;  // sites matter for hierarchical synchronization
     for (const int device : job.tensor_groups[group])
       kinds.emplace_back(job.model.network.kind(device), job.model.stages.kind_of(device),
-                         job.problem.topology->devices[at(device)].gpu);
+                         job.problem.topology->devices[at(device)].gpu,
+                         job.problem.topology->devices[at(device)].site);
     const auto [position, is_new] = class_of.emplace(std::move(kinds), classes.size());
     if (is_new) classes.emplace_back();
     classes[position->second].push_back(static_cast<int>(group));
@@ -113,12 +114,17 @@ class Enumerator {
   /// Least time in which all unused groups together compute so many micro-batches.
   double min_rest_s(int batches) const {
     double rate = 0;
-    for (std::size_t i = 0; i < classes_.size(); ++i) rate += unused_[i] * rates_[i];
-    return rate > 0 ? batches * work_ / rate : batches * infinity;
+    for (std::size_t i = 0; i < classes_.size(); ++i)
+      if (unused_[i] > 0) rate += unused_[i] * rates_[i];
+    if (std::all_of(unused_.begin(), unused_.end(), [](int it) { return it == 0; })) return infinity;
+    return work_ > 0 && rate > 0 ? batches * work_ / rate : 0;
   }
 
   // All sequences of classes, each cut in all ways.
   void add_pipelines() {
+    const int stages = shape_.stages.value_or(1);
+    if (at(stages) > job_->tensor_groups.size() || stages * job_->model.chunks > job_->model.stages.layers())
+      return;
     std::vector<std::size_t> sequence;
     Usage usage(classes_.size());
     add_sequences(sequence, usage);
@@ -127,6 +133,7 @@ class Enumerator {
   void add_sequences(std::vector<std::size_t>& sequence, Usage& usage) {
     const int layers = job_->model.stages.layers();
     const int stages = static_cast<int>(sequence.size());
+    count_steps(1);
     if (stages > 0 && stages == shape_.stages.value_or(stages)) {
       std::vector<std::pair<int, int>> cuts;
       add_cuts(sequence, usage, cuts, 0);
@@ -277,12 +284,14 @@ class Enumerator {
     const int step = batch_step(*job_, static_cast<int>(ordered_[first]->classes.size()));
     int least = step, most = std::min(capacities_[first], batches);
     if (requires_uniform_pipelines(*job_)) {
-      if (batches_ % pipelines != 0) return;
+      if (batches_ % pipelines != 0 || batches_ / pipelines % step != 0) return;
       least = batches_ / pipelines;
       most = std::min(most, least);
     }
     for (int own = least; own <= most; own += step) {
-      if (batches - own > capacities) continue;
+      const int flush = job_->model.flush;
+      const bool can_run = flush == 0 || own <= flush || flush % step == 0;
+      if (batches - own > capacities || !can_run) continue;
       layout_.pipelines[first].micro_batches = own;
       split_micro_batches(first + 1, batches - own, capacities);
     }
@@ -336,7 +345,7 @@ bool has_few_pipelines(const Problem& problem, const ShapeLimits& shape, const E
   }
   Decisions decisions(problem);
   const std::shared_ptr<const DecidedJob> job = decisions.first();
-  if (!decisions.mixed_degrees(*job).empty()) return false;
+  if (job->model.stages.tensor() > 1) return false;
   return Enumerator(job, shape, infinity, limits, {}).has_few_pipelines();
 }
 
@@ -349,7 +358,8 @@ void Enumeration::sort() {
 Enumeration enumerate_plans(const std::shared_ptr<const DecidedJob>& job, const ShapeLimits& shape,
                             double limit_s, const EnumerationLimits& limits,
                             const std::function<bool()>& stop) {
-  if (job->has_mixed_degrees()) return {{}, 0, 0, false};
+  // Tensor-parallel groups are only tried as they are formed in nearness order.
+  if (job->model.stages.tensor() > 1) return {{}, 0, 0, false};
   return Enumerator(job, shape, limit_s, limits, stop).run();
 }
 

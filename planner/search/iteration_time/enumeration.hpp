@@ -39,8 +39,8 @@ bool has_few_pipelines(const Problem& problem, const ShapeLimits& shape, const E
 
 /// All plans of a decided job whose lower bound is below `limit_s`: any number of pipelines of any depths,
 /// any devices, layers and micro-batches, and any order of the pipelines where gradient synchronization
-/// depends on it. Plans that differ in interchangeable devices only count as one. Incomplete for a job with
-/// mixed tensor degrees.
+/// depends on it. Plans that differ in interchangeable devices only count as one. Incomplete with
+/// tensor parallelism, whose groups are tried only as they are formed in nearness order.
 Enumeration enumerate_plans(const std::shared_ptr<const DecidedJob>& job, const ShapeLimits& shape,
                             double limit_s, const EnumerationLimits& limits,
                             const std::function<bool()>& stop);
