@@ -124,7 +124,7 @@ def planned(planner: pathlib.Path, name: str, topology: str, job: str) -> dict:
         if run.returncode == 0:
             plan = json.loads((folder / "plan.json").read_text())
             finalists = plan["finalists"]
-            row["simulated"] = f"{min(it['seconds'] for it in finalists if it.get('seconds') is not None):.9g}" if finalists else ""
+            row["simulated"] = f"{finalists[0]['simulated']['nominal']['mean_s']:.9g}" if finalists else ""
             row["estimated"] = f"{plan['estimate']['iteration_time_s']:.9g}"
             row["evaluations"] = plan["search"]["evaluations"]
         else:

@@ -16,6 +16,7 @@
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/plan_evolution.hpp"
 #include "planner/search/iteration_time/plan_pool.hpp"
 #include "planner/search/iteration_time/too_slow_devices.hpp"
 
@@ -39,6 +40,8 @@ constexpr double first_share = 0.5;            // of a round's moves, for the fi
 constexpr int default_rounds = 4;              // of annealing
 constexpr int max_doublings = 40;              // of a round's moves: beyond any practical limit
 constexpr double migration_time_share = 0.05;  // of a time limit, for minimizing migration
+constexpr int evolution_epochs = 8, evolution_islands = 4, children_per_island = 1000;
+constexpr int max_idle_epochs = 2;  // without a better plan
 constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
 class IterationSearch {
@@ -278,7 +281,11 @@ class IterationSearch {
     const auto of_few =
         static_cast<std::size_t>(islands_of_few * move_multiplier(pool_.best().job->tensor_groups.size()));
     std::vector<Island> all = islands_from(pool_.best_per_shape(std::max(first_islands, of_few)));
-    for (int round = 0; round < default_rounds || uses_full_budget; ++round) {
+    for (int round = 0;; ++round) {
+      if (round == default_rounds) {
+        evolve();
+        if (!uses_full_budget || is_over()) return;
+      }
       const double share =
           std::ldexp(1.0, std::max(0, std::min(round, max_doublings) - default_rounds + 1)) / default_rounds;
       const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
@@ -294,9 +301,11 @@ class IterationSearch {
     }
   }
 
-  static std::vector<Island> islands_from(const std::vector<PlanCandidate>& initial_plans_found) {
+  /// Annealing keeps the depth of the pipelines, which must be the same for all.
+  static std::vector<Island> islands_from(const std::vector<PlanCandidate>& starts) {
     std::vector<Island> result;
-    for (const PlanCandidate& start : initial_plans_found) result.push_back({start, start});
+    for (const PlanCandidate& start : starts)
+      if (min_depth(start.plan) == depth(start.plan)) result.push_back({start, start});
     return result;
   }
 
@@ -312,6 +321,33 @@ class IterationSearch {
     const auto parts = static_cast<double>(islands_now);
     const auto moves = affordable_moves(start, first_share * default_moves / parts, 2 * parts);
     return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
+  }
+
+  /// Evolves the best plans on several islands, which exchange their best plans between epochs. Annealing
+  /// keeps the depths of pipelines and devices of its starts; evolution does not.
+  void evolve() {
+    const DecidedJobPtr job = pool_.best().job;
+    if (is_over() || options_.warm || options_.keeps_pareto_front || !pool_.has_fitting() ||
+        !can_evolve(*job))
+      return;
+    int idle_epochs = 0;
+    for (int epoch = 0; epoch < evolution_epochs && idle_epochs < max_idle_epochs && !is_over(); ++epoch) {
+      const PlanCandidate before = pool_.best();
+      std::vector<PlanCandidate> population = pool_.best_diverse(max_kept_);
+      std::erase_if(population, [&](const PlanCandidate& it) {
+        return it.job != job || it.plan.pipelines.size() > max_heterogeneous_pipelines;
+      });
+      if (population.empty()) return;
+      const auto island = [&](int i, const PlanScore& score) {
+        const auto task = 1'000'000 + static_cast<std::uint64_t>(epoch * evolution_islands + i);
+        Rng rng = Rng::for_task(options_.common.seed, task);
+        return evolve_plans(population, options_.limits, score, children_per_island, rng,
+                            [&] { return must_stop(); });
+      };
+      offer(evolution_islands, island);
+      record_convergence();
+      idle_epochs = is_better(pool_.best(), before) ? 0 : idle_epochs + 1;
+    }
   }
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }

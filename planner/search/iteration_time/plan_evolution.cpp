@@ -1,0 +1,323 @@
+#include "planner/search/iteration_time/plan_evolution.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time/layer_split.hpp"
+#include "planner/cost/iteration_time/micro_batch_split.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
+
+namespace dtfm::search {
+namespace {
+
+// Chosen by hand.
+constexpr std::size_t max_population = 24;
+constexpr std::size_t max_groups = 64;
+constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
+
+using Layers = std::vector<std::pair<int, int>>;
+
+class PlanEvolution {
+ public:
+  PlanEvolution(std::vector<PlanCandidate> population, const ShapeLimits& limits, const PlanScore& score,
+                Rng& rng)
+      : job_(population.front().job),
+        limits_(limits),
+        score_(score),
+        rng_(rng),
+        population_(std::move(population)) {
+    std::stable_sort(population_.begin(), population_.end(), is_better);
+    if (population_.size() > max_population) population_.resize(max_population, population_.front());
+  }
+
+  std::vector<PlanCandidate> run(int children, const std::function<bool()>& stop) {
+    for (int i = 0; i < children && !(stop && stop()); ++i)
+      if (std::optional<Plan> child = make_child())
+        keep(evaluate_with_flushes(job_, *std::move(child), score_));
+    return std::move(population_);
+  }
+
+ private:
+  int below(std::size_t bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
+
+  const Plan& parent() {
+    const PlanCandidate &a = population_[at(below(population_.size()))],
+                        &b = population_[at(below(population_.size()))];
+    return (is_better(a, b) ? a : b).plan;
+  }
+
+  void keep(PlanCandidate child) {
+    for (const PlanCandidate& it : population_)
+      if (it.plan.pipelines == child.plan.pipelines) return;
+    const auto position = std::find_if(population_.begin(), population_.end(),
+                                       [&](const PlanCandidate& it) { return is_better(child, it); });
+    population_.insert(position, std::move(child));
+    if (population_.size() > max_population) population_.pop_back();
+  }
+
+  /// Nothing if the change is not possible.
+  std::optional<Plan> make_child() {
+    Plan child = parent();
+    constexpr int kinds = 16;
+    const int kind = below(kinds);
+    if (kind < 3) {
+      if (!(kind < 2 ? move_layer(child) : move_micro_batch(child))) return std::nullopt;
+      return child;
+    }
+    before_ = child.pipelines;
+    const bool changed = kind < 6    ? exchange_groups(child)
+                         : kind < 9  ? move_group(child)
+                         : kind < 10 ? add_group(child)
+                         : kind < 11 ? remove_group(child)
+                         : kind < 12 ? split_pipeline(child)
+                         : kind < 13 ? join_pipelines(child)
+                         : kind < 14 ? reverse_part(child)
+                                     : recombine(child, parent());
+    if (!changed || !is_allowed(child)) return std::nullopt;
+    return fit(std::move(child));
+  }
+
+  // Changes. Each returns whether it changed something; layers of changed pipelines are split afterwards.
+
+  bool move_layer(Plan& plan) {
+    std::vector<Stage>& stages = random_pipeline(plan).stages;
+    if (stages.size() < 2) return false;
+    const std::size_t stage = at(below(stages.size() - 1));
+    int& cut = stages[stage].layers.second;
+    const int moved = cut + (below(2) == 0 ? 1 : -1);
+    const int chunks = job_->model.chunks;
+    if (moved - stages[stage].layers.first < chunks || stages[stage + 1].layers.second - moved < chunks)
+      return false;
+    cut = stages[stage + 1].layers.first = moved;
+    return true;
+  }
+
+  bool move_micro_batch(Plan& plan) {
+    Pipeline &from = random_pipeline(plan), &to = random_pipeline(plan);
+    if (&from == &to || from.micro_batches < 2) return false;
+    --from.micro_batches;
+    ++to.micro_batches;
+    return true;
+  }
+
+  bool exchange_groups(Plan& plan) {
+    Stage& a = random_stage(plan);
+    if (below(3) == 0) {
+      const std::vector<std::vector<int>> unused = unused_groups(plan);
+      if (unused.empty()) return false;
+      a.devices = unused[at(below(unused.size()))];
+      return true;
+    }
+    Stage& b = random_stage(plan);
+    std::swap(a.devices, b.devices);
+    return &a != &b;
+  }
+
+  bool move_group(Plan& plan) {
+    const std::size_t from = at(below(plan.pipelines.size())), to = at(below(plan.pipelines.size()));
+    std::vector<Stage>& stages = plan.pipelines[from].stages;
+    const std::size_t stage = at(below(stages.size()));
+    const Stage moved = stages[stage];
+    stages.erase(stages.begin() + static_cast<long>(stage));
+    insert(plan.pipelines[to], moved);
+    if (plan.pipelines[from].stages.empty()) erase_pipeline(plan, from);
+    return true;
+  }
+
+  bool add_group(Plan& plan) {
+    const std::vector<std::vector<int>> unused = unused_groups(plan);
+    if (unused.empty()) return false;
+    const Stage stage{{}, unused[at(below(unused.size()))]};
+    const std::size_t pipeline = at(below(plan.pipelines.size() + 1));
+    if (pipeline == plan.pipelines.size()) plan.pipelines.push_back({1, {}});
+    insert(plan.pipelines[pipeline], stage);
+    return true;
+  }
+
+  bool remove_group(Plan& plan) {
+    const std::size_t pipeline = at(below(plan.pipelines.size()));
+    std::vector<Stage>& stages = plan.pipelines[pipeline].stages;
+    stages.erase(stages.begin() + below(stages.size()));
+    if (stages.empty()) erase_pipeline(plan, pipeline);
+    return !plan.pipelines.empty();
+  }
+
+  bool split_pipeline(Plan& plan) {
+    Pipeline& first = random_pipeline(plan);
+    if (first.stages.size() < 2) return false;
+    const auto middle = first.stages.begin() + 1 + below(first.stages.size() - 1);
+    Pipeline second{1, {middle, first.stages.end()}};
+    first.stages.erase(middle, first.stages.end());
+    plan.pipelines.push_back(std::move(second));
+    return true;
+  }
+
+  bool join_pipelines(Plan& plan) {
+    if (plan.pipelines.size() < 2) return false;
+    const std::size_t from = at(below(plan.pipelines.size())), to = at(below(plan.pipelines.size()));
+    if (from == to) return false;
+    for (const Stage& stage : plan.pipelines[from].stages) plan.pipelines[to].stages.push_back(stage);
+    erase_pipeline(plan, from);
+    return true;
+  }
+
+  /// Reverses consecutive stages of a pipeline, or exchanges two pipelines, whose order matters in a ring.
+  bool reverse_part(Plan& plan) {
+    if (below(2) == 0) {
+      Pipeline &a = random_pipeline(plan), &b = random_pipeline(plan);
+      std::swap(a, b);
+      return &a != &b;
+    }
+    std::vector<Stage>& stages = random_pipeline(plan).stages;
+    const int a = below(stages.size()), b = below(stages.size());
+    std::reverse(stages.begin() + std::min(a, b), stages.begin() + std::max(a, b) + 1);
+    return a != b;
+  }
+
+  /// Keeps some pipelines, and takes from the other plan those whose groups are free; a pipeline that shares
+  /// groups with the kept ones is taken without these.
+  bool recombine(Plan& plan, const Plan& other) {
+    std::erase_if(plan.pipelines, [&](const Pipeline&) { return below(2) == 0; });
+    std::set<int> used = used_devices(plan);
+    for (Pipeline pipeline : other.pipelines) {
+      std::erase_if(pipeline.stages, [&](const Stage& it) { return used.contains(it.devices.front()); });
+      if (pipeline.stages.empty()) continue;
+      for (const Stage& stage : pipeline.stages) used.insert(stage.devices.front());
+      plan.pipelines.push_back(std::move(pipeline));
+    }
+    return plan.pipelines != before_;
+  }
+
+  Pipeline& random_pipeline(Plan& plan) { return plan.pipelines[at(below(plan.pipelines.size()))]; }
+  Stage& random_stage(Plan& plan) {
+    std::vector<Stage>& stages = random_pipeline(plan).stages;
+    return stages[at(below(stages.size()))];
+  }
+  void insert(Pipeline& pipeline, const Stage& stage) {
+    pipeline.stages.insert(pipeline.stages.begin() + below(pipeline.stages.size() + 1), stage);
+  }
+  static void erase_pipeline(Plan& plan, std::size_t pipeline) {
+    plan.pipelines.erase(plan.pipelines.begin() + static_cast<long>(pipeline));
+  }
+
+  static std::set<int> used_devices(const Plan& plan) {
+    const std::vector<int> devices = pipeline_major(plan);
+    return {devices.begin(), devices.end()};
+  }
+
+  std::vector<std::vector<int>> unused_groups(const Plan& plan) const {
+    const std::set<int> used = used_devices(plan);
+    std::vector<std::vector<int>> unused;
+    for (const std::vector<int>& group : job_->tensor_groups)
+      if (!used.contains(group.front()) && std::isfinite(score_.total_weight(group))) unused.push_back(group);
+    return unused;
+  }
+
+  bool is_allowed(const Plan& plan) const {
+    const std::size_t pipelines = plan.pipelines.size();
+    if (pipelines == 0 || pipelines > max_heterogeneous_pipelines ||
+        pipelines != at(limits_.replicas.value_or(static_cast<int>(pipelines))))
+      return false;
+    return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
+      const int stages = static_cast<int>(it.stages.size());
+      return stages * job_->model.chunks <= job_->model.stages.layers() &&
+             stages == limits_.stages.value_or(stages);
+    });
+  }
+
+  // Layers and micro-batches.
+
+  /// Splits the layers of changed pipelines by themselves, or in common with equally deep ones, and balances
+  /// micro-batches. Nothing if a pipeline would compute none.
+  std::optional<Plan> fit(Plan plan) {
+    const int total = micro_batch_count(job_->problem.job);
+    const int pipelines = static_cast<int>(plan.pipelines.size());
+    if (pipelines > total) return std::nullopt;
+    for (int i = 0; i < pipelines; ++i)
+      plan.pipelines[at(i)].micro_batches = total / pipelines + (i < total % pipelines ? 1 : 0);
+    if (below(2) == 0)
+      split_by_depth(plan);
+    else
+      for (Pipeline& pipeline : plan.pipelines)
+        if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}));
+    plan.execution = job_->problem.job.execution;
+    cost::IterationTimer timer(job_->model, plan);
+    for (int pass = 0; pass < balance_passes; ++pass) {
+      std::vector<cost::PipelinePace> paces;
+      for (int i = 0; i < pipelines; ++i) {
+        const cost::PipelineTime& time = timer.pipeline(i);
+        paces.push_back({time.end_s - plan.pipelines[at(i)].micro_batches * time.steady_s, time.steady_s});
+      }
+      const std::vector<int> balanced = cost::balanced_micro_batches(paces, 1, total);
+      for (int i = 0; i < pipelines; ++i) {
+        if (balanced[at(i)] == 0) return std::nullopt;
+        plan.pipelines[at(i)].micro_batches = balanced[at(i)];
+        timer.set_micro_batches(i, balanced[at(i)]);
+      }
+    }
+    return plan;
+  }
+
+  bool has_changed(const Pipeline& pipeline) const {
+    return std::none_of(before_.begin(), before_.end(),
+                        [&](const Pipeline& it) { return it.stages == pipeline.stages; });
+  }
+
+  void split_by_depth(Plan& plan) {
+    std::map<std::size_t, std::vector<const Pipeline*>> of_depth;
+    for (const Pipeline& it : plan.pipelines) of_depth[it.stages.size()].push_back(&it);
+    std::map<std::size_t, Layers> layers;
+    for (const auto& [depth, equally_deep] : of_depth) layers[depth] = best_layers(equally_deep);
+    for (Pipeline& it : plan.pipelines) set_layers(it, layers[it.stages.size()]);
+  }
+
+  static void set_layers(Pipeline& pipeline, const Layers& layers) {
+    for (std::size_t stage = 0; stage < layers.size(); ++stage) pipeline.stages[stage].layers = layers[stage];
+  }
+
+  /// Known splits are used again, also for other numbers of micro-batches.
+  const Layers& best_layers(const std::vector<const Pipeline*>& pipelines) {
+    std::vector<cost::StageChain> chains;
+    std::vector<int> key;
+    for (const Pipeline* pipeline : pipelines) {
+      chains.push_back({{}, pipeline->micro_batches});
+      for (const Stage& stage : pipeline->stages) {
+        chains.back().devices.push_back(stage.devices);
+        key.push_back(stage.devices.front());
+      }
+      key.push_back(-1);
+    }
+    const auto [position, is_new] = known_layers_.try_emplace(std::move(key));
+    if (is_new) position->second = cost::best_layer_split(job_->model, chains).layers;
+    return position->second;
+  }
+
+  const std::shared_ptr<const DecidedJob> job_;
+  const ShapeLimits& limits_;
+  const PlanScore& score_;
+  Rng& rng_;
+  std::vector<PlanCandidate> population_;            // best first
+  std::vector<Pipeline> before_;                     // of the parent of the current child
+  std::map<std::vector<int>, Layers> known_layers_;  // by the first devices of the stages
+};
+
+}  // namespace
+
+bool can_evolve(const DecidedJob& job) {
+  return !requires_uniform_pipelines(job) && !job.has_mixed_degrees() &&
+         !traits(job.model.schedule).in_rounds && job.tensor_groups.size() <= max_groups;
+}
+
+std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> population, const ShapeLimits& limits,
+                                        const PlanScore& score, int children, Rng& rng,
+                                        const std::function<bool()>& stop) {
+  return PlanEvolution(std::move(population), limits, score, rng).run(children, stop);
+}
+
+}  // namespace dtfm::search
