@@ -37,14 +37,13 @@ std::string format_pipelines(const Topology& topology, const Plan& plan) {
 }
 
 std::string format_depth(const Plan& plan) {
-  const int least = min_depth(plan);
-  return (least < depth(plan) ? fmt::format("{}–", least) : "") + format_count(depth(plan), "stage");
+  return (are_equally_deep(plan) ? "" : fmt::format("{}–", min_depth(plan))) +
+         format_count(depth(plan), "stage");
 }
 
 std::string format_shape(const Plan& plan) {
-  const int least = min_depth(plan);
-  std::string shape = least < depth(plan) ? fmt::format("{}–", least) : "";
-  shape += fmt::format("{} × {}", depth(plan), plan.pipelines.size());
+  const std::string least = are_equally_deep(plan) ? "" : fmt::format("{}–", min_depth(plan));
+  const std::string shape = fmt::format("{}{} × {}", least, depth(plan), plan.pipelines.size());
   return plan.tensor > 1 ? fmt::format("{} × {} tensor", shape, plan.tensor) : shape;
 }
 

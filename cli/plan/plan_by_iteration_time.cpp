@@ -63,7 +63,8 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   io::PlanRecord record = make_plan_record(options, best);
   add_notes(search_notes(search, problem.topology), record);
   if (options.prove && search.stopped() != search::Stopped::optimal)
-    record.warnings.emplace_back("the plan is not proven optimal (--prove is for small problems without other scenarios)");
+    record.warnings.emplace_back(
+        "the plan is not proven optimal; --prove can do so only for small problems without --scenario");
   if (!search.fits()) add_notes(out_of_memory_notes(request, search), record);
   record.search = io::PlanRecord::Search{options.strategy, options.seed, search.found.evaluations,
                                          search.stopped(), search.found.convergence};

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/search/iteration_time/iteration_search.hpp"
 #include "simulator/report/run_totals.hpp"
 
 namespace dtfm::api {
@@ -27,36 +27,27 @@ void report_progress(const CompareRequest& request, const ComparisonProgress& pr
   if (request.on_progress) request.on_progress(progress);
 }
 
-double failure_free_s(const search::PlanCandidate& candidate) {
-  return sim::undisturbed_seconds(candidate.job->problem, candidate.plan);
-}
-
-/// The plan that `plan` finds by default: of the search's finalists, the one that is simulated fastest.
+/// The plan that `plan` finds by default.
 ChosenLayout plan_layout(const CompareRequest& request) {
-  search::IterationSearchOptions search;
-  search.common.seed = request.options.seed;
-  search.common.threads = request.threads;
-  search.common.stop = request.stop;
-  search.common.on_progress = [&](const search::Progress& progress) {
+  PlanRequest planned{request.problem};
+  planned.options.common.seed = request.options.seed;
+  planned.options.common.threads = request.threads;
+  planned.options.common.stop = request.stop;
+  planned.options.common.on_progress = [&](const search::Progress& progress) {
     report_progress(request, {planned_scheme, 0, &progress});
   };
+  const PlanResult result = plan(planned);
+  if (result.simulation == SimulationStatus::failed) throw Error("", result.simulation_error);
   ChosenLayout chosen;
-  const search::IterationSearchResult found = search::search_iteration(request.problem, search);
-  std::vector<search::PlanCandidate> fitting;
-  for (const search::PlanCandidate& it : found.finalists)
-    if (it.deficit_bytes <= 0) fitting.push_back(it);
-  chosen.tried = static_cast<int>(found.finalists.size());
-  chosen.fitting = static_cast<int>(fitting.size());
-  if (fitting.empty()) {
+  chosen.tried = static_cast<int>(result.plans.size());
+  if (!result.fits()) {
     chosen.no_layout_reason = "no plan fits the memory";
     return chosen;
   }
-  const std::vector<double> seconds = parallel_map(static_cast<int>(fitting.size()), request.threads,
-                                                   [&](int i) { return failure_free_s(fitting[at(i)]); });
-  const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
-  const search::PlanCandidate& plan = fitting[static_cast<std::size_t>(best)];
-  chosen.layout = Layout{plan.job->problem.job, plan.plan, 1};
-  chosen.layout->job.execution = plan.plan.execution;
+  chosen.fitting = chosen.tried;
+  const search::PlanCandidate& best = result.best();
+  chosen.layout = Layout{best.job->problem.job, best.plan, 1};
+  chosen.layout->job.execution = best.plan.execution;
   return chosen;
 }
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "planner/core/index.hpp"
@@ -20,13 +19,18 @@ bool supports_enumeration(const PlanRequest& request) {
          !options.keeps_pareto_front && !options.common.evaluations;
 }
 
-search::EnumerationLimits scaled(search::EnumerationLimits limits, double factor) {
-  const auto scale = [&](auto& limit) {
-    limit = static_cast<std::remove_reference_t<decltype(limit)>>(static_cast<double>(limit) * factor);
-  };
-  scale(limits.steps);
-  scale(limits.bounds);
-  scale(limits.plans);
+constexpr int first_share = 5, prove_factor = 5;
+
+/// A fifth of the limits, for the first enumeration; pipelines have to be listed in any case.
+search::EnumerationLimits first_limits(search::EnumerationLimits limits) {
+  for (long long* limit : {&limits.steps, &limits.bounds, &limits.plans}) *limit /= first_share;
+  return limits;
+}
+
+search::EnumerationLimits whole_limits(bool prove) {
+  search::EnumerationLimits limits;
+  for (long long* limit : {&limits.pipelines, &limits.steps, &limits.bounds, &limits.plans})
+    *limit *= prove ? prove_factor : 1;
   return limits;
 }
 
@@ -90,27 +94,24 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
   PlanRequest request = given;
   if (!request.options.common.begin) request.options.common.begin = std::chrono::steady_clock::now();
   constexpr long long first_evaluations = 2'000;
-  constexpr double first_share = 0.2;
-  constexpr int prove_factor = 5;
-  search::EnumerationLimits limits;
-  if (request.options.common.prove) {
-    limits = scaled(limits, prove_factor);
-    limits.pipelines *= prove_factor;
-  }
+  const search::EnumerationLimits limits = whole_limits(request.options.common.prove);
   if (!supports_enumeration(request) ||
-      !search::has_few_pipelines(request.problem, request.options.limits, limits))
+      !search::can_enumerate(request.problem, request.options.limits, limits))
     return search_and_simulate(request);
   PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);
-  if (improve_by_enumeration(request, scaled(limits, first_share), result)) return result;
+  if (improve_by_enumeration(request, first_limits(limits), result)) return result;
   if (stop_of(request.options.common)()) {
     result.found.stopped =
         is_stopped(request.options.common) ? search::Stopped::interrupted : search::Stopped::time_limit;
     return result;
   }
   const long long evaluations = result.found.evaluations;
-  result = search_and_simulate(request);
+  PlanRequest whole = request;
+  if (request.options.common.prove && request.options.common.time_limit)
+    *whole.options.common.time_limit /= 2;  // the rest is for the second enumeration
+  result = search_and_simulate(whole);
   result.found.evaluations += evaluations;
   improve_by_enumeration(request, limits, result);
   return result;

@@ -63,8 +63,9 @@ struct PlanResult {
 };
 
 /// Searches for a plan, simulates the finalists, and ranks them by their simulated times. If the problem has
-/// so few plans that all can be enumerated, the result is the best of them (enumeration.hpp). Throws Error if no
-/// device's times are known, search::NoSuchShape if no plan has the requested numbers of stages and replicas.
+/// so few plans that all can be enumerated, the result is the best of them (enumeration.hpp). Throws Error if
+/// no device's times are known, search::NoSuchShape if no plan has the requested numbers of stages and
+/// replicas.
 PlanResult plan(const PlanRequest& request);
 /// The same without enumerating the plans of small problems, and without a prediction interval.
 PlanResult search_and_simulate(const PlanRequest& request);

@@ -38,6 +38,9 @@ long long total_micro_batches(const Plan& plan);
 /// Stages of the deepest pipeline, and of the shallowest.
 int depth(const Plan& plan);
 int min_depth(const Plan& plan);
+inline bool are_equally_deep(const Plan& plan) {
+  return min_depth(plan) == depth(plan);
+}
 /// [stage]: its devices in all pipelines that have so many stages; they synchronize gradients.
 std::vector<std::vector<int>> stage_groups(const Plan& plan);
 /// The devices pipeline by pipeline, and stage by stage in each pipeline.

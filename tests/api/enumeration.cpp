@@ -22,7 +22,9 @@ TEST_CASE("the plan of a tiny problem is the best of all plans") {
 }
 
 TEST_CASE("an enumeration of interchangeable devices finds as good a plan as one of distinct devices") {
-  for (const GradientSync sync : {GradientSync::ring, GradientSync::tree}) {
+  for (const GradientSync sync : {GradientSync::ring, GradientSync::tree, GradientSync::sharded_ps,
+                                  GradientSync::central_ps, GradientSync::hierarchical}) {
+    CAPTURE(name_of(sync));
     Problem problem{flat_topology({3, 2}, link_of(1e-3, 1e8), link_of(0.02, 2e7)), chain_job(4, 1e6, 1e6),
                     Calibration{1, 0, 1, 0}};
     problem.topology.edit().devices[4].speed = 0.5;
@@ -138,4 +140,41 @@ TEST_CASE("a stopped enumeration returns the plan found so far") {
     CHECK(result.plans.size() >= 1);
     CHECK(result.best().deficit_bytes <= 0);
   }
+}
+
+TEST_CASE("with open decisions an enumeration is as good as the best of those without") {
+  Problem problem = tiny_problem(0);
+  problem.job.training.global_batch = 4;
+  problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch = true;
+  const api::PlanResult open = api::plan({problem});
+  CHECK(open.found.stopped == search::Stopped::optimal);
+  double best_s = infinity;
+  problem.job.automatic = {};
+  for (const GradientSyncTraits& sync : gradient_sync_table()) {
+    if (!sync.is_candidate) continue;
+    for (const int micro_batch : {1, 2, 4}) {
+      problem.job.execution.gradient_sync = sync.kind;
+      problem.job.execution.micro_batch = micro_batch;
+      best_s = std::min(best_s, api::plan({problem}).finalist_results.front().seconds);
+    }
+  }
+  CHECK(open.finalist_results.front().seconds == Approx(best_s).epsilon(1e-9));
+}
+
+TEST_CASE("an enumeration does not depend on the number of threads") {
+  api::PlanRequest request{tiny_problem(7)};
+  const api::PlanResult one = api::plan(request);
+  request.options.common.threads = 3;
+  const api::PlanResult three = api::plan(request);
+  CHECK(one.best().plan == three.best().plan);
+  CHECK(one.found.evaluations == three.found.evaluations);
+}
+
+TEST_CASE("tensor parallelism is not enumerated") {
+  Problem problem = tiny_problem(0);
+  for (Device& device : problem.topology.edit().devices) device.host /= 2;
+  problem.job.parallelism.tensor = 2;
+  CHECK_FALSE(search::can_enumerate(problem, {}, {}));
+  CHECK_FALSE(search::enumerate_plans(problem, {}, infinity, {}, {}).is_complete);
+  CHECK(search::can_enumerate(tiny_problem(0), {}, {}));
 }

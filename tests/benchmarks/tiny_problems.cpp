@@ -1,9 +1,16 @@
 // How far plans of tiny problems are from the best of all plans, as simulated.
 //
-//   tiny_problems optimum FIRST LAST  prints the best plans, found by enumeration, of these problems
-//   tiny_problems plans FIRST LAST    prints what the planner finds
+//   benchmark_tiny_problems optimum FIRST LAST  prints the best plans of these problems, by enumeration
+//   benchmark_tiny_problems plans FIRST LAST    prints what the planner finds
+//   benchmark_tiny_problems medium FIRST LAST [EVALUATIONS]
+//                                               the same for 12 to 16 devices and 8 to 16 layers
+//
+// Columns: problem, simulated seconds, then number of plans and of simulations (optimum), or evaluations and
+// seconds of planning; the plan as micro-batches and stages of each pipeline.
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -32,9 +39,9 @@ void print_optimum(int number) {
   fmt::print("{},{:.9g},{},{},{}\n", number, best.seconds, best.plans, best.simulated, describe(best.plan));
 }
 
-void print_planned(int number) {
-  const Problem problem = tiny_problem(number);
+void print_planned(int number, const Problem& problem, std::optional<long long> evaluations) {
   api::PlanRequest request{problem};
+  request.options.common.evaluations = evaluations;
   const auto begin = std::chrono::steady_clock::now();
   const api::PlanResult result = api::plan(request);
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -45,15 +52,19 @@ void print_planned(int number) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fmt::print(stderr, "usage: {} optimum|plans FIRST LAST\n", argv[0]);
+  const std::string mode = argc > 3 ? argv[1] : "";
+  if ((mode != "optimum" && mode != "plans" && mode != "medium") || argc > (mode == "medium" ? 5 : 4)) {
+    fmt::print(stderr, "usage: {} optimum|plans|medium FIRST LAST [EVALUATIONS, for medium]\n", argv[0]);
     return 2;
   }
   for (int number = std::atoi(argv[2]); number <= std::atoi(argv[3]); ++number) {
-    if (std::string(argv[1]) == "optimum")
+    if (mode == "optimum")
       print_optimum(number);
+    else if (mode == "plans")
+      print_planned(number, tiny_problem(number), std::nullopt);
     else
-      print_planned(number);
+      print_planned(number, tiny_problem(number, medium_problems),
+                    argc > 4 ? std::optional(std::atoll(argv[4])) : std::nullopt);
     std::fflush(stdout);
   }
 }

@@ -19,18 +19,28 @@ inline double random_size(Rng& rng, double low, double high) {
   return low * std::pow(high / low, rng.uniform());
 }
 
+struct SizeRange {
+  double low = 0, high = 0;
+};
+
+/// Returns a layer with one to three times as many FLOPs backward as forward, without activations to keep.
+inline Layer random_layer(Rng& rng, int number, SizeRange parameters, SizeRange forward, SizeRange output) {
+  Layer layer;
+  layer.name = fmt::format("layer {}", number);
+  layer.parameters = random_size(rng, parameters.low, parameters.high);
+  layer.forward = Flops(random_size(rng, forward.low, forward.high));
+  layer.backward = Flops(layer.forward.value() * (1 + 2 * rng.uniform()));
+  layer.output = Bytes(random_size(rng, output.low, output.high));
+  return layer;
+}
+
 /// Returns a job of `layers` layers of 0.1 to 10 TFLOP forward and an independent number of FLOPs backward.
 inline Job random_chain_job(Rng& rng, int layers) {
   Job job;
   job.name = "random";
   LayerChain chain;
   for (int i = 0; i < layers; ++i) {
-    Layer layer;
-    layer.name = fmt::format("layer {}", i);
-    layer.parameters = random_size(rng, 1e6, 1e9);
-    layer.forward = Flops(random_size(rng, 1e11, 1e13));
-    layer.backward = Flops(layer.forward.value() * (1 + 2 * rng.uniform()));
-    layer.output = Bytes(random_size(rng, 1e5, 1e8));
+    Layer layer = random_layer(rng, i, {1e6, 1e9}, {1e11, 1e13}, {1e5, 1e8});
     layer.activation_memory = Bytes(layer.output.value() * (1 + rng.uniform()));
     chain.layers.push_back(layer);
   }

@@ -23,9 +23,15 @@ namespace dtfm {
 
 inline constexpr int tiny_problem_count = 100;
 
-/// 4 to 6 devices of different speeds, 4 to 6 layers of different sizes, a directed link of its own for every
-/// pair of devices, gpipe or 1f1b, and a ring or sharded parameter servers. Memory is never short.
-inline Problem tiny_problem(int number) {
+/// Ranges of a random problem, both ends included.
+struct ProblemSize {
+  int min_devices = 4, max_devices = 6, min_layers = 4, max_layers = 6, min_batch = 4, max_batch = 8;
+};
+inline constexpr ProblemSize medium_problems{12, 16, 8, 16, 16, 64};
+
+/// Devices of different speeds, layers of different sizes, a directed link of its own for every pair of
+/// devices, gpipe or 1f1b, and a ring or sharded parameter servers. Memory is never short.
+inline Problem tiny_problem(int number, const ProblemSize& size = {}) {
   Rng rng = Rng::for_task(22, static_cast<std::uint64_t>(number));
   Problem problem{Topology(), Job(), Calibration{1, 1e-3, 1, 0}};
   Topology& topology = problem.topology.edit();
@@ -35,7 +41,11 @@ inline Problem tiny_problem(int number) {
   gpu.memory_bandwidth = unlimited;
   topology.gpus = {gpu};
   topology.sites = {{"here"}};
-  const int devices = 4 + static_cast<int>(rng.below(3)), layers = 4 + static_cast<int>(rng.below(3));
+  const auto between = [&](int low, int high) {
+    return low + static_cast<int>(rng.below(static_cast<std::uint32_t>(high - low + 1)));
+  };
+  const int devices = between(size.min_devices, size.max_devices),
+            layers = between(size.min_layers, size.max_layers);
   MeasuredLinks links{Eigen::MatrixXd::Zero(devices, devices), Eigen::MatrixXd::Ones(devices, devices)};
   for (int from = 0; from < devices; ++from) {
     Device device;
@@ -54,17 +64,11 @@ inline Problem tiny_problem(int number) {
   problem.job.name = topology.name;
   LayerChain chain{1, {}};
   for (int i = 0; i < layers; ++i) {
-    Layer layer;
-    layer.name = fmt::format("layer {}", i);
-    layer.parameters = random_size(rng, 1e6, 1e8);
-    layer.forward = Flops(random_size(rng, 1e11, 1e12));
-    layer.backward = Flops(layer.forward.value() * (1 + 2 * rng.uniform()));
-    layer.output = Bytes(random_size(rng, 1e5, 1e8));
-    layer.activation_memory = layer.output;
-    chain.layers.push_back(layer);
+    chain.layers.push_back(random_layer(rng, i, {1e6, 1e8}, {1e11, 1e12}, {1e5, 1e8}));
+    chain.layers.back().activation_memory = chain.layers.back().output;
   }
   problem.job.model = std::move(chain);
-  problem.job.training.global_batch = 4 + static_cast<int>(rng.below(5));
+  problem.job.training.global_batch = between(size.min_batch, size.max_batch);
   problem.job.execution.recomputation = Recomputation::none;
   problem.job.execution.schedule = number % 2 == 0 ? Schedule::gpipe : Schedule::one_f_one_b;
   problem.job.execution.gradient_sync = number / 2 % 2 == 0 ? GradientSync::ring : GradientSync::sharded_ps;
@@ -146,18 +150,18 @@ class TinyPlans {
     return least;
   }
 
-  /// The order of pipelines is that of a ring, up to rotation.
+  /// All orders of the pipelines but for sharded parameter servers; those of a ring up to rotation.
   void use_all_orders(const Plan& plan, double bound_s,
                       const std::function<void(const Plan&, double)>& use) const {
-    if (plan.execution.gradient_sync != GradientSync::ring || plan.pipelines.size() < 3)
-      return use(plan, bound_s);
+    const GradientSync sync = plan.execution.gradient_sync;
+    if (sync == GradientSync::sharded_ps) return use(plan, bound_s);
     std::vector<std::size_t> order(plan.pipelines.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     Plan ordered = plan;
     do {
       for (std::size_t i = 0; i < order.size(); ++i) ordered.pipelines[i] = plan.pipelines[order[i]];
       use(ordered, bound_s);
-    } while (std::next_permutation(order.begin() + 1, order.end()));
+    } while (std::next_permutation(order.begin() + (sync == GradientSync::ring ? 1 : 0), order.end()));
   }
 
   /// Adds pipelines on `free` devices (as bits), whose first device is not below `first`, until no

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 
@@ -15,33 +16,13 @@ struct StageTimes {
   double there_busy_s = 0, back_busy_s = 0;  // occupancy of the links
 };
 
-ComputeTime slowest_compute(const StageCosts& costs, const std::vector<int>& devices,
-                            std::pair<int, int> layers) {
-  ComputeTime slowest;
-  for (const int device : devices) {
-    const ComputeTime time = costs.compute(costs.kind_of(device), layers);
-    slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
-    slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
-    slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
-    slowest.update_s = std::max(slowest.update_s, time.update_s);
-  }
-  return slowest;
+int device_of(const Stage& stage) {
+  DTFM_ASSERT(stage.devices.size() == 1);
+  return stage.devices.front();
 }
 
-void add_hop(const IterationModel& model, StageTimes& times, const std::vector<int>& from,
-             const std::vector<int>& to, int layer) {
-  const int parts = static_cast<int>(from.size());
-  for (std::size_t rank = 0; rank < from.size(); ++rank) {
-    const int here = from[rank], there = to[rank];
-    const MessageCost forward = model.network.message(here, there),
-                      backward = model.network.message(there, here);
-    const double sent = model.boundary_bytes(here, there, parts, layer),
-                 received = model.boundary_bytes(there, here, parts, layer);
-    times.there_s = std::max(times.there_s, forward.total_s(sent));
-    times.back_s = std::max(times.back_s, backward.total_s(received));
-    times.there_busy_s = std::max(times.there_busy_s, forward.occupancy_s(sent));
-    times.back_busy_s = std::max(times.back_busy_s, backward.occupancy_s(received));
-  }
+ComputeTime compute(const IterationModel& model, const Stage& stage, std::pair<int, int> layers) {
+  return model.stages.compute(model.stages.kind_of(device_of(stage)), layers);
 }
 
 /// By virtual stage.
@@ -51,25 +32,40 @@ std::vector<StageTimes> stage_times(const IterationModel& model, const Pipeline&
   const double overhead_s = model.problem.constants.micro_batch_overhead_s;
   std::vector<StageTimes> result(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::vector<int>& devices = pipeline.stages[i % stages].devices;
-    const ComputeTime time = slowest_compute(model.stages_of(devices.size()), devices, layers[i]);
+    const ComputeTime time = compute(model, pipeline.stages[i % stages], layers[i]);
     result[i].forward_s = time.forward_s + overhead_s;
     result[i].backward_s = time.backward_s + overhead_s;
     if (traits(model.schedule).splits_backward) result[i].weight_gradient_s = time.weight_gradient_s;
-    if (i + 1 < layers.size())
-      add_hop(model, result[i], devices, pipeline.stages[(i + 1) % stages].devices, layers[i].second);
+    if (i + 1 == layers.size()) break;
+    const int here = device_of(pipeline.stages[i % stages]),
+              next = device_of(pipeline.stages[(i + 1) % stages]);
+    const MessageCost forward = model.network.message(here, next),
+                      backward = model.network.message(next, here);
+    const double sent = model.boundary_bytes(here, next, 1, layers[i].second),
+                 received = model.boundary_bytes(next, here, 1, layers[i].second);
+    result[i].there_s = forward.total_s(sent);
+    result[i].back_s = backward.total_s(received);
+    result[i].there_busy_s = forward.occupancy_s(sent);
+    result[i].back_busy_s = backward.occupancy_s(received);
   }
   return result;
+}
+
+/// Part of the stage's optimizer step that is for these of its layers. Parameters that are tied to the first
+/// layer of the same stage are updated with it.
+double update_s(const IterationModel& model, const Stage& stage, std::pair<int, int> layers) {
+  if (stage.layers.first > 0) return compute(model, stage, layers).update_s;
+  return compute(model, stage, {0, layers.second}).update_s -
+         compute(model, stage, {0, layers.first}).update_s;
 }
 
 }  // namespace
 
 /// - A device computes its micro-batches one after the other: after the first has come from the stages before
 ///   it, and before the gradients of the last have gone back through them.
-/// - If m micro-batches pass a resource (stage or hop) one after another, the pipeline takes at least the
-/// time
-///   of one micro-batch and m − 1 times that of the resource: under gpipe for the forward phase followed by
-///   the backward phase, otherwise for one of them.
+/// - If m micro-batches pass a resource (stage or hop) one after another, the pipeline takes at least as long
+///   as one micro-batch and m − 1 times the resource: under gpipe for the forward phase followed by the
+///   backward phase, otherwise for one of them.
 /// - Under 1f1b at most S micro-batches are between the forward pass of the S-th stage from the end and its
 ///   backward pass.
 PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeline) {
@@ -112,26 +108,21 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
   return bound;
 }
 
-double min_sync_s(const IterationModel& model, const std::vector<std::vector<int>>& holders,
+double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& replicas,
                   std::pair<int, int> layers) {
-  const StageCosts& costs = model.stages_of(holders.front().size());
-  double last_s = 0;
-  std::vector<double> update_s;
-  for (const std::vector<int>& devices : holders) {
-    update_s.push_back(slowest_compute(costs, devices, layers).update_s);
-    last_s = std::max(last_s, update_s.back());
-  }
-  if (holders.size() < 2 || model.network.shared_count() > 0) return last_s;
-  GradientSyncTime sync_time(model.problem.topology, model.network);
-  for (std::size_t rank = 0; rank < holders.front().size(); ++rank) {
-    std::vector<int> replicas;
-    for (const std::vector<int>& devices : holders) replicas.push_back(devices[rank]);
+  std::vector<double> done_s(replicas.size());
+  if (replicas.size() > 1 && model.network.shared_count() == 0) {
+    std::vector<int> devices;
+    for (const Stage* stage : replicas) devices.push_back(device_of(*stage));
     const Problem& problem = model.problem;
-    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, replicas);
-    const std::vector<double> done_s = sync_time.completion_times(
-        model.sync, replicas, costs.gradient_bytes(layers, layers.first == 0, compressed));
-    for (std::size_t i = 0; i < done_s.size(); ++i) last_s = std::max(last_s, done_s[i] + update_s[i]);
+    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, devices);
+    done_s = GradientSyncTime(problem.topology, model.network)
+                 .completion_times(model.sync, devices,
+                                   model.stages.gradient_bytes(layers, layers.first == 0, compressed));
   }
+  double last_s = 0;
+  for (std::size_t i = 0; i < replicas.size(); ++i)
+    last_s = std::max(last_s, done_s[i] + update_s(model, *replicas[i], layers));
   return last_s;
 }
 
@@ -147,12 +138,12 @@ bool synchronizes_by_layer(const IterationModel& model) {
 
 double min_first_sync_s(const IterationModel& model, const Plan& plan) {
   int end = synchronizes_by_layer(model) ? 1 : model.stages.layers();
-  std::vector<std::vector<int>> holders;
+  std::vector<const Stage*> replicas;
   for (const Pipeline& pipeline : plan.pipelines) {
-    end = std::min(end, pipeline.stages.front().layers.second);
-    holders.push_back(pipeline.stages.front().devices);
+    replicas.push_back(&pipeline.stages.front());
+    end = std::min(end, replicas.back()->layers.second);
   }
-  return min_sync_s(model, holders, {0, end});
+  return min_sync_s(model, replicas, {0, end});
 }
 
 double min_iteration_s(const IterationModel& model, const Plan& plan,
@@ -164,17 +155,17 @@ double min_iteration_s(const IterationModel& model, const Plan& plan,
   for (int layer = 0; layer < model.stages.layers();) {
     int end = by_layer ? 1 : model.stages.layers();
     double ready_s = 0;
-    std::vector<std::vector<int>> holders;
+    std::vector<const Stage*> replicas;
     for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
       const std::vector<Stage>& stages = plan.pipelines[i].stages;
       if (!by_layer) {
         while (stages[stage[i]].layers.second <= layer) ++stage[i];
         end = std::min(end, stages[stage[i]].layers.second);
       }
-      holders.push_back(stages[stage[i]].devices);
+      replicas.push_back(&stages[stage[i]]);
       ready_s = std::max(ready_s, pipelines[i]->gradients_s[stage[i]]);
     }
-    end_s = std::max(end_s, ready_s + min_sync_s(model, holders, {layer, end}));
+    end_s = std::max(end_s, ready_s + min_sync_s(model, replicas, {layer, end}));
     if (by_layer) break;
     layer = end;
   }

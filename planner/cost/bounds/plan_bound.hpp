@@ -14,14 +14,13 @@ struct PipelineBound {
   double end_s = 0;                 // of the last computation
 };
 
-/// Bound of a pipeline whose stages all have the same number of devices. All times are 0 without
-/// micro-batches.
+/// Bound of a pipeline. All times are 0 without micro-batches. Here and below, every stage has one device.
 PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeline);
 
-/// Least time from the last backward pass until the replicas of `layers` have synchronized their gradients
-/// and run their optimizer steps. `holders`: [pipeline]: the devices of the stage that holds the layers.
-/// 0 for one pipeline. Links with shared capacities are not counted.
-double min_sync_s(const IterationModel& model, const std::vector<std::vector<int>>& holders,
+/// Least time from the last backward pass of these stages, which all hold `layers`, until their devices have
+/// synchronized the gradients of these layers and updated them. If messages share links, synchronization is
+/// not counted.
+double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& replicas,
                   std::pair<int, int> layers);
 
 /// The same for the first layers that are synchronized together, after the first stages' last backward

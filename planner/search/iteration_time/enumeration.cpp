@@ -1,9 +1,8 @@
 #include "planner/search/iteration_time/enumeration.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <cstddef>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,79 +16,82 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int steps_per_plan = 10;  // by measured time
-constexpr long long steps_between_stop_checks = 100'000;
+constexpr int steps_per_plan = 10;  // about as long as so many steps
+constexpr int steps_between_stop_checks = 10'000;
 
-/// Thrown to end an enumeration that is too large.
-struct TooManyPlans {};
+using JobPtr = std::shared_ptr<const DecidedJob>;
 
-/// The tensor-parallel groups by class; groups of one class are interchangeable.
-std::vector<std::vector<int>> group_classes(const DecidedJob& job) {
-  std::map<std::vector<std::tuple<int, int, int, int>>, std::size_t> class_of;
+/// Thrown to end an enumeration that has reached a limit or is stopped.
+struct GivesUp {};
+
+void spend(long long& limit, long long amount = 1) {
+  limit -= amount;
+  if (limit < 0) throw GivesUp();
+}
+
+/// The usable devices by class; devices of one class are interchangeable.
+std::vector<std::vector<int>> device_classes(const DecidedJob& job) {
+  std::map<std::tuple<int, int, int, int>, std::size_t> class_of;
   std::vector<std::vector<int>> classes;
-  for (std::size_t group = 0; group < job.tensor_groups.size(); ++group) {
-    std::vector<std::tuple<int, int, int, int>> kinds;  // sites matter for hierarchical synchronization
-    for (const int device : job.tensor_groups[group])
-      kinds.emplace_back(job.model.network.kind(device), job.model.stages.kind_of(device),
-                         job.problem.topology->devices[at(device)].gpu,
-                         job.problem.topology->devices[at(device)].site);
-    const auto [position, is_new] = class_of.emplace(std::move(kinds), classes.size());
+  for (const std::vector<int>& group : job.tensor_groups) {
+    const int device = group.front();
+    const Device& it = job.problem.topology->devices[at(device)];
+    // The site matters to hierarchical synchronization.
+    const auto [position, is_new] = class_of.emplace(
+        std::tuple(job.model.network.kind(device), job.model.stages.kind_of(device), it.gpu, it.site),
+        classes.size());
     if (is_new) classes.emplace_back();
-    classes[position->second].push_back(static_cast<int>(group));
+    classes[position->second].push_back(device);
   }
   return classes;
 }
 
 class Enumerator {
  public:
-  Enumerator(const std::shared_ptr<const DecidedJob>& job, const ShapeLimits& shape, double limit_s,
-             const EnumerationLimits& limits, const std::function<bool()>& stop)
+  /// `limits` are lowered by what is done.
+  Enumerator(const JobPtr& job, const ShapeLimits& shape, double limit_s, EnumerationLimits& limits,
+             const PlanScore& score, const std::function<bool()>& stop)
       : job_(job),
         shape_(shape),
         limit_s_(limit_s),
         pipelines_limit_s_(limit_s - job->problem.constants.iteration_overhead_s),
         limits_(limits),
         stop_(stop),
-        score_(Objective::iteration_time, job->problem.topology),
-        classes_(group_classes(*job)),
-        batches_(micro_batch_count(job->problem.job)),
-        unused_(classes_.size()) {
-    for (std::size_t i = 0; i < classes_.size(); ++i) unused_[i] = static_cast<int>(classes_[i].size());
+        score_(score),
+        classes_(device_classes(*job)),
+        batches_(micro_batch_count(job->problem.job)) {
+    for (const std::vector<int>& devices : classes_) unused_.push_back(static_cast<int>(devices.size()));
     find_rates();
   }
 
-  bool has_few_pipelines() {
-    try {
-      add_pipelines();
-      return true;
-    } catch (const TooManyPlans&) {
-      return false;
-    }
+  /// Lists all pipelines: all sequences of classes, each cut in all ways. Throws GivesUp.
+  void add_pipelines() {
+    const int stages = shape_.stages.value_or(1);
+    if (at(stages) > job_->tensor_groups.size() || stages * job_->model.chunks > job_->model.stages.layers())
+      return;
+    std::vector<std::size_t> sequence;
+    Usage usage(classes_.size());
+    add_sequences(sequence, usage);
   }
 
-  Enumeration run() {
-    try {
-      add_pipelines();
-      extend(pipelines_.begin(), 0, 0);
-    } catch (const TooManyPlans&) {
-      found_.is_complete = false;
-    }
-    found_.evaluations = score_.evaluated();
-    found_.steps = steps_;
-    found_.sort();
-    return std::move(found_);
+  /// Adds all plans to `found`. Throws GivesUp.
+  void add_plans(Enumeration& found) {
+    found_ = &found;
+    add_pipelines();
+    extend(pipelines_.begin(), 0, 0);
   }
 
  private:
-  using Usage = std::vector<int>;  // groups by class
+  using Usage = std::vector<int>;  // devices by class
   struct PipelineShape {           // a pipeline without devices and micro-batches
     std::vector<std::size_t> classes;
     std::vector<std::pair<int, int>> layers;
-    std::vector<std::optional<cost::PipelineBound>> bounds;  // by number of micro-batches, as far as known
-    std::optional<int> capacity;                             // before synchronization, if known
+    std::map<int, cost::PipelineBound> bounds;  // by number of micro-batches, as far as known
+    std::optional<int> capacity;                // before synchronization, if known
   };
   using Shapes = std::map<Usage, std::vector<PipelineShape>>;
-  /// The work of a layer is the time that it takes on the first class of groups. No layer is faster on
+
+  /// The work of a layer is the time that it takes on the first class of devices. No layer is faster on
   /// another class than its rate says.
   void find_rates() {
     rates_.assign(classes_.size(), 0);
@@ -102,32 +104,18 @@ class Enumerator {
   }
 
   double layer_s(std::size_t of, int layer) const {
-    double slowest_s = 0;
-    for (const int device : job_->tensor_groups[at(classes_[of].front())]) {
-      const cost::StageCosts& costs = job_->model.stages;
-      const cost::ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
-      slowest_s = std::max(slowest_s, time.forward_s + time.backward_s);
-    }
-    return slowest_s;
+    const cost::StageCosts& costs = job_->model.stages;
+    const cost::ComputeTime time = costs.compute(costs.kind_of(classes_[of].front()), {layer, layer + 1});
+    return time.forward_s + time.backward_s;
   }
 
-  /// Least time in which all unused groups together compute so many micro-batches.
+  /// Least time in which all unused devices together compute so many micro-batches.
   double min_rest_s(int batches) const {
     double rate = 0;
     for (std::size_t i = 0; i < classes_.size(); ++i)
       if (unused_[i] > 0) rate += unused_[i] * rates_[i];
     if (std::all_of(unused_.begin(), unused_.end(), [](int it) { return it == 0; })) return infinity;
     return work_ > 0 && rate > 0 ? batches * work_ / rate : 0;
-  }
-
-  // All sequences of classes, each cut in all ways.
-  void add_pipelines() {
-    const int stages = shape_.stages.value_or(1);
-    if (at(stages) > job_->tensor_groups.size() || stages * job_->model.chunks > job_->model.stages.layers())
-      return;
-    std::vector<std::size_t> sequence;
-    Usage usage(classes_.size());
-    add_sequences(sequence, usage);
   }
 
   void add_sequences(std::vector<std::size_t>& sequence, Usage& usage) {
@@ -154,7 +142,7 @@ class Enumerator {
     const int layers = job_->model.stages.layers(), chunks = job_->model.chunks;
     const int left = static_cast<int>(sequence.size() - cuts.size());
     if (left == 0) {
-      if (++pipeline_count_ > limits_.pipelines) throw TooManyPlans();
+      spend(limits_.pipelines);
       pipelines_[usage].push_back({sequence, cuts, {}, {}});
       return;
     }
@@ -166,38 +154,43 @@ class Enumerator {
     }
   }
 
-  /// `groups`: next unused group of each class; it is advanced.
-  Pipeline pipeline_of(const PipelineShape& shape, int micro_batches, Usage& groups) const {
+  /// `used`: devices of each class that other pipelines use; those of this one are added.
+  Pipeline pipeline_of(const PipelineShape& shape, int micro_batches, Usage& used) const {
     Pipeline pipeline{micro_batches, {}};
     for (std::size_t i = 0; i < shape.classes.size(); ++i) {
       const std::size_t of = shape.classes[i];
-      const int group = classes_[of][at(groups[of]++)];
-      pipeline.stages.push_back({shape.layers[i], job_->tensor_groups[at(group)]});
+      pipeline.stages.push_back({shape.layers[i], {classes_[of][at(used[of]++)]}});
     }
     return pipeline;
   }
 
   const cost::PipelineBound& bound_of(PipelineShape& shape, int micro_batches) {
-    if (shape.bounds.size() <= at(micro_batches)) shape.bounds.resize(at(micro_batches) + 1);
-    std::optional<cost::PipelineBound>& bound = shape.bounds[at(micro_batches)];
-    if (!bound) {
-      if (++bound_count_ > limits_.bounds) throw TooManyPlans();
-      Usage groups(classes_.size());
-      bound = cost::pipeline_bound(job_->model, pipeline_of(shape, micro_batches, groups));
-    }
-    return *bound;
+    const auto known = shape.bounds.find(micro_batches);
+    if (known != shape.bounds.end()) return known->second;
+    spend(limits_.bounds);
+    count_steps(steps_per_plan);
+    Usage used(classes_.size());
+    return shape.bounds
+        .emplace(micro_batches, cost::pipeline_bound(job_->model, pipeline_of(shape, micro_batches, used)))
+        .first->second;
   }
 
-  /// Most micro-batches that the pipeline may compute until its last backward pass at `limit_s`.
+  /// Most micro-batches that the pipeline may compute until its last backward pass at `limit_s`. Bounds do
+  /// not decrease with the number of micro-batches.
   int capacity(PipelineShape& shape, double limit_s) {
     const int step = batch_step(*job_, static_cast<int>(shape.classes.size()));
-    int batches = 0;
-    while (batches + step <= batches_) {
-      const cost::PipelineBound& bound = bound_of(shape, batches + step);
-      if (bound.gradients_s.front() >= limit_s || bound.end_s >= pipelines_limit_s_) break;
-      batches += step;
+    int most = 0;
+    for (int low = 1, high = batches_ / step; low <= high;) {
+      const int middle = low + (high - low) / 2;
+      const cost::PipelineBound& bound = bound_of(shape, middle * step);
+      if (bound.gradients_s.front() < limit_s && bound.end_s < pipelines_limit_s_) {
+        most = middle * step;
+        low = middle + 1;
+      } else {
+        high = middle - 1;
+      }
     }
-    return batches;
+    return most;
   }
 
   /// Adds further pipelines, which come no earlier than the last one in the order of usage and shape, as long
@@ -224,11 +217,11 @@ class Enumerator {
   }
 
   void count_steps(int steps) {
-    steps_ += steps;
-    if (steps_ > limits_.steps) throw TooManyPlans();
-    if (steps_ < next_stop_check_) return;
-    next_stop_check_ = steps_ + steps_between_stop_checks;
-    if (stop_ && stop_()) throw TooManyPlans();
+    spend(limits_.steps, steps);
+    until_stop_check_ -= steps;
+    if (until_stop_check_ > 0) return;
+    until_stop_check_ = steps_between_stop_checks;
+    if (stop_ && stop_()) throw GivesUp();
   }
 
   bool fits(const Usage& usage) const {
@@ -242,29 +235,31 @@ class Enumerator {
   }
 
   /// Adds the chosen pipelines in all orders that matter: one for sharded parameter servers, the order of the
-  /// ring up to rotation, any order otherwise.
+  /// ring up to rotation, any order otherwise. Pipelines of one shape are interchangeable.
   void add_layout() {
-    if (static_cast<int>(chosen_.size()) != shape_.replicas.value_or(static_cast<int>(chosen_.size())))
-      return;
-    Usage groups(classes_.size());
-    std::vector<Pipeline> pipelines;
-    for (const PipelineShape* shape : chosen_) pipelines.push_back(pipeline_of(*shape, 0, groups));
-    std::vector<std::size_t> order(chosen_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
+    const int pipelines = static_cast<int>(chosen_.size());
+    if (pipelines != shape_.replicas.value_or(pipelines)) return;
+    ordered_ = chosen_;
     const GradientSync sync = job_->model.sync;
-    const auto first = order.begin() + (sync == GradientSync::ring ? 1 : 0);
-    do {
-      layout_ = {job_->model.stages.tensor(), job_->problem.job.execution, {}};
-      for (const std::size_t i : order) layout_.pipelines.push_back(pipelines[i]);
-      ordered_.clear();
-      for (const std::size_t i : order) ordered_.push_back(chosen_[i]);
-      add_ordered_layout();
-    } while (sync != GradientSync::sharded_ps && std::next_permutation(first, order.end()));
+    const auto first = ordered_.begin() + (sync == GradientSync::ring ? 1 : 0);
+    const auto comes_before = [&](const PipelineShape* a, const PipelineShape* b) {
+      return number_of(a) < number_of(b);
+    };
+    do add_ordered_layout();
+    while (sync != GradientSync::sharded_ps && std::next_permutation(first, ordered_.end(), comes_before));
+  }
+
+  /// Number of the first chosen pipeline of this shape; equal ones are neighbours.
+  std::ptrdiff_t number_of(const PipelineShape* shape) const {
+    return std::find(chosen_.begin(), chosen_.end(), shape) - chosen_.begin();
   }
 
   /// The first layers are synchronized after the last backward pass, which leaves less time for it.
   void add_ordered_layout() {
     count_steps(steps_per_plan);
+    layout_ = {1, job_->problem.job.execution, {}};
+    Usage used(classes_.size());
+    for (const PipelineShape* shape : ordered_) layout_.pipelines.push_back(pipeline_of(*shape, 0, used));
     const double limit_s = pipelines_limit_s_ - cost::min_first_sync_s(job_->model, layout_);
     capacities_.clear();
     long long sum = 0;
@@ -283,6 +278,9 @@ class Enumerator {
     const int pipelines = static_cast<int>(ordered_.size());
     const int step = batch_step(*job_, static_cast<int>(ordered_[first]->classes.size()));
     int least = step, most = std::min(capacities_[first], batches);
+    // Pipelines of one shape are interchangeable if their order does not matter.
+    if (first > 0 && ordered_[first] == ordered_[first - 1] && job_->model.sync == GradientSync::sharded_ps)
+      most = std::min(most, layout_.pipelines[first - 1].micro_batches);
     if (requires_uniform_pipelines(*job_)) {
       if (batches_ % pipelines != 0 || batches_ / pipelines % step != 0) return;
       least = batches_ / pipelines;
@@ -306,35 +304,47 @@ class Enumerator {
     if (bound_s >= limit_s_) return;
     PlanCandidate candidate = evaluate_with_flushes(job_, layout_, score_);
     if (candidate.deficit_bytes > 0) return;
-    if (found_.plans.size() == limits_.plans) throw TooManyPlans();
-    found_.plans.push_back({std::move(candidate), bound_s});
+    spend(limits_.plans);
+    found_->plans.push_back({std::move(candidate), bound_s});
   }
 
-  const std::shared_ptr<const DecidedJob>& job_;
+  const JobPtr job_;
   const ShapeLimits& shape_;
   const double limit_s_, pipelines_limit_s_;  // of an iteration, and of its pipelines
-  const EnumerationLimits& limits_;
-  const std::function<bool()> stop_;
-  const PlanScore score_;
-  const std::vector<std::vector<int>> classes_;  // groups
+  EnumerationLimits& limits_;
+  const std::function<bool()>& stop_;
+  const PlanScore& score_;
+  const std::vector<std::vector<int>> classes_;  // devices
   const int batches_;
   std::vector<double> rates_;  // by class
   double work_ = 0;            // of all layers
   Usage unused_;
   Shapes pipelines_;
-  std::size_t pipeline_count_ = 0, bound_count_ = 0;
-  long long steps_ = 0, next_stop_check_ = 0;
+  int until_stop_check_ = 0;  // steps
   std::vector<PipelineShape*> chosen_;
   // The chosen pipelines in one of their orders.
   std::vector<PipelineShape*> ordered_;
   std::vector<int> capacities_;
   Plan layout_;
-  Enumeration found_;
+  Enumeration* found_ = nullptr;
 };
+
+/// All combinations of what the job leaves open. Throws GivesUp if there are too many, or tensor parallelism.
+std::vector<JobPtr> all_decided_jobs(Decisions& decisions, const EnumerationLimits& limits) {
+  std::vector<JobPtr> jobs = {decisions.first()};
+  std::set<std::string> known = {decisions_key(jobs.front()->problem.job)};
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const JobPtr job = jobs[i];
+    if (jobs.size() > limits.jobs || job->model.stages.tensor() > 1) throw GivesUp();
+    for (const JobPtr& other : decisions.alternatives(*job))
+      if (known.insert(decisions_key(other->problem.job)).second) jobs.push_back(other);
+  }
+  return jobs;
+}
 
 }  // namespace
 
-bool has_few_pipelines(const Problem& problem, const ShapeLimits& shape, const EnumerationLimits& limits) {
+bool can_enumerate(const Problem& problem, const ShapeLimits& shape, const EnumerationLimits& limits) {
   // Cuts of the layers alone, which is quick: Σ (layers − 1 choose stages − 1).
   const int layers = layer_count(problem.job.model), devices = problem.topology->size();
   double cuts = 1, all = 1;
@@ -344,49 +354,34 @@ bool has_few_pipelines(const Problem& problem, const ShapeLimits& shape, const E
     if (all > static_cast<double>(limits.pipelines)) return false;
   }
   Decisions decisions(problem);
-  const std::shared_ptr<const DecidedJob> job = decisions.first();
-  if (job->model.stages.tensor() > 1) return false;
-  return Enumerator(job, shape, infinity, limits, {}).has_few_pipelines();
-}
-
-void Enumeration::sort() {
-  std::stable_sort(plans.begin(), plans.end(), [](const EnumeratedPlan& a, const EnumeratedPlan& b) {
-    return is_better(a.candidate, b.candidate);
-  });
-}
-
-Enumeration enumerate_plans(const std::shared_ptr<const DecidedJob>& job, const ShapeLimits& shape,
-                            double limit_s, const EnumerationLimits& limits,
-                            const std::function<bool()>& stop) {
-  // Tensor-parallel groups are only tried as they are formed in nearness order.
-  if (job->model.stages.tensor() > 1) return {{}, 0, 0, false};
-  return Enumerator(job, shape, limit_s, limits, stop).run();
+  EnumerationLimits left = limits;
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const std::function<bool()> never_stop;
+  try {
+    Enumerator(decisions.first(), shape, infinity, left, score, never_stop).add_pipelines();
+    all_decided_jobs(decisions, limits);
+  } catch (const GivesUp&) {
+    return false;
+  }
+  return true;
 }
 
 Enumeration enumerate_plans(const Problem& problem, const ShapeLimits& shape, double limit_s,
-                            const EnumerationLimits& limits, const std::function<bool()>& stop) {
+                            EnumerationLimits limits, const std::function<bool()>& stop) {
+  Enumeration found;
   Decisions decisions(problem);
-  std::vector<std::shared_ptr<const DecidedJob>> jobs = {decisions.first()};
-  std::set<std::string> known = {decisions_key(jobs.front()->problem.job)};
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (!decisions.mixed_degrees(*jobs[i]).empty()) return {{}, 0, 0, false};
-    for (const std::shared_ptr<const DecidedJob>& job : decisions.alternatives(*jobs[i]))
-      if (known.insert(decisions_key(job->problem.job)).second) jobs.push_back(job);
-    if (jobs.size() > limits.jobs) return {{}, 0, 0, false};
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  try {
+    for (const JobPtr& job : all_decided_jobs(decisions, limits))
+      Enumerator(job, shape, limit_s, limits, score, stop).add_plans(found);
+  } catch (const GivesUp&) {
+    found.is_complete = false;
   }
-  Enumeration all;
-  EnumerationLimits left = limits;
-  for (const std::shared_ptr<const DecidedJob>& job : jobs) {
-    Enumeration found = enumerate_plans(job, shape, limit_s, left, stop);
-    all.evaluations += found.evaluations;
-    all.is_complete = all.is_complete && found.is_complete;
-    if (!all.is_complete) break;
-    left.steps -= found.steps;
-    left.plans -= found.plans.size();
-    std::move(found.plans.begin(), found.plans.end(), std::back_inserter(all.plans));
-  }
-  all.sort();
-  return all;
+  found.evaluations = score.evaluated();
+  std::stable_sort(
+      found.plans.begin(), found.plans.end(),
+      [](const EnumeratedPlan& a, const EnumeratedPlan& b) { return is_better(a.candidate, b.candidate); });
+  return found;
 }
 
 }  // namespace dtfm::search

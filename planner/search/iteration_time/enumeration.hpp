@@ -19,34 +19,29 @@ struct EnumeratedPlan {
 
 struct Enumeration {
   std::vector<EnumeratedPlan> plans;  // those that fit in memory, ascending by estimate
-  long long evaluations = 0, steps = 0;
-  bool is_complete = true;  // otherwise there were too many plans
-
-  void sort();
+  long long evaluations = 0;
+  bool is_complete = true;  // false if a limit was reached, the caller stopped it, or there are tensor groups
 };
 
-/// How much an enumeration may do before it gives up: by default, a few seconds and 200 MB.
+/// How much an enumeration may do before it gives up, all combinations of open decisions together. The
+/// defaults take up to 4 s and 120 MB (tests/benchmarks/tiny_problems.cpp).
 struct EnumerationLimits {
-  std::size_t jobs = 500;          // combinations of what the job leaves open
-  std::size_t pipelines = 30'000;  // without their micro-batches
-  long long steps = 20'000'000;    // pipelines added to plans; a complete plan counts as 10
-  std::size_t bounds = 1'000'000;  // of pipelines with their micro-batches
-  std::size_t plans = 50'000;      // that no bound rules out
+  std::size_t jobs = 500;        // combinations of what the job leaves open
+  long long pipelines = 30'000;  // without their micro-batches
+  long long steps = 20'000'000;  // pipelines added to plans; a complete plan counts as 10
+  long long bounds = 1'000'000;  // of pipelines with their micro-batches
+  long long plans = 50'000;      // that no bound rules out
 };
 
-/// Whether the first decided job of the problem has no more pipelines than `limits` allow.
-bool has_few_pipelines(const Problem& problem, const ShapeLimits& shape, const EnumerationLimits& limits);
+/// Whether the problem has no more pipelines and decisions than `limits` allow, and no tensor parallelism: of
+/// the groups of a host, only those in nearness order would be tried.
+bool can_enumerate(const Problem& problem, const ShapeLimits& shape, const EnumerationLimits& limits);
 
-/// All plans of a decided job whose lower bound is below `limit_s`: any number of pipelines of any depths,
-/// any devices, layers and micro-batches, and any order of the pipelines where gradient synchronization
-/// depends on it. Plans that differ in interchangeable devices only count as one. Incomplete with
-/// tensor parallelism, whose groups are tried only as they are formed in nearness order.
-Enumeration enumerate_plans(const std::shared_ptr<const DecidedJob>& job, const ShapeLimits& shape,
-                            double limit_s, const EnumerationLimits& limits,
-                            const std::function<bool()>& stop);
-
-/// The same for all combinations of what the job leaves open. `limits` are for all of them together.
+/// All plans of a problem whose lower bound is below `limit_s`: all combinations of what the job leaves open,
+/// any number of pipelines of any depths, any devices, layers and micro-batches, and any order of the
+/// pipelines where gradient synchronization depends on it. Plans that differ in interchangeable devices only
+/// count as one. Throws Error if the compute times of no device are known.
 Enumeration enumerate_plans(const Problem& problem, const ShapeLimits& shape, double limit_s,
-                            const EnumerationLimits& limits, const std::function<bool()>& stop);
+                            EnumerationLimits limits, const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

@@ -5,7 +5,6 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
-#include "planner/cost/iteration_time/micro_batch_split.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -20,16 +19,9 @@ Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate
   if (requires_uniform_pipelines(job)) return candidate.plan;
   cost::IterationTimer timer(job.model, candidate.plan);
   Plan plan = candidate.plan;
-  std::vector<cost::PipelinePace> paces;
-  int total = 0;
-  for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
-    const cost::PipelineTime& time = timer.pipeline(i);
-    const int batches = plan.pipelines[at(i)].micro_batches;
-    paces.push_back({time.end_s - batches * time.steady_s, time.steady_s});
-    total += batches;
-  }
   const std::vector<int> balanced =
-      cost::balanced_micro_batches(paces, batch_step(job, candidate.shape().stages), total);
+      cost::balanced_micro_batches(pipeline_paces(timer), batch_step(job, candidate.shape().stages),
+                                   static_cast<int>(total_micro_batches(plan)));
   if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
     return plan;  // fewer pipelines are another shape
   for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
@@ -62,6 +54,16 @@ bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
 }
 
 }  // namespace
+
+std::vector<cost::PipelinePace> pipeline_paces(cost::IterationTimer& timer) {
+  std::vector<cost::PipelinePace> paces;
+  for (int i = 0; i < static_cast<int>(timer.plan().pipelines.size()); ++i) {
+    const cost::PipelineTime& time = timer.pipeline(i);
+    const int batches = timer.plan().pipelines[at(i)].micro_batches;
+    paces.push_back({time.end_s - batches * time.steady_s, time.steady_s});
+  }
+  return paces;
+}
 
 int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer) {
   const int max_flush = timer.max_fitting_flush();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "planner/cost/iteration_time/micro_batch_split.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
@@ -26,6 +28,9 @@ PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost:
 
 /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
+
+/// Time of each pipeline of the timer's plan as a function of its micro-batches, near their present number.
+std::vector<cost::PipelinePace> pipeline_paces(cost::IterationTimer& timer);
 
 /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
 /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.

@@ -241,7 +241,7 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
                                            const PlanCandidate& from, const ShapeLimits& limits,
                                            const PlanScore& score) {
   const Job &now = job->problem.job, &then = from.job->problem.job;
-  if (min_depth(from.plan) != depth(from.plan) || now.parallelism.tensor != then.parallelism.tensor ||
+  if (!are_equally_deep(from.plan) || now.parallelism.tensor != then.parallelism.tensor ||
       job->has_mixed_degrees() != from.job->has_mixed_degrees() || !is_possible(*job, from.shape(), limits))
     return std::nullopt;
   Plan plan = from.plan;

@@ -55,7 +55,8 @@ struct IterationSearchResult {
 /// the starts, which share the same number of moves. Without a limit there are `default_rounds`; with one
 /// there are more, each with twice the moves of the previous one.
 ///
-/// 4. After the default rounds, evolution of the best plans, whose pipelines may then have different depths.
+/// 4. After the default rounds, and after each further one, evolution of the best plans, whose pipelines may
+/// then have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
 /// `evaluations` limits every step, but not before a plan fits in memory. Independent tasks are folded in

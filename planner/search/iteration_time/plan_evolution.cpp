@@ -5,12 +5,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "planner/core/index.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
-#include "planner/cost/iteration_time/micro_batch_split.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 namespace dtfm::search {
@@ -61,7 +59,7 @@ class PlanEvolution {
     if (population_.size() > max_population) population_.pop_back();
   }
 
-  /// Nothing if the change is not possible.
+  /// A parent with one change, more often a small one. Nothing if the change is not possible.
   std::optional<Plan> make_child() {
     Plan child = parent();
     constexpr int kinds = 16;
@@ -239,8 +237,7 @@ class PlanEvolution {
     const int total = micro_batch_count(job_->problem.job);
     const int pipelines = static_cast<int>(plan.pipelines.size());
     if (pipelines > total) return std::nullopt;
-    for (int i = 0; i < pipelines; ++i)
-      plan.pipelines[at(i)].micro_batches = total / pipelines + (i < total % pipelines ? 1 : 0);
+    assign_micro_batches_evenly(*job_, plan);
     if (below(2) == 0)
       split_by_depth(plan);
     else
@@ -249,12 +246,7 @@ class PlanEvolution {
     plan.execution = job_->problem.job.execution;
     cost::IterationTimer timer(job_->model, plan);
     for (int pass = 0; pass < balance_passes; ++pass) {
-      std::vector<cost::PipelinePace> paces;
-      for (int i = 0; i < pipelines; ++i) {
-        const cost::PipelineTime& time = timer.pipeline(i);
-        paces.push_back({time.end_s - plan.pipelines[at(i)].micro_batches * time.steady_s, time.steady_s});
-      }
-      const std::vector<int> balanced = cost::balanced_micro_batches(paces, 1, total);
+      const std::vector<int> balanced = cost::balanced_micro_batches(pipeline_paces(timer), 1, total);
       for (int i = 0; i < pipelines; ++i) {
         if (balanced[at(i)] == 0) return std::nullopt;
         plan.pipelines[at(i)].micro_batches = balanced[at(i)];

@@ -16,12 +16,6 @@ namespace {
 constexpr std::size_t max_tried_groups = 64;  // unused groups per slot
 constexpr int max_added_pipelines = 8;        // different numbers of added pipelines
 
-bool are_equally_deep(const Plan& plan) {
-  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
-    return it.stages.size() == plan.pipelines.front().stages.size();
-  });
-}
-
 struct PlanSlot {
   std::size_t pipeline = 0, stage = 0;
 };
