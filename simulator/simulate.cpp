@@ -3,14 +3,17 @@
 #include <set>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
+#include "simulator/report/memory_use.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/report/useful_work.hpp"
+#include "simulator/run/interval_replay.hpp"
 #include "simulator/run/training_run.hpp"
 #include "simulator/sync/sync.hpp"
 
@@ -35,6 +38,15 @@ double model_flops(const Problem& problem, const Plan& plan, const PathSchedule*
   for (const Stage& stage : plan.pipelines.front().stages)
     flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
   return static_cast<double>(total_micro_batches(plan)) * flops;
+}
+
+/// Paths of micro-batches over several pipelines leave no symmetry.
+LabelledGraph undisturbed_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
+  return paths ? iteration_graph(problem, plan, paths) : reduced_iteration_graph(problem, plan);
+}
+
+Replay undisturbed_replay(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
+  return replay(undisturbed_graph(problem, plan, paths).graph);
 }
 
 Distribution iteration_time(const std::vector<IterationReport>& iterations) {
@@ -79,21 +91,38 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   return report;
 }
 
+UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& plan,
+                                          const std::function<bool()>& stop) {
+  const Scenario undisturbed;
+  LabelledGraph graph = reduced_iteration_graph(problem, plan);
+  IntervalReplay interval_replay;
+  interval_replay.set_stop(stop);
+  const ReplayedInterval replayed = interval_replay.replay_interval(
+      graph, ScenarioProfiles(undisturbed, problem.topology, graph), 0, infinity);
+  UndisturbedIteration result{replayed.ended == ReplayEnd::finished, replayed.end};
+  MemoryUse memory(problem.topology->size(), stage_memory(problem, plan));
+  memory.place(expand_virtual_stages(plan));
+  memory.on_interval({RunInterval::Kind::iteration, 0, 0, replayed.end, graph, replayed.replay});
+  for (const int device : pipeline_major(plan))
+    if (const int gpu = problem.topology->devices[at(device)].gpu; gpu >= 0)
+      result.exceeds_memory |= memory.peaks()[at(device)] > problem.topology->gpus[at(gpu)].memory.value();
+  return result;
+}
+
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every,
                            const PathSchedule* paths) {
-  const double synchronized_s = replay(iteration_graph(problem, plan, paths).graph).makespan;
+  const double synchronized_s = undisturbed_replay(problem, plan, paths).makespan;
   if (sync_every == 1) return synchronized_s;
   Plan unsynchronized = plan;
   unsynchronized.execution.gradient_sync = GradientSync::none;
-  return (synchronized_s +
-          (sync_every - 1) * replay(iteration_graph(problem, unsynchronized, paths).graph).makespan) /
+  return (synchronized_s + (sync_every - 1) * undisturbed_replay(problem, unsynchronized, paths).makespan) /
          sync_every;
 }
 
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
                                                    const std::function<bool()>& stop,
                                                    const PathSchedule* paths) {
-  TaskGraph graph = iteration_graph(problem, plan, paths).graph;
+  TaskGraph graph = undisturbed_graph(problem, plan, paths).graph;
   ReplayOptions options;
   options.stop = stop;
   graph.model.weigh_by_latency = false;

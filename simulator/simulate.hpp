@@ -41,6 +41,18 @@ struct SimOptions {
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
+/// An iteration without jitter, failures or other events.
+struct UndisturbedIteration {
+  bool is_complete = false;  // false if it was stopped
+  double seconds = 0;
+  bool exceeds_memory = false;  // on some device
+};
+/// Simulates only the pipelines that represent the others (reduced_iteration_graph), which gives the times of
+/// `simulate` with far less memory and time for plans of many interchangeable devices. `stop` is called
+/// regularly and ends the iteration by returning true. Throws Error for a plan that cannot be run.
+UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& plan,
+                                          const std::function<bool()>& stop = {});
+
 /// Seconds of an iteration without jitter, failures or other events. With `sync_every` > 1, the mean over
 /// `sync_every` iterations, of which one synchronizes gradients. Throws Error for a plan that cannot be run.
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1,

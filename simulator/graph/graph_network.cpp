@@ -58,7 +58,8 @@ GraphNetwork::GraphNetwork(const TaskGraph& graph)
 /// A link that a route crosses more than once gets one use, with the sum of the shares.
 void GraphNetwork::add_uses(const Route& route) {
   const auto begin = static_cast<std::ptrdiff_t>(uses_.size());
-  for (const int link : route.links) uses_.push_back({link});
+  for (std::size_t i = 0; i < route.links.size(); ++i)
+    uses_.push_back({route.links[i], route.flow_counts.empty() ? 1 : route.flow_counts[i]});
   if (graph_.model.cross_traffic)
     for (const int link : route.reverse) uses_.push_back({link, acknowledgement_share});
   std::stable_sort(uses_.begin() + begin, uses_.end(),

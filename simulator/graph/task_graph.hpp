@@ -41,6 +41,9 @@ struct GraphLink {
 struct Route {
   std::vector<int> links, reverse;  // in order; `reverse` is used only for `cross_traffic`
   double return_latency = 0;        // s of the reverse path, which weigh_by_latency adds to those of `links`
+  /// [link of `links`]: the number of identical concurrent flows that each flow of the route represents there.
+  /// If empty, a flow represents only itself.
+  std::vector<double> flow_counts = {};
 };
 
 /// From the time of each step on, all targets have scale × value; before the first step they keep their own

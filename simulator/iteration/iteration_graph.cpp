@@ -12,6 +12,7 @@
 #include "planner/core/virtual_stages.hpp"
 #include "simulator/iteration/path_graph.hpp"
 #include "simulator/iteration/pipeline_graph.hpp"
+#include "simulator/iteration/plan_symmetry.hpp"
 #include "simulator/iteration/zero_graph.hpp"
 #include "simulator/sync/sync.hpp"
 
@@ -30,12 +31,13 @@ struct LayerGroup {
 
 class IterationGraph {
  public:
-  IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths)
+  IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
+                 DeviceSymmetry symmetry = {})
       : job_(problem.job),
         plan_(plan),
         paths_(paths),
         model_(problem, plan),
-        builder_(problem.topology, problem.constants),
+        builder_(problem.topology, problem.constants, std::move(symmetry)),
         overhead_(problem.constants.iteration_overhead_s) {}
 
   LabelledGraph build() {
@@ -45,9 +47,9 @@ class IterationGraph {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_pipeline_ends(number);
     }
-    if (plan_.pipelines.size() > 1 && plan_.execution.gradient_sync != GradientSync::none)
+    if (plan_.execution.gradient_sync != GradientSync::none)
       for (const LayerGroup& group : groups())
-        if (group.holders.size() > 1) add_group_sync(group);
+        if (builder_.symmetry().represented(group.holders) > 1) add_group_sync(group);
     add_updates();
     TaskLabel step;
     step.activity = Activity::step;
@@ -169,8 +171,15 @@ class IterationGraph {
     return builder_.compute(group.holders[holder], seconds, std::array{after}, label);
   }
 
+  bool is_compressed(const LayerGroup& group) const {
+    std::vector<int> devices = group.holders;
+    for (const int device : group.holders)
+      if (const int twin = builder_.symmetry().twin_of(device); twin != no_index) devices.push_back(twin);
+    return model_.is_compressed(devices);
+  }
+
   void add_group_sync(const LayerGroup& group) {
-    const bool compressed = model_.is_compressed(group.holders);
+    const bool compressed = is_compressed(group);
     const double bytes = bytes_of(group, compressed);
     const double compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
     TaskLabel start;
@@ -223,6 +232,12 @@ void check_size(const Plan& plan) {
                                 computations, max_computations));
 }
 
+void check_plan(const Plan& plan) {
+  if (plan.pipelines.empty()) throw Error("", "the plan has no pipelines");
+  check_size(plan);
+  check_tensor_degrees(plan);
+}
+
 }  // namespace
 
 Plan expand_virtual_stages(const Plan& plan) {
@@ -234,12 +249,17 @@ Plan expand_virtual_stages(const Plan& plan) {
 }
 
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
-  if (plan.pipelines.empty()) throw Error("", "the plan has no pipelines");
-  check_size(plan);
-  check_tensor_degrees(plan);
+  check_plan(plan);
   if (zero_stage(plan.execution.gradient_sync)) return zero_graph(problem, plan);
   const Plan computed = expand_virtual_stages(plan);
   return IterationGraph(problem, computed, paths).build();
+}
+
+LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan) {
+  if (zero_stage(plan.execution.gradient_sync)) return iteration_graph(problem, plan);
+  check_plan(plan);
+  const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan));
+  return IterationGraph(problem, reduced, nullptr, symmetry).build();
 }
 
 }  // namespace dtfm::sim

@@ -41,6 +41,11 @@ namespace dtfm::sim {
 /// Throws Error for a plan that cannot be run or is too large to simulate.
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths = nullptr);
 
+/// The same iteration with far fewer tasks where pipelines do the same at the same time: only those that
+/// represent the others (reduce_by_symmetry). Its tasks have the same times as their counterparts in the
+/// whole graph, up to rounding, and so has the iteration.
+LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan);
+
 /// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
 /// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of
 /// each device are cut into `chunks` parts, and part c of device d of p is stage c · p + d. Throws Error if a

@@ -26,13 +26,16 @@ struct Channel {
 class GraphBuilder {
  public:
   /// `topology` and `constants` must outlive this.
-  GraphBuilder(const Topology& topology, const Calibration& constants)
-      : topology_(topology), constants_(constants), network_(topology, constants, result_.graph) {}
+  GraphBuilder(const Topology& topology, const Calibration& constants, DeviceSymmetry symmetry = {})
+      : topology_(topology),
+        constants_(constants),
+        network_(topology, constants, result_.graph, std::move(symmetry)) {}
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
   const Topology& topology() const { return topology_; }
   const Calibration& constants() const { return constants_; }
+  const DeviceSymmetry& symmetry() const { return network_.symmetry(); }
   void reserve(std::size_t tasks);
   /// Messages on a channel from a device to itself take no time.
   Channel channel(int from, int to, Activity kind);

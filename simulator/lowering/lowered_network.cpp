@@ -38,8 +38,12 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> pair_capacities(const Topolo
 
 }  // namespace
 
-LoweredNetwork::LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph)
-    : topology_(topology), graph_(graph), capacities_(pair_capacities(topology)) {
+LoweredNetwork::LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph,
+                               DeviceSymmetry symmetry)
+    : topology_(topology),
+      graph_(graph),
+      symmetry_(std::move(symmetry)),
+      capacities_(pair_capacities(topology)) {
   DTFM_ASSERT(graph.hosts.empty() && graph.links.empty());
   graph.hosts.resize(topology.devices.size());
   graph.model.weigh_by_latency = topology.fairness == Fairness::rtt;
@@ -49,8 +53,7 @@ LoweredNetwork::LoweredNetwork(const Topology& topology, const Calibration& cons
 int LoweredNetwork::route(int from, int to) {
   DTFM_ASSERT(from != to);
   const auto [found, is_new] = routes_.emplace(std::pair(from, to), static_cast<int>(graph_.routes.size()));
-  if (is_new)
-    graph_.routes.push_back({links_between(from, to), {}, topology_.link(to, from).latency.value()});
+  if (is_new) graph_.routes.push_back(make_route(from, to));
   return found->second;
 }
 
@@ -64,37 +67,46 @@ int LoweredNetwork::link(const LinkKey& key, const LinkRole& role, BitsPerSecond
   return found->second;
 }
 
-std::vector<int> LoweredNetwork::links_between(int from, int to) {
-  const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(to)];
+Route LoweredNetwork::make_route(int from, int to) {
+  const int receiver_index = symmetry_.representative_of(to);
+  const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(receiver_index)];
   const Link pair = topology_.link(from, to);
   const int link_index = topology_.link_index(from, to);
-  std::vector<int> links = {link({LinkKind::flow, from, to, 0}, {LinkKind::flow, from, to, link_index},
-                                 pair.bandwidth, pair.latency)};
-  const auto add = [&](LinkKind kind, int a, int b, int part, BitsPerSecond bandwidth, const LinkRole& role) {
-    if (bandwidth < unlimited) links.push_back(link({kind, a, b, part}, role, bandwidth, Seconds()));
+  const FlowCounts counts = symmetry_.flow_counts(from, to);
+  Route route;
+  route.return_latency = topology_.link(to, from).latency.value();
+  const auto add = [&](const LinkKey& key, BitsPerSecond bandwidth, const LinkRole& role, double flow_count) {
+    if (!(bandwidth < unlimited)) return;
+    route.links.push_back(link(key, role, bandwidth, Seconds()));
+    route.flow_counts.push_back(flow_count);
   };
+  route.links = {link({LinkKind::flow, from, to, 0}, {LinkKind::flow, from, to, link_index}, pair.bandwidth,
+                      pair.latency)};
+  route.flow_counts = {1};
   if (pair.shared_by_sender)
-    add(LinkKind::sender, from, no_index, link_index, pair.bandwidth,
-        {LinkKind::sender, from, to, link_index});
-  const bool same_host = sender.host == receiver.host;
+    add({LinkKind::sender, from, no_index, link_index}, pair.bandwidth,
+        {LinkKind::sender, from, to, link_index}, counts.per_sender);
+  const bool same_host = sender.host == topology_.devices[at(to)].host;
   const auto capacity = capacities_.find({sender.site, receiver.site, same_host});
   if (capacity != capacities_.end())
-    add(LinkKind::pair_capacity, sender.site, receiver.site, same_host ? 1 : 0, capacity->second,
-        {LinkKind::pair_capacity, sender.site, receiver.site});
-  const auto add_end = [&](LinkKind kind, int end, BitsPerSecond bandwidth) {
-    add(kind, end, no_index, 0, bandwidth, {kind, end, no_index});
+    add({LinkKind::pair_capacity, sender.site, receiver.site, same_host ? 1 : 0}, capacity->second,
+        {LinkKind::pair_capacity, sender.site, receiver.site}, counts.in_all);
+  const auto add_end = [&](LinkKind kind, int end, BitsPerSecond bandwidth, double flow_count) {
+    add({kind, end, no_index, 0}, bandwidth, {kind, end, no_index}, flow_count);
   };
   if (!same_host) {
-    add_end(LinkKind::device_uplink, from, sender.uplink);
-    add_end(LinkKind::device_downlink, to, receiver.downlink);
-    add_end(LinkKind::host_uplink, sender.host, sender.host_uplink);
-    add_end(LinkKind::host_downlink, receiver.host, receiver.host_downlink);
+    add_end(LinkKind::device_uplink, from, sender.uplink, counts.per_sender);
+    add_end(LinkKind::device_downlink, receiver_index, receiver.downlink, counts.per_receiver);
+    add_end(LinkKind::host_uplink, sender.host, sender.host_uplink, counts.per_sender);
+    add_end(LinkKind::host_downlink, receiver.host, receiver.host_downlink, counts.per_receiver);
   }
   if (sender.site != receiver.site) {
-    add_end(LinkKind::site_uplink, sender.site, topology_.sites[at(sender.site)].uplink);
-    add_end(LinkKind::site_downlink, receiver.site, topology_.sites[at(receiver.site)].downlink);
+    add_end(LinkKind::site_uplink, sender.site, topology_.sites[at(sender.site)].uplink, counts.in_all);
+    add_end(LinkKind::site_downlink, receiver.site, topology_.sites[at(receiver.site)].downlink,
+            counts.in_all);
   }
-  return links;
+  if (symmetry_.is_trivial()) route.flow_counts.clear();
+  return route;
 }
 
 }  // namespace dtfm::sim

@@ -10,6 +10,7 @@
 #include "planner/core/calibration.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/graph/task_graph.hpp"
+#include "simulator/lowering/device_symmetry.hpp"
 
 namespace dtfm::sim {
 
@@ -46,14 +47,19 @@ struct LinkRole {
 /// - uplink and downlink of the sites, for messages between sites.
 /// Bandwidths are those of the topology in bytes per second; the graph's bandwidth factor is the network
 /// efficiency.
+///
+/// With a symmetry, only links of representatives are created, and a flow counts on a shared link as often as
+/// there are flows that it represents.
 class LoweredNetwork {
  public:
   /// Adds a host for each device to `graph`, which must be empty, and sets its network model. `topology` and
   /// `graph` must outlive this.
-  LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph);
+  LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph,
+                 DeviceSymmetry symmetry = {});
 
   /// Returns the index into TaskGraph::routes for messages from device `from` to device `to` ≠ `from`.
   int route(int from, int to);
+  const DeviceSymmetry& symmetry() const { return symmetry_; }
   /// [link of the graph]
   const std::vector<LinkRole>& roles() const { return roles_; }
 
@@ -61,10 +67,11 @@ class LoweredNetwork {
   using LinkKey =
       std::tuple<LinkRole::Kind, int, int, int>;  // kind, ends, and number among those of the ends
   int link(const LinkKey& key, const LinkRole& role, BitsPerSecond bandwidth, Seconds latency);
-  std::vector<int> links_between(int from, int to);
+  Route make_route(int from, int to);
 
   const Topology& topology_;
   TaskGraph& graph_;
+  const DeviceSymmetry symmetry_;
   std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_;  // {from site, to site, inside hosts}
   std::vector<LinkRole> roles_;
   std::map<std::pair<int, int>, int> routes_;

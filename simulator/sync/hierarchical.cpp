@@ -25,17 +25,24 @@ std::vector<std::vector<int>> by_site(const Topology& topology, const std::vecto
 
 std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
   GradientSyncMessages messages(builder, group);
+  const DeviceSymmetry& symmetry = builder.symmetry();
   const auto sites = by_site(builder.topology(), group.devices);
-  std::size_t shards = group.devices.size();
-  for (const auto& site : sites) shards = std::min(shards, site.size());
-  const double shard = group.bytes / static_cast<double>(shards);
+  std::size_t shards = group.devices.size();  // those that representatives own
+  int all_shards = symmetry.represented(group.devices);
+  for (const auto& site : sites) {
+    shards = std::min(shards, site.size());
+    all_shards = std::min(all_shards, symmetry.represented(site));
+  }
+  const double shard = group.bytes / all_shards;
 
   std::vector<std::vector<int>> owners(shards), sums(shards);  // [shard][site]
   for (const auto& site : sites)
     for (std::size_t k = 0; k < shards; ++k) {
       std::vector<int> received = {group.start};
       for (const int device : site)
-        if (device != site[k]) received.push_back(messages.send(device, site[k], shard, group.start, 0));
+        for (const int receiver : symmetry.receivers(device, site[k]))
+          if (receiver != no_index)
+            received.push_back(messages.send(device, receiver, shard, group.start, 0));
       owners[k].push_back(site[k]);
       sums[k].push_back(messages.join(received, site[k], 0));
     }
@@ -46,10 +53,12 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
   for (std::size_t t = 0; t < sites.size(); ++t)
     for (const int device : sites[t]) {
       std::vector<int> received;
-      for (std::size_t k = 0; k < shards; ++k)
-        received.push_back(device == sites[t][k]
-                               ? sums[k][t]
-                               : messages.send(sites[t][k], device, shard, sums[k][t], last_phase));
+      for (std::size_t k = 0; k < shards; ++k) {
+        if (device == sites[t][k]) received.push_back(sums[k][t]);
+        for (const int receiver : symmetry.receivers(sites[t][k], device))
+          if (receiver != no_index)
+            received.push_back(messages.send(sites[t][k], receiver, shard, sums[k][t], last_phase));
+      }
       const auto position = std::find(group.devices.begin(), group.devices.end(), device);
       last[static_cast<std::size_t>(position - group.devices.begin())] =
           messages.join(received, device, last_phase);

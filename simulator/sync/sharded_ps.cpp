@@ -5,15 +5,18 @@ namespace dtfm::sim {
 std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group) {
   GradientSyncMessages messages(builder, group);
   const std::vector<int>& devices = group.devices;
+  const DeviceSymmetry& symmetry = builder.symmetry();
   const std::size_t n = devices.size();
-  const double shard = group.bytes / static_cast<double>(n);
+  const double shard = group.bytes / symmetry.represented(devices);
   std::vector<int> ready(n, group.start);
   for (const int phase : {0, 1}) {
     std::vector<std::vector<int>> received(n);
     for (std::size_t from = 0; from < n; ++from)
-      for (std::size_t step = 1; step < n; ++step) {
+      for (std::size_t step = 1; step <= n; ++step) {
         const std::size_t to = (from + step) % n;
-        received[to].push_back(messages.send(devices[from], devices[to], shard, ready[from], phase));
+        for (const int receiver : symmetry.receivers(devices[from], devices[to]))
+          if (receiver != no_index)
+            received[to].push_back(messages.send(devices[from], receiver, shard, ready[from], phase));
       }
     for (std::size_t i = 0; i < n; ++i) ready[i] = messages.join(received[i], devices[i], phase);
   }

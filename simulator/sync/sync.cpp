@@ -60,7 +60,7 @@ int GradientSyncMessages::join(const std::vector<int>& tasks, int device, int ph
 }
 
 std::vector<int> add_gradient_sync(GraphBuilder& builder, GradientSync sync, const SyncGroup& group) {
-  DTFM_ASSERT(group.devices.size() > 1);
+  DTFM_ASSERT(builder.symmetry().represented(group.devices) > 1);
   const auto algorithm = std::find_if(std::begin(sync_algorithms), std::end(sync_algorithms),
                                       [&](const SyncAlgorithm& it) { return it.sync == sync; });
   DTFM_ASSERT(algorithm != std::end(sync_algorithms));

@@ -13,7 +13,7 @@ namespace dtfm::sim {
 
 /// Devices whose gradients are to be synchronized.
 struct SyncGroup {
-  std::vector<int> devices;  // at least two
+  std::vector<int> devices;  // those that represent all others (GraphBuilder::symmetry); two or more in all
   double bytes = 0;          // gradients per device
   int start = no_index;      // the task after which all devices have their gradients
   int layer = 0;             // the first layer, for labels
@@ -35,9 +35,9 @@ class GradientSyncMessages {
     return send(from, to, bytes, std::array{after}, phase);
   }
   int join(const std::vector<int>& tasks, int device, int phase);
-  /// Adds a ring all-reduce of `bytes` per device in 2 (n − 1) phases, numbered from `phase`. `ready`: by device,
-  /// the task after which it has its gradients; before that it cannot add them to what it forwards. Returns, by
-  /// device, the task after which it has the sum.
+  /// Adds a ring all-reduce of `bytes` per device in 2 (n − 1) phases, numbered from `phase`. `ready`: by
+  /// device, the task after which it has its gradients; before that it cannot add them to what it forwards.
+  /// Returns, by device, the task after which it has the sum.
   std::vector<int> ring_all_reduce(const std::vector<int>& devices, std::vector<int> ready, double bytes,
                                    int phase);
 
