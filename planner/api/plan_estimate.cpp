@@ -70,8 +70,11 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   if (model.stages.layers() > max_layers) return std::nullopt;
   const auto& [stages, replicas] = options.limits;
   const cost::IterationBounds bounds(model);
-  const cost::IterationBound time_bound =
-      stages && replicas ? bounds.for_shape(*stages, *replicas) : bounds.for_all_shapes();
+  cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
+  if (stages && replicas) {
+    const cost::IterationBound of_shape = bounds.for_shape(*stages, *replicas);
+    if (!of_shape.fits || of_shape.value > time_bound.value) time_bound = of_shape;
+  }
   if (!time_bound.fits) return std::nullopt;
   const double iteration_s = first_scenario_seconds(best, simulated);
   if (options.objective == Objective::iteration_time)

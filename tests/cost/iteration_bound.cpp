@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 
 #include "planner/io/readers/calibration_reader.hpp"
@@ -14,6 +16,7 @@
 #include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
+#include "tests/support/tiny_problems.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
@@ -71,13 +74,114 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     if (timer.deficit_bytes() > 0) continue;
     REQUIRE(bound.fits);
     REQUIRE(bounds.min_stages() <= stages_of(plan));
-    REQUIRE(bounds.for_all_shapes().fits);
-    REQUIRE(bounds.for_all_shapes().value <= bound.value);
-    REQUIRE(bounds.for_all_shapes().value <= bounds.for_all_shapes(Cuts::common).value);
+    const double of_all = bounds.for_all_plans().value;
+    const IterationBound of_depth = bounds.for_all_plans(stages_of(plan), {});
+    REQUIRE(bounds.for_all_plans().fits);
+    REQUIRE(of_depth.fits);
+    REQUIRE(of_depth.value <= simulated);
+    REQUIRE(of_all <= of_depth.value * (1 + 1e-6));
   }
 }
 
+/// Random pipelines of different depths; at least two devices. Some may have no micro-batches.
+Plan uneven_plan(Rng& rng, Problem& problem) {
+  const int devices = problem.topology->size(), layers = layer_count(problem.job.model);
+  std::vector<int> order(at(devices));
+  std::iota(order.begin(), order.end(), 0);
+  rng.shuffle(std::span<int>(order));
+  Plan plan{1, problem.job.execution, {}};
+  int used = 0, all = 0;
+  while (used < devices && (plan.pipelines.empty() || rng.below(4) > 0)) {
+    const int stages =
+        1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::min(devices - used, layers))));
+    Pipeline pipeline{1 + static_cast<int>(rng.below(10)), {}};
+    if (!plan.pipelines.empty() && rng.below(10) == 0) pipeline.micro_batches = 0;
+    all += pipeline.micro_batches;
+    for (const auto& range : random_split(rng, layers, stages, 1))
+      pipeline.stages.push_back({range, {order[at(used++)]}});
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  problem.job.training.global_batch = all * problem.job.execution.micro_batch;
+  return plan;
+}
+
+/// Without memory limits, so that every plan counts.
+Problem uneven_problem(Rng& rng, bool shared) {
+  Problem problem{random_topology(rng, 2 + static_cast<int>(rng.below(9)), shared),
+                  random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
+                  Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
+  for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(1e15);
+  const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::zero_bubble_h1,
+                                Schedule::one_f_one_b_blocking};
+  set_training(rng, problem.job, schedules[rng.below(std::size(schedules))]);
+  return problem;
+}
+
 }  // namespace
+
+TEST_CASE("no plan with pipelines of different depths is simulated below the bound") {
+  for (const bool shared : {false, true})
+    for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+      Rng rng = Rng::for_task(seed, shared ? 4 : 3);
+      Problem problem = uneven_problem(rng, shared);
+      const Plan plan = uneven_plan(rng, problem);
+      const ExecutionConfig& how = problem.job.execution;
+      CAPTURE(seed, shared, how.schedule, how.gradient_sync, how.overlap, how.flush.value_or(0));
+      const IterationModel model(problem);
+      const IterationBound bound = IterationBounds(model).for_all_plans();
+      const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
+      REQUIRE(bound.fits);
+      REQUIRE(bound.value > 0);
+      REQUIRE(bound.value <= simulated);
+      if (!shared) REQUIRE(bound.value <= estimate_iteration(model, plan).iteration_s);
+    }
+}
+
+TEST_CASE("the best of all plans of tiny problems is not below the bound") {
+  for (int number = 0; number < 8; ++number) {
+    CAPTURE(number);
+    const Problem problem = tiny_problem(number);
+    const IterationModel model(problem);
+    CHECK(IterationBounds(model).for_all_plans().value <= tiny_optimum(problem).seconds);
+  }
+}
+
+TEST_CASE("faster links and devices do not raise the bound") {
+  for (const bool shared : {false, true})
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      Rng rng = Rng::for_task(seed, shared ? 6 : 5);
+      Problem problem = uneven_problem(rng, shared);
+      // A link above the threshold is not compressed, so a faster link may carry more bytes.
+      problem.job.execution.compression.bandwidth_threshold.reset();
+      CAPTURE(seed, shared);
+      const auto bound = [&] {
+        const IterationModel model(problem);
+        return IterationBounds(model).for_all_plans().value;
+      };
+      const double before = bound();
+      auto& links = std::get<RuleLinks>(problem.topology.edit().links).links;
+      Link& link = links[rng.below(static_cast<std::uint32_t>(links.size()))];
+      link.bandwidth = link.bandwidth * (1 + 3 * rng.uniform());
+      link.latency = link.latency * rng.uniform();
+      const double faster = bound();
+      CHECK(faster <= before * (1 + 1e-6));
+      for (Device& device : problem.topology.edit().devices) device.speed *= 1 + rng.uniform();
+      CHECK(bound() <= faster * (1 + 1e-6));
+    }
+}
+
+// Two devices, one layer of 1 s forward and 2 s backward, four micro-batches, and 1 GB of gradients at
+// 1 GB/s. One pipeline: 4 · 3 s. Two: 2 · 3 s, then each sends and receives half of the gradients twice, 1 s.
+TEST_CASE("the bound of two replicas includes gradient synchronization") {
+  Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(1, 2.5e8, 1e3), {}};
+  problem.job.training.global_batch = 4;
+  problem.job.training.precision = Precision::fp32;
+  const IterationModel model(problem);
+  const IterationBounds bounds(model);
+  CHECK(bounds.for_all_plans({}, 1).value == Approx(12).epsilon(1e-5));
+  CHECK(bounds.for_all_plans({}, 2).value == Approx(7).epsilon(1e-5));
+  CHECK(bounds.for_all_plans().value == Approx(7).epsilon(1e-5));
+}
 
 TEST_CASE("no plan is estimated or simulated below the bound") {
   check_random_plans(3000, false);
@@ -96,13 +200,16 @@ TEST_CASE("no random plan is below the bound on the shipped topologies") {
     problem.job.training.global_batch = 64;
     const IterationModel model(problem);
     const IterationBounds bounds(model);
+    const double of_all = bounds.for_all_plans().value;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(seed);
       Rng rng = Rng::for_task(seed, 2);
       const Plan plan = random_plan(problem, rng);
       const IterationBound bound = bounds.for_shape(stages_of(plan), replicas_of(plan), Cuts::common);
       REQUIRE(bound.value <= estimate_iteration(model, plan).iteration_s);
-      REQUIRE(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
+      const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
+      REQUIRE(bound.value <= simulated);
+      REQUIRE(of_all <= simulated);
     }
   }
 }
@@ -113,7 +220,7 @@ TEST_CASE("on one device the bound is the time") {
                   Calibration{1, 0, 1, 0.25}};
   problem.job.training.global_batch = 5;
   const IterationModel model(problem);
-  const IterationBound bound = IterationBounds(model).for_all_shapes();
+  const IterationBound bound = IterationBounds(model).for_all_plans();
   const double time = estimate_iteration(model, plan_of(problem.job, 1, 1, 5)).iteration_s;
   CHECK(bound.value == Approx(time).epsilon(1e-8));
   CHECK(bound.value >= 5 * 4 * 3 + 0.25 - 1e-6);
@@ -168,8 +275,8 @@ TEST_CASE("a model that cannot fit in memory is reported") {
   const IterationBounds bounds(model);
   CHECK(bounds.min_stages() == 3);
   CHECK_FALSE(bounds.for_shape(2, 1).fits);
-  CHECK(bounds.for_all_shapes().fits);
+  CHECK(bounds.for_all_plans().fits);
   problem.topology.edit().gpus[0].memory = Bytes(held / 10);
-  CHECK_FALSE(IterationBounds(model).for_all_shapes().fits);
+  CHECK_FALSE(IterationBounds(model).for_all_plans().fits);
   CHECK(IterationBounds(model).min_stages() == 0);
 }

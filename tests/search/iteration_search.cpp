@@ -239,7 +239,7 @@ TEST_CASE("every sequence is trained within the limits whatever is automatic") {
           }
           CHECK(trained == batch);
           if (stages) CHECK(it.shape().stages == *stages);
-          CHECK(IterationBounds(it.job->model).for_all_shapes().value <= it.iteration_s * (1 + 1e-9));
+          CHECK(IterationBounds(it.job->model).for_all_plans().value <= it.iteration_s * (1 + 1e-9));
         }
       }
 }

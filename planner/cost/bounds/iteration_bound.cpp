@@ -46,14 +46,18 @@ IterationBounds::IterationBounds(const IterationModel& model)
       micro_batches_(micro_batch_count(model.problem.job)),
       hop_(hop_costs(model, devices_)),
       hop_busy_(hop_occupancies(model, devices_)),
+      one_way_(one_way_costs(model, devices_)),
+      one_way_busy_(one_way_occupancies(model, devices_)),
       message_fixed_(min_message_costs(model, devices_)),
-      message_per_byte_(min_byte_costs(model, devices_)) {
+      message_per_byte_(min_byte_costs(model, devices_)),
+      traffic_(model, devices_) {
   if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
     throw Error("", "too few devices with known layer times for a single stage");
   find_links();
   find_layers();
   find_rates();
   find_memory();
+  find_sync();
 }
 
 void IterationBounds::find_links() {
@@ -75,9 +79,11 @@ void IterationBounds::find_links() {
 
 void IterationBounds::find_layers() {
   const StageCosts& costs = model_.stages;
+  gradients_before_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const double gradients = min_gradient_bytes({layer, layer + 1});
     gradient_bytes_ += gradients;
+    gradients_before_.push_back(gradient_bytes_);
     largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
     // With a bandwidth threshold, a hop over a fast link is not compressed.
@@ -169,9 +175,11 @@ void IterationBounds::find_memory() {
   const StageNeeds all = costs.needs({0, layers_});
   state_ = all.state;
   per_micro_batch_ = all.per_micro_batch;
+  state_before_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     // The increment for a stage that begins at the first layer, so that tied parameters count only once.
     const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
+    state_before_.push_back(state_before_.back() + state);
     largest_layer_ = std::max(largest_layer_, state + costs.needs({layer, layer + 1}).working);
   }
   // Memory is counted per device of a stage at the largest degree, as the needs are. A stage at a smaller
@@ -426,18 +434,6 @@ IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) c
   bound.value = (bound.value + overhead) * (1 - rounding);
   if (overhead > 0) bound.method += ", plus the iteration overhead";
   return bound;
-}
-
-IterationBound IterationBounds::for_all_shapes(Cuts cuts) const {
-  IterationBound smallest{std::numeric_limits<double>::infinity(), "no shape fits in memory", false};
-  for (int stages = 1; stages <= max_stages(); ++stages)
-    for (int replicas = 1; replicas <= max_replicas(stages); ++replicas) {
-      if (!may_fit(stages, replicas)) continue;
-      const IterationBound bound = for_shape(stages, replicas, cuts);
-      if (bound.value < smallest.value) smallest = bound;
-    }
-  if (!smallest.fits) smallest.value = 0;
-  return smallest;
 }
 
 }  // namespace dtfm::cost

@@ -1,11 +1,14 @@
 // Lower bounds on the iteration time that no plan beats, whether estimated or simulated.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/bounds/load_balance_bound.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
+#include "planner/cost/bounds/sync_traffic_bound.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {
@@ -34,8 +37,9 @@ class IterationBounds {
   /// Expects enough devices with known layer times for stages · replicas stages, and enough layers for all
   /// stages.
   IterationBound for_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
-  /// Minimum over all shapes that may fit in memory; fits = false and value = 0 if there is none.
-  IterationBound for_all_shapes(Cuts cuts = Cuts::any) const;
+  /// Bound for all plans, whose pipelines may differ in depth; `stages` or `replicas` restrict the plans to
+  /// this depth of all pipelines, or this number of them. fits = false and value = 0 if no plan fits.
+  IterationBound for_all_plans(std::optional<int> stages = {}, std::optional<int> replicas = {}) const;
   /// Smallest number of stages with which the job may fit in memory; 0 if there is none.
   int min_stages() const;
 
@@ -63,6 +67,17 @@ class IterationBounds {
   double sync_s_per_byte(int replicas) const;
   double compressed_sync_s(int replicas, double bytes) const;
   double min_gradient_bytes(std::pair<int, int> layers) const;
+  void find_sync();
+  double device_sync_s(int replicas, double bytes) const;
+  bool stage_runs(std::pair<int, int> layers, int stage, int stages, int micro_batches, int rounds,
+                  int replicas, double limit_s) const;
+  bool stage_fits(std::pair<int, int> layers, int in_flight) const;
+  bool can_cut(int stages, int micro_batches, int rounds, int replicas, double limit_s,
+               bool& lacks_memory) const;
+  bool pipeline_runs(int stages, int micro_batches, int replicas, double limit_s) const;
+  int max_micro_batches(int stages, int replicas, double limit_s) const;
+  bool may_finish(int computing, int replicas, std::optional<int> stages, double limit_s) const;
+  double balanced_any_depth_s(int computing, int replicas) const;
   double stage_s(const WorkBound& work_bound, double balanced, int stages) const;
   double hops_s(int stages) const;
   double micro_batch_path_s(int stages) const;
@@ -82,7 +97,10 @@ class IterationBounds {
   std::vector<Line> best_links_;  // Pareto-optimal links: every pair of devices is no better than one of them
   /// Activations and gradients of a micro-batch over the smallest boundary: latency, and occupancy of links.
   SpanningTreeBound hop_, hop_busy_;
+  /// The same in one direction, the better one of each pair.
+  SpanningTreeBound one_way_, one_way_busy_;
   SpanningTreeBound message_fixed_, message_per_byte_;
+  SyncTrafficBound traffic_;
   double compression_s_ = 0;  // at the boundary where it is shortest
   LayerTimesBound layer_times_;
   BalancedWork balanced_;
@@ -91,6 +109,11 @@ class IterationBounds {
   double gradient_bytes_ = 0, first_gradient_bytes_ = 0, largest_gradient_bytes_ = 0;
   double state_ = 0, per_micro_batch_ = 0, largest_layer_ = 0;  // bytes
   std::vector<double> memory_sums_;                             // bytes: most that n stages can have, by n
+  std::vector<double> state_before_, gradients_before_;         // bytes of the first n layers, by n
+  // By number of pipelines with micro-batches: after a device's last backward pass, as a function of the
+  // bytes of its gradients; and after all pipelines, for the first layer.
+  std::vector<Line> syncs_;
+  std::vector<double> first_sync_s_;
 };
 
 }  // namespace dtfm::cost

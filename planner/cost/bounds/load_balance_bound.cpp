@@ -60,6 +60,8 @@ WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& s
     work.single_device_s =
         std::min(work.single_device_s, std::accumulate(layer_s.begin(), layer_s.end(), 0.0));
   }
+  work.before_s = {0};
+  for (const double it : work.sorted_s) work.before_s.push_back(work.before_s.back() + it);
   work.longest_piece_s = longest_pieces(work.sorted_s);  // needs the order of the chain, so before sorting
   std::sort(work.sorted_s.begin(), work.sorted_s.end());
   work.smallest_sums_s = {0};

@@ -14,6 +14,7 @@ struct DeviceKindTimes {
 /// Bounds on work that consists of layers, each on the device that is fastest for it, except
 /// `single_device_s`.
 struct WorkBound {
+  std::vector<double> before_s;         // of the first n layers, by n
   std::vector<double> sorted_s;         // by layer, ascending
   std::vector<double> smallest_sums_s;  // sums of the n smallest layers, by n
   std::vector<double> longest_piece_s;  // if the chain is cut into n pieces, the longest is no shorter, by n

@@ -51,6 +51,19 @@ SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector
   });
 }
 
+SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices) {
+  const SmallestMessages messages(model);
+  return spanning(devices,
+                  [&](int a, int b) { return std::min(messages.total_s(a, b), messages.total_s(b, a)); });
+}
+
+SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices) {
+  const SmallestMessages messages(model);
+  return spanning(devices, [&](int a, int b) {
+    return std::min(messages.occupancy_s(a, b), messages.occupancy_s(b, a));
+  });
+}
+
 SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices) {
   return spanning(devices, [&](int a, int b) {
     return std::min(model.network.message(a, b).total_s(0), model.network.message(b, a).total_s(0));

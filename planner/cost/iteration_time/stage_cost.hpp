@@ -62,6 +62,8 @@ class StageCosts {
 
   /// Memory of each device of the stage.
   StageNeeds needs(std::pair<int, int> layers) const;
+  /// Activations that each device keeps of a micro-batch, without buffers for messages.
+  double kept_bytes(std::pair<int, int> layers) const { return between(kept_, layers); }
   double model_flops() const { return model_flops_; }  // per sequence: forward and backward
   /// Bytes of state that a device must load to take over the stage.
   double saved_bytes(std::pair<int, int> layers) const;

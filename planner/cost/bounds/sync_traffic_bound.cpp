@@ -1,0 +1,101 @@
+#include "planner/cost/bounds/sync_traffic_bound.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
+
+namespace dtfm::cost {
+
+std::vector<SyncTrafficBound::Peer> SyncTrafficBound::peers_of(const NetworkCost& network,
+                                                               const std::vector<int>& devices, int device,
+                                                               bool sends) {
+  std::vector<Peer> peers;
+  peers.reserve(devices.size());
+  for (const int other : devices) {
+    if (other == device) continue;
+    const int from = sends ? device : other, to = sends ? other : device;
+    const double seconds_per_byte = network.message(from, to).seconds_per_byte;
+    peers.push_back({seconds_per_byte > 0 ? 1 / seconds_per_byte : infinity,
+                     network.shared_count() > 0 ? network.shared(from, to) : SharedPath()});
+  }
+  return peers;
+}
+
+SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, const std::vector<Peer>& peers,
+                                                 bool most_used) {
+  std::map<int, int> users;  // by capacity
+  for (const Peer& peer : peers)
+    for (const int id : peer.path) ++users[id];
+  Sets sets;
+  std::map<int, Set> shared;
+  for (const Peer& peer : peers) {
+    int best = -1, best_users = 0;
+    for (const int id : peer.path) {
+      const int of_id = users.at(id);
+      if (best >= 0 && (most_used ? of_id <= best_users : of_id >= best_users)) continue;
+      best = id;
+      best_users = of_id;
+    }
+    Set& set = best < 0 ? sets.emplace_back() : shared[best];
+    ++set.members;
+    set.capacity += peer.rate;
+  }
+  for (auto& [id, set] : shared) {
+    set.capacity = std::min(set.capacity, 1 / network.shared_seconds_per_byte(id));
+    sets.push_back(set);
+  }
+  std::sort(sets.begin(), sets.end(),
+            [](const Set& a, const Set& b) { return a.members * b.capacity < b.members * a.capacity; });
+  return sets;
+}
+
+/// Returns the least τ with Σ min(members, τ · capacity) ≥ partners.
+double SyncTrafficBound::seconds(const Sets& sets, double partners) {
+  double capacity = 0, served = 0;
+  for (const Set& set : sets) capacity += set.capacity;
+  for (const Set& set : sets) {
+    if (served + capacity * (set.members / set.capacity) >= partners) return (partners - served) / capacity;
+    served += set.members;
+    capacity -= set.capacity;
+  }
+  return sets.empty() ? 0 : sets.back().members / sets.back().capacity;
+}
+
+SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices) {
+  const NetworkCost& network = model.network;
+  total_s_ = devices.size() > 1 ? infinity : 0;
+  for (const int device : devices) {
+    std::vector<Sets>& all = devices_.emplace_back();
+    double total_s = 0;
+    for (const bool sends : {true, false}) {
+      const std::vector<Peer> peers = peers_of(network, devices, device, sends);
+      const bool has_choice = std::any_of(peers.begin(), peers.end(), [](const Peer& peer) {
+        return peer.path.end() - peer.path.begin() > 1;
+      });
+      for (const bool most_used : {true, false}) {
+        if (!most_used && !has_choice) continue;
+        all.push_back(sets_of(network, peers, most_used));
+        double capacity = 0;
+        for (const Set& set : all.back()) capacity += set.capacity;
+        total_s = std::max(total_s, 1 / capacity);
+      }
+    }
+    if (devices.size() > 1) total_s_ = std::min(total_s_, total_s);
+  }
+  std::sort(devices_.begin(), devices_.end());
+  devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
+}
+
+double SyncTrafficBound::to_each_s(int partners) const {
+  double least = infinity;
+  for (const std::vector<Sets>& device : devices_) {
+    double slowest = 0;
+    for (const Sets& sets : device) slowest = std::max(slowest, seconds(sets, partners));
+    least = std::min(least, slowest);
+  }
+  return least;
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,49 @@
+// Lower bounds on how long the links of a device need for its share of gradient synchronization.
+#pragma once
+
+#include <vector>
+
+#include "planner/cost/iteration_time/iteration_time.hpp"
+
+namespace dtfm::cost {
+
+/// A device sends to other devices over links that are its own, or that several receivers share. In τ seconds
+/// a set of receivers gets at most τ · capacity bytes, and if every receiver needs only one byte, at most as
+/// many as it has members. The same holds for what a device receives. All results are the minimum over
+/// `devices`, so they hold for every device of a plan.
+///
+/// A set consists of the receivers whose path crosses one shared capacity. Where paths cross several, the
+/// bound is the better of two choices: the one that most receivers share, or the one that fewest do. Neither
+/// depends on capacities, so faster links never raise the bound.
+class SyncTrafficBound {
+ public:
+  /// Takes O(n² log n) time for n devices.
+  SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices);
+
+  /// Seconds per byte until a device has exchanged as many bytes with each of `partners` other devices.
+  /// `partners` is less than the number of devices.
+  double to_each_s(int partners) const;
+  /// Seconds per byte until a device has sent, and received, that many bytes in total.
+  double total_s() const { return total_s_; }
+
+ private:
+  struct Set {
+    double members = 0, capacity = 0;  // bytes per second
+    friend auto operator<=>(const Set&, const Set&) = default;
+  };
+  using Sets =
+      std::vector<Set>;  // disjoint sets of all other devices, those that are served first come first
+  static double seconds(const Sets& sets, double partners);
+  struct Peer {
+    double rate = 0;  // bytes per second
+    SharedPath path;
+  };
+  static std::vector<Peer> peers_of(const NetworkCost& network, const std::vector<int>& devices, int device,
+                                    bool sends);
+  static Sets sets_of(const NetworkCost& network, const std::vector<Peer>& peers, bool most_used);
+
+  std::vector<std::vector<Sets>> devices_;  // each different one: directions and choices of capacities
+  double total_s_ = 0;
+};
+
+}  // namespace dtfm::cost
