@@ -115,7 +115,7 @@ class TestSameBytes(Case):
     def test_enumerated_plan(self):
         (self.folder / "tiny.yaml").write_text(NET.replace("count: 4", "count: 1").replace("count: 8", "count: 2"))
         (self.folder / "short.yaml").write_text(JOB.replace("layers: 12", "layers: 4"))
-        self.check([PLAN, "tiny.yaml", "--job", "short.yaml", "-o", "plan.json"], ["plan.json"], (1, 3))
+        self.check([PLAN, "tiny.yaml", "--job", "short.yaml", "-o", "plan.json"], ["plan.json"], (2,))
 
     def test_samples(self):
         run([PLAN, "net.yaml", "--job", "job.yaml", "--evaluations", 500, "-o", "plan.json"], self.folder)
