@@ -2,7 +2,7 @@
 # Measures the quality and the speed of the searches and of the swarm simulation. Installs missing packages and builds the
 # release preset first.
 #
-# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [engine] [--time-limit S] [--threads N]
+# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [engine] [ranks] [--time-limit S] [--threads N]
 #
 #   quality  comm-cost on irregular graphs of 64 devices: the default strategy, the published search and its baseline,
 #            for S seconds of wall time each [5]
@@ -17,6 +17,8 @@
 #   swarm    a swarm of 400 peers for 32 hours on one core, without shared links, and with an uplink and a downlink for each
 #            peer (3 minutes)
 #   engine   dtfm-sim against SimGrid, if it is installed, on graphs of 64 and 256 hosts (2 minutes)
+#   ranks    planning of 64, 256 and 512 devices, all links different, on one process with N threads and on N ranks of this
+#            machine with one thread each: wall and CPU time, and what the ranks exchange
 #
 # The default is `quality speed`. Tables (Markdown) go to stdout, progress to stderr. --threads N [2] applies to every run.
 # shellcheck source=scripts/lib/setup.sh
@@ -45,7 +47,7 @@ read_arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage && exit ;;
-      quality | speed | plans | sizes | warm | regret | swarm | engine) parts+=("$1") ;;
+      quality | speed | plans | sizes | warm | regret | swarm | engine | ranks) parts+=("$1") ;;
       --time-limit | --threads)
         [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 requires a positive whole number"
         if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
@@ -209,6 +211,30 @@ engine() {
   build release dtfm-sim simgrid_replay
   "$root/tests/benchmarks/simgrid_table.py" "$root/build/release/dtfm-sim" \
     "$root/build/release/tests/simgrid/simgrid_replay" 3 64 256
+}
+
+# ranks_row DEVICES RANKS THREADS
+ranks_row() {
+  local plan=$scratch/ranks-$2-$3.json launcher=()
+  [ "$2" = 0 ] || launcher=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$2")
+  local times
+  times=$({ TIMEFORMAT='%R %U %S' && time "${launcher[@]}" "$planner" "$scratch/sized.yaml" --threads "$3" -o "$plan" \
+    >/dev/null 2>"$scratch/messages"; } 2>&1)
+  cmp "$scratch/ranks-0-$threads.json" "$plan"
+  read -r wall user system <<<"$times"
+  printf '| %s | %s | %s | %s s | %s s | %s |\n' "$1" "${2/#0/no MPI}" "$3" "$(rounded 1 "$wall")" \
+    "$(rounded 1 "$user + $system")" "$(grep -o '[0-9.]* MB in [0-9]* rounds' "$scratch/messages" || echo —)"
+}
+
+ranks() {
+  local devices count
+  printf '| devices | ranks | threads of each | wall time | CPU time | exchanged |\n|--:|--:|--:|--:|--:|---|\n'
+  for devices in 64 256 512; do
+    "$root/scripts/generate-topology.py" --devices "$devices" --sites 12 --seed 5 --noise 0.1 -o "$scratch/sized.yaml" >&2
+    ranks_row "$devices" 0 "$threads"
+    ranks_row "$devices" 0 1
+    for count in 1 2 4; do ranks_row "$devices" "$count" 1; done
+  done
 }
 
 read_arguments "$@"

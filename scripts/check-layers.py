@@ -59,6 +59,7 @@ HEADERS = [
     (r"CLI/.*", {"cli", "tests"}, "only cli has a command line"),
     (r"(fstream|filesystem)", {"planner/io", "planner/export", "simulator/io", "cli", "kernels/bench", "tests"}, "only planner/io and cli touch files"),
     (r"(iostream|print)", PRINTS, "only cli prints"),
+    (r"mpi\.h", {"cli", "tests"}, "only cli runs on several machines"),
     (r"random", set(), "random numbers come from planner/core/rng.hpp"),
 ]
 NOT_ORDERED = set(LAYERS) - {"planner/cost", "planner/search"}

@@ -4,11 +4,12 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/memory_use.hpp"
+#include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -134,8 +135,8 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
 }
 
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                                        const SimOptions& options, int samples, int threads) {
-  return parallel_map(samples, threads, [&](int sample) {
+                                        const SimOptions& options, int samples, const Workers& workers) {
+  return distributed_map(samples, workers, [&](int sample) {
     SimOptions own = options;
     own.seed = options.seed + static_cast<std::uint64_t>(sample);
     own.observers.clear();

@@ -7,6 +7,7 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
@@ -70,9 +71,9 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
                                                    const PathSchedule* paths = nullptr);
 
 /// Independent samples of a random run: sample i is `simulate` with seed `options.seed` + i, without
-/// observers. The reports do not depend on the number of threads. simulator/report/samples.hpp summarizes
+/// observers. The reports do not depend on the number of workers. simulator/report/samples.hpp summarizes
 /// them.
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                                        const SimOptions& options, int samples, int threads);
+                                        const SimOptions& options, int samples, const Workers& workers);
 
 }  // namespace dtfm::sim

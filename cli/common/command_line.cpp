@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/common/launcher.hpp"
 #include "cli/common/parse_number.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -131,7 +131,7 @@ void add_format_option(CLI::App& app, OutputFormat& format) {
 
 void add_threads_option(CLI::App& app, int& threads) {
   constexpr int max_threads = 1024;
-  threads = static_cast<int>(std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, max_threads));
+  threads = std::min(available_cores(), max_threads);
   add_option(
       app, "--threads", "N", "number of threads, which does not change the result [all cores]",
       [&](const std::string& text) { threads = parse_whole_number("--threads", text, 1, max_threads); });

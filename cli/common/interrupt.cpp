@@ -32,6 +32,14 @@ extern "C" void handle_signal(int) {
 
 }  // namespace
 
+const std::atomic<bool>& interrupt_flag() {
+  return was_interrupted;
+}
+
+void request_interrupt() {
+  was_interrupted = true;
+}
+
 InterruptWatch::InterruptWatch(const char* result) {
   pending_result = result;
   was_interrupted = has_result = false;
@@ -51,10 +59,6 @@ InterruptWatch::~InterruptWatch() {
 
 void InterruptWatch::keep_result() {
   has_result = true;
-}
-
-const std::atomic<bool>& InterruptWatch::interrupted() const {
-  return was_interrupted;
 }
 
 InterruptHold::InterruptHold(bool is_needed) {

@@ -9,6 +9,11 @@
 
 namespace dtfm::cli {
 
+/// Whether the program was interrupted while there is or was a result to keep.
+const std::atomic<bool>& interrupt_flag();
+/// Does what a first signal does if there is a result to keep.
+void request_interrupt();
+
 /// During its lifetime, the signals end the program with `exit_code::interrupted` or set a flag. At most one
 /// instance may exist at a time.
 class InterruptWatch {
@@ -22,7 +27,7 @@ class InterruptWatch {
   /// From this call on, the first signal only sets the flag, because the work in progress can return a
   /// result whenever it is stopped.
   void keep_result();
-  const std::atomic<bool>& interrupted() const;
+  const std::atomic<bool>& interrupted() const { return interrupt_flag(); }
   /// Returns a function that tells whether the flag is set. It must not outlive this object.
   std::function<bool()> stop() const {
     return [this] { return interrupted().load(std::memory_order_relaxed); };

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/common/command_line.hpp"
+#include "cli/common/launcher.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/text/control_characters.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -51,6 +52,8 @@ void add_color_option(CLI::App& app, ColorChoice& choice) {
 
 bool has_colors(ColorChoice choice) {
   if (choice != ColorChoice::automatic) return choice == ColorChoice::always;
+  // mpirun gives its processes a terminal even if its own output goes to a file.
+  if (launch_of_environment().by_launcher) return false;
   return variable("NO_COLOR").empty() && variable("TERM") != "dumb" && ::isatty(STDOUT_FILENO) == 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
@@ -39,6 +40,7 @@ api::CompareRequest read_request(const CompareOptions& options) {
   request.options = {options.seed, options.sync_every, options.skip, options.verify, options.faulty_share};
   request.iterations = options.iterations;
   request.threads = options.threads;
+  request.ranks = options.processes;
   return request;
 }
 
@@ -84,12 +86,14 @@ int run_compare_command(const CompareOptions& options) {
   std::vector<std::string> inputs = options.scenarios;
   inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
   const std::array outputs{options.output.value_or(""), options.report.value_or("")};
-  check_outputs(inputs, outputs);
+  if (is_root(options.processes)) check_outputs(inputs, outputs);
   const io::ReadLog read;
   const api::CompareRequest request = read_request(options);
-  check_not_read(read, outputs);
+  if (is_root(options.processes)) check_not_read(read, outputs);
+  check_same_input(options.processes, read);
   watch.keep_result();
   const api::Comparison comparison = compare_with_progress(options, request, watch);
+  if (!continues_alone(options.processes, options.quiet)) return exit_code::done;
   write_output(options, request, comparison);
   if (watch.interrupted()) return exit_code::interrupted;
   return comparison.is_any_feasible() ? exit_code::done : exit_code::infeasible;

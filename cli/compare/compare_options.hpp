@@ -8,6 +8,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
+#include "planner/core/ranks.hpp"
 
 namespace dtfm::cli {
 
@@ -23,6 +24,7 @@ struct CompareOptions {
   double skip = 0.25;                   // fraction of the stages
   std::uint64_t seed = 0;
   int threads = 1;
+  Ranks* processes = nullptr;  // that compare together; null: only this one
   std::optional<std::string> output, report;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;

@@ -221,8 +221,7 @@ std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
     rows.push_back({"  " + explanation.changes[i], short_seconds(what.iteration_s),
                     format_percent(what.gain) + (what.deficit_bytes <= 0 ? "" : "; exceeds memory")});
   }
-  text += '\n';
-  text += table(rows);
+  text += fmt::format("\n{}", table(rows));
   if (other_links > 0)
     text += fmt::format("  {} twice as fast: less\n",
                         format_count(static_cast<long long>(other_links), "other link"));

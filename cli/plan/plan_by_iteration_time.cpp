@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/common_work.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/write_output.hpp"
@@ -56,9 +57,13 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   api::PlanRequest request = plan_request(options, problem, scenarios, printer, watch);
   request.spread = spread;
-  check_not_read(read, output_files(options));
+  if (is_root(options.processes)) check_not_read(read, output_files(options));
+  check_same_input(options.processes, read);
+  if (options.processes) request.options.common.begin = options.processes->now();
   watch.keep_result();
   const api::PlanResult search = plan_or_name_source(options, request);
+  if (!continues_alone(options.processes, options.quiet) && !replaces_root(options.processes, options.output))
+    return exit_code::done;
   const search::PlanCandidate& best = search.best();
   io::PlanRecord record = make_plan_record(options, best);
   add_notes(search_notes(search, problem.topology), record);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
@@ -112,7 +113,7 @@ std::string source_of_shape(const PlanOptions& options, const Job& job) {
 
 api::CommCostPlanResult plan_with_progress(const PlanOptions& options, const Topology& topology,
                                            const Job& job, const InterruptWatch& watch) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = now_of(options.processes);
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   api::CommCostPlanRequest request{topology, job, {options.pipeline, options.data}, options.strategy, {}};
   if (options.data_auto) request.job.parallelism.data.reset();
@@ -127,6 +128,8 @@ api::CommCostPlanResult plan_with_progress(const PlanOptions& options, const Top
 int plan(const PlanOptions& options, const Topology& topology, const Job& job, InterruptWatch& watch) {
   watch.keep_result();
   const auto [problem, found, plan] = plan_with_progress(options, topology, job, watch);
+  if (!continues_alone(options.processes, options.quiet) && !replaces_root(options.processes, options.output))
+    return exit_code::done;
   io::PlanRecord record = make_plan_record(found, options);
   for (const auto& more :
        {undecided_notes(job, job.execution, job.automatic), shape_warnings(job, found.placement)})
@@ -235,8 +238,13 @@ int run_plan_command(const PlanOptions& given) {
   std::optional<io::PlanSource> given_plan;
   if (options.score) given_plan = io::read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);
-  check_output(options);
-  check_not_read(read, output_files(options));
+  if (is_root(options.processes)) {
+    check_output(options);
+    check_not_read(read, output_files(options));
+  }
+  if (given_plan && !continues_alone(options.processes, true))
+    return exit_code::done;  // scoring is not divided
+  if (options.objective == Objective::comm_cost) check_same_input(options.processes, read);
   if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)

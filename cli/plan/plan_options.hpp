@@ -11,6 +11,7 @@
 #include "cli/common/style.hpp"
 #include "planner/api/finalist_simulation.hpp"
 #include "planner/core/objective.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -33,6 +34,7 @@ struct PlanOptions {
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;
+  Ranks* processes = nullptr;  // that plan together; null: only this one
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
   bool prove = false;

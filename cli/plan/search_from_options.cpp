@@ -43,6 +43,7 @@ search::SearchOptions common_search_options(const PlanOptions& options,
   search::SearchOptions result;
   result.seed = options.seed;
   result.threads = options.threads;
+  result.ranks = options.processes;
   result.evaluations = options.evaluations;
   result.time_limit = options.time_limit;
   result.begin = begin;
@@ -59,7 +60,7 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
   api::PlanRequest request{
       problem, {}, scenarios, options.robust.value_or(api::RobustCriterion::mean), std::nullopt};
   search::IterationSearchOptions& search = request.options;
-  search.common = common_search_options(options, std::chrono::steady_clock::now(), printer, watch);
+  search.common = common_search_options(options, now_of(options.processes), printer, watch);
   search.limits.stages = options.pipeline        ? options.pipeline
                          : options.pipeline_auto ? std::nullopt
                                                  : job.parallelism.pipeline;

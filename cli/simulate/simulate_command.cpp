@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
@@ -83,7 +84,8 @@ void choose_scheme_layout(const SimulateOptions& options, Input& input) {
   const api::Scheme& scheme = io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
   const api::SchemeOptions scheme_options{options.seed, options.sync_every, options.skip, options.verify,
                                           options.faulty_share};
-  const api::ChosenLayout chosen = api::choose_layout(input.problem, scheme, scheme_options, options.threads);
+  const api::ChosenLayout chosen =
+      api::choose_layout(input.problem, scheme, scheme_options, {options.threads, options.processes});
   if (!chosen.is_any() && chosen.is_input_error)
     throw Error("",
                 fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.no_layout_reason));
@@ -131,7 +133,8 @@ Input read_input(const SimulateOptions& options) {
   else
     read_plan_input(options, input);
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
-  check_not_read(read, output_files(options));
+  if (is_root(options.processes)) check_not_read(read, output_files(options));
+  check_same_input(options.processes, read);
   if (options.scheme) {
     choose_scheme_layout(options, input);
     append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
@@ -206,6 +209,7 @@ api::SimulateRequest make_request(const SimulateOptions& options, const Input& i
   request.seed = options.seed;
   request.samples = options.samples;
   request.threads = options.threads;
+  request.ranks = options.processes;
   request.sync_every = input.sync_every;
   request.routing = input.routing;
   request.swarm = input.swarm;
@@ -306,11 +310,14 @@ int simulate_or_replay(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
   check_report(options.report);
-  check_files(options);
+  if (is_root(options.processes)) check_files(options);
   const Input input = read_input(options);
   const double read = cpu_seconds();
   watch.keep_result();
+  if (!options.samples && !continues_alone(options.processes, true))
+    return exit_code::done;  // one run is not divided
   Outcome outcome = run_simulation(options, input, watch);
+  if (options.samples && !continues_alone(options.processes, options.quiet)) return exit_code::done;
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
   write_output(options, input, outcome);

@@ -7,6 +7,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
+#include "planner/core/ranks.hpp"
 
 namespace dtfm::cli {
 
@@ -25,6 +26,7 @@ struct SimulateOptions {
   std::uint64_t seed = 0;
   std::optional<int> samples;
   int threads = 1;
+  Ranks* processes = nullptr;  // that simulate together; null: only this one
   std::optional<std::string> output, trace, tasks, report;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;

@@ -8,10 +8,17 @@
 #include "planner/api/plan_request.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
+#include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_totals.hpp"
 
 namespace dtfm::api {
+
+auto fields(MaybeConst<ComparedRun> auto& it) {
+  auto& [failure, report, tokens_per_s, seconds_per_batch, time_ratio, cost_per_million_tokens] = it;
+  return std::tie(failure, report, tokens_per_s, seconds_per_batch, time_ratio, cost_per_million_tokens);
+}
+
 namespace {
 
 bool is_interrupted(const CompareRequest& request) {
@@ -32,6 +39,7 @@ ChosenLayout plan_layout(const CompareRequest& request) {
   PlanRequest planned{request.problem};
   planned.options.common.seed = request.options.seed;
   planned.options.common.threads = request.threads;
+  planned.options.common.ranks = request.ranks;
   planned.options.common.stop = request.stop;
   planned.options.common.on_progress = [&](const search::Progress& progress) {
     report_progress(request, {planned_scheme, 0, &progress});
@@ -106,17 +114,19 @@ ComparedRun make_run(const CompareRequest& request, const ChosenLayout& chosen, 
 /// The runs under every scenario; empty without a layout.
 std::vector<ComparedRun> simulate_scenarios(const CompareRequest& request, const ComparedScheme& scheme) {
   if (!scheme.chosen.is_any()) return {};
-  return parallel_map(static_cast<int>(request.scenarios.size()), request.threads, [&](int i) {
+  const Workers workers{request.threads, request.ranks};
+  return distributed_map(static_cast<int>(request.scenarios.size()), workers, [&](int i) {
     return make_run(request, scheme.chosen, request.scenarios[at(i)], scheme.name == planned_scheme);
   });
 }
 
 ComparedScheme choose_scheme(const CompareRequest& request, const Scheme& scheme) {
-  return {std::string(scheme.name),
-          std::string(scheme.what),
-          assumptions(scheme, request.options),
-          choose_layout(request.problem, scheme, request.options, request.threads, request.stop),
-          {}};
+  return {
+      std::string(scheme.name),
+      std::string(scheme.what),
+      assumptions(scheme, request.options),
+      choose_layout(request.problem, scheme, request.options, {request.threads, request.ranks}, request.stop),
+      {}};
 }
 
 ComparedScheme choose_plan(const CompareRequest& request) {

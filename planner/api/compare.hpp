@@ -35,6 +35,7 @@ struct CompareRequest {
   SchemeOptions options = {};  // their seed is also that of the search and the simulations
   int iterations = 3;          // per run, unless the scenario has a horizon
   int threads = 1;
+  Ranks* ranks = nullptr;  // processes that compare together; null: only this one
   std::function<void(const ComparisonProgress&)> on_progress = {};  // called by one thread at a time
   std::function<bool()> stop = {};  // may be called by any thread; true ends the comparison early
 };

@@ -98,6 +98,7 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
   if (!supports_enumeration(request) ||
       !search::can_enumerate(request.problem, request.options.limits, limits))
     return search_and_simulate(request);
+  request.options.common.ranks = nullptr;  // the problem is so small that every rank plans alone
   PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);

@@ -7,10 +7,16 @@
 #include "planner/api/replanner.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {
+
+auto fields(MaybeConst<SimulatedTimes> auto& it) {
+  auto& [scenario, mean_s, p95_s, max_s] = it;
+  return std::tie(scenario, mean_s, p95_s, max_s);
+}
+
 namespace {
 
 constexpr int random_runs = 8;
@@ -78,6 +84,11 @@ struct Run {
   std::string error;
 };
 
+auto fields(MaybeConst<Run> auto& it) {
+  auto& [simulated, error] = it;
+  return std::tie(simulated, error);
+}
+
 /// The simulator rejects some valid plans, for example those with too many micro-batches.
 Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named,
                  const std::function<bool()>& stop) {
@@ -115,10 +126,10 @@ Problem simulated_problem(const search::PlanCandidate& candidate) {
 
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
-                                               RobustCriterion robust, int threads,
+                                               RobustCriterion robust, const Workers& workers,
                                                const std::function<bool()>& stop) {
   const int count = static_cast<int>(scenarios.size());
-  const auto runs = parallel_map(static_cast<int>(candidates.size()) * count, threads, [&](int i) {
+  const auto runs = distributed_map(static_cast<int>(candidates.size()) * count, workers, [&](int i) {
     return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop);
   });
   std::vector<FinalistResult> finalist_results(candidates.size());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/ranks.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "simulator/scenario/scenario.hpp"
 
@@ -41,11 +42,11 @@ struct FinalistResult {
 };
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
-/// the times are means over several runs. The results do not depend on the number of threads. Once `stop`
+/// the times are means over several runs. The results do not depend on the number of workers. Once `stop`
 /// returns true, runs end early, and their times cover only what was simulated.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
-                                               RobustCriterion robust, int threads,
+                                               RobustCriterion robust, const Workers& workers,
                                                const std::function<bool()>& stop);
 
 /// The problem with the decisions of the candidate, including its pipeline flushes, as the simulator expects

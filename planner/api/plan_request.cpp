@@ -69,7 +69,7 @@ PlanResult search_and_simulate(const PlanRequest& request) {
   if (!is_stopped(options.common))
     finalist_results =
         simulate_finalists(result.front ? result.front->candidates : finalists, request.scenarios,
-                           request.robust, options.common.threads, options.common.stop);
+                           request.robust, workers_of(options.common), options.common.stop);
   result.simulation = simulation_status(finalist_results, options.common);
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;

@@ -37,8 +37,8 @@ void add_counts(const sim::SimReport& run, SimulateResult& result) {
 
 SimulateResult simulate_samples(const SimulateRequest& request, const sim::SimOptions& options) {
   const int samples = sim::is_random(request.scenario) ? *request.samples : 1;
-  std::vector<sim::SimReport> runs = sim::simulate_samples(request.problem, request.plan, request.scenario,
-                                                           options, samples, request.threads);
+  std::vector<sim::SimReport> runs = sim::simulate_samples(
+      request.problem, request.plan, request.scenario, options, samples, {request.threads, request.ranks});
   SimulateResult result;
   result.report = runs.front();
   for (const sim::SimReport& it : runs) add_counts(it, result);

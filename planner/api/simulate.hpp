@@ -34,7 +34,8 @@ struct SimulateRequest {
   /// Runs of a random scenario, with consecutive seeds; empty: one run. Only a single run reports progress
   /// and has observers.
   std::optional<int> samples = {};
-  int threads = 1;  // used by samples
+  int threads = 1;         // used by samples
+  Ranks* ranks = nullptr;  // processes that simulate samples together; null: only this one
 
   int sync_every = 1;                           // as in Layout; sync_every × `iterations` are simulated
   std::optional<search::Routing> routing = {};  // paths of micro-batches; empty: pipelines

@@ -8,9 +8,15 @@
 #include "planner/api/schemes/skip_pipe.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/search/path_routing/routing_fields.hpp"
 
 namespace dtfm::api {
+
+auto fields(MaybeConst<MemoryDeficit> auto& it) {
+  auto& [ratio, text] = it;
+  return std::tie(ratio, text);
+}
+
 namespace {
 
 constexpr Scheme table[] = {
@@ -60,6 +66,11 @@ struct Trial {
   std::optional<MemoryDeficit> deficit = {};
   std::optional<search::Routing> routing = {};
 };
+
+auto fields(MaybeConst<Trial> auto& it) {
+  auto& [seconds, fits, is_known, is_input_error, failure_reason, deficit, routing] = it;
+  return std::tie(seconds, fits, is_known, is_input_error, failure_reason, deficit, routing);
+}
 
 /// The deficit of the device that exceeds its memory by the largest factor.
 MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& report) {
@@ -152,9 +163,9 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
 }
 
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
-                           int threads, const std::function<bool()>& stop) {
+                           const Workers& workers, const std::function<bool()>& stop) {
   check_computable(problem);
-  if (is_swarm(scheme)) return choose_swarm(problem, options, threads, stop);
+  if (is_swarm(scheme)) return choose_swarm(problem, options, workers, stop);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
@@ -167,8 +178,8 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
     chosen.is_input_error = true;
     return chosen;
   }
-  auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
-                             [&](int i) { return tried(problem, layouts[at(i)], stop); });
+  auto trials = distributed_map(static_cast<int>(layouts.size()), workers,
+                                [&](int i) { return tried(problem, layouts[at(i)], stop); });
   Trial* best = nullptr;
   std::optional<MemoryDeficit> smallest;
   for (Trial& it : trials) {

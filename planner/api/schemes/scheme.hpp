@@ -14,6 +14,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/search/path_routing/path_router.hpp"
 #include "simulator/scenario/scenario.hpp"
 #include "simulator/simulate.hpp"
@@ -84,7 +85,7 @@ struct ChosenLayout {
 /// tried so far. Throws Error for input with which no scheme can be simulated, such as a profile of another
 /// model or compression of unknown duration.
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
-                           int threads, const std::function<bool()>& stop = {});
+                           const Workers& workers, const std::function<bool()>& stop = {});
 
 /// "tp 1, pp 8, dp 8, micro-batch 2"; "tp 1, pp 4, dp 11–21, micro-batch 1, skips 1 of 4"; "8 stages of 64
 /// peers, micro-batch 1"
@@ -131,7 +132,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 /// Chooses the number of stages with which a swarm is fastest, among those that divide the layers and fit the
 /// memory of every device. A verifying swarm prefers numbers with which every stage has at least two peers.
 /// Activations are sent from peer to peer, and at most one peer migrates every 300 s.
-ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, int threads,
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, const Workers& workers,
                           const std::function<bool()>& stop);
 /// A run of a swarm, and the part of its results that all runs have.
 struct SwarmResult {

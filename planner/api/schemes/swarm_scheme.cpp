@@ -6,7 +6,7 @@
 #include "planner/api/schemes/layout.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/useful_work.hpp"
 
@@ -156,6 +156,11 @@ struct SwarmTrial {
   std::string error;
 };
 
+auto fields(MaybeConst<SwarmTrial> auto& it) {
+  auto& [rate, min_peers, error] = it;
+  return std::tie(rate, min_peers, error);
+}
+
 SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
                  const std::function<bool()>& stop) {
   sim::SimOptions options;
@@ -180,11 +185,11 @@ bool is_verifiable(const SwarmTrial& trial) {
 
 }  // namespace
 
-ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, int threads,
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, const Workers& workers,
                           const std::function<bool()>& stop) {
   ChosenLayout chosen;
   const std::vector<int> fitting = fitting_stages(problem, chosen);
-  const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
+  const auto trials = distributed_map(chosen.fitting, workers, [&](int i) {
     return tried(problem, make_setup(fitting[at(i)], given), given.seed, stop);
   });
   const auto best =

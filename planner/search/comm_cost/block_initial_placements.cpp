@@ -6,9 +6,10 @@
 #include <numeric>
 
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/core/rng.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
+#include "planner/search/comm_cost/placement_fields.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm::search {
@@ -145,6 +146,11 @@ struct Blocks {
   std::vector<std::vector<int>> counts;  // [block][cluster]
   double cost = std::numeric_limits<double>::infinity();
 };
+
+auto fields(MaybeConst<Blocks> auto& it) {
+  auto& [lengths, counts, cost] = it;
+  return std::tie(lengths, counts, cost);
+}
 
 class BlockAnnealing {
  public:
@@ -358,18 +364,19 @@ Placement placed(const cost::CommCostModel& model, const ClusterNetwork& network
 
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
                                                         const DeviceClasses& clusters, int max_count,
-                                                        int threads, const std::function<bool()>& stop) {
+                                                        const Workers& workers,
+                                                        const std::function<bool()>& stop) {
   const ClusterNetwork network = cluster_network(model, clusters);
   const std::vector<Lengths> cuts = cuts_of(model.stages);
-  auto found = parallel_map(static_cast<int>(cuts.size()), threads, [&](int i) {
+  auto found = distributed_map(static_cast<int>(cuts.size()), workers, [&](int i) {
     if (stop()) return Blocks{};
     return BlockAnnealing(model, network, cuts[at(i)], static_cast<std::uint64_t>(i)).finish(stop);
   });
   std::erase_if(found, [](const Blocks& blocks) { return !std::isfinite(blocks.cost); });
   std::stable_sort(found.begin(), found.end(),
                    [](const Blocks& a, const Blocks& b) { return a.cost < b.cost; });
-  return parallel_map(std::min(max_count, static_cast<int>(found.size())), threads,
-                      [&](int i) { return deploy(model, placed(model, network, found[at(i)]), stop); });
+  return distributed_map(std::min(max_count, static_cast<int>(found.size())), workers,
+                         [&](int i) { return deploy(model, placed(model, network, found[at(i)]), stop); });
 }
 
 }  // namespace dtfm::search

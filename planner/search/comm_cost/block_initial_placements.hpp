@@ -17,6 +17,7 @@ namespace dtfm::search {
 /// deployed.
 std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model,
                                                         const DeviceClasses& clusters, int max_count,
-                                                        int threads, const std::function<bool()>& stop);
+                                                        const Workers& workers,
+                                                        const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

@@ -11,7 +11,7 @@ namespace dtfm::search {
 SearchRun::SearchRun(const cost::CommCostModel& model, const SearchOptions& options)
     : model_(model),
       options_(options),
-      begin_(options.begin.value_or(Clock::now())),
+      begin_(options.begin.value_or(now_of(options.ranks))),
       time_limit_(options.time_limit) {
   constexpr double share_for_search = 0.5;
   if (time_limit_ && options.prove) *time_limit_ *= share_for_search;
@@ -19,7 +19,7 @@ SearchRun::SearchRun(const cost::CommCostModel& model, const SearchOptions& opti
 
 double SearchRun::time_share() const {
   if (!time_limit_) return 0;
-  return std::chrono::duration<double>(Clock::now() - begin_).count() / *time_limit_;
+  return std::chrono::duration<double>(now_of(options_.ranks) - begin_).count() / *time_limit_;
 }
 
 bool SearchRun::must_stop() const {

@@ -14,15 +14,23 @@ namespace {
 
 constexpr std::array table{
     Strategy{"evolutionary", "memetic: islands of annealed placements that recombine, from structured ones",
-             run_evolutionary},
+             run_evolutionary, true},
     Strategy{"genetic", "genetic search of Yuan et al.: crossover and cyclic local search", run_genetic},
     Strategy{"kernighan-lin", "the baseline of Yuan et al.: genetic with the Kernighan-Lin gain",
              run_kernighan_lin},
-    Strategy{"random", "the best of many random partitions", run_random},
+    Strategy{"random", "the best of many random partitions", run_random, true},
     Strategy{"exhaustive", "every partition; feasible for up to a dozen devices", run_exhaustive},
     Strategy{"identity", "file order, pipeline by pipeline", run_identity},
     Strategy{"megatron", "file order, stage by stage, as Megatron-LM numbers its ranks", run_megatron},
 };
+
+/// The strategy that this rank runs. Steps of some depend on each other; ranks other than the root then need
+/// only any placement.
+const Strategy& strategy_of_rank(const Strategy& given, const SearchOptions& options) {
+  if (!options.ranks || given.is_divided) return given;
+  options.ranks->leave();
+  return options.ranks->is_root() ? given : strategy_named("identity");
+}
 
 }  // namespace
 
@@ -60,9 +68,13 @@ std::span<const Strategy> strategies() {
 SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy,
                               const SearchOptions& options) {
   SearchRun run(model, options);
-  Stopped stopped = strategy_named(strategy).run(run);
+  Stopped stopped = strategy_of_rank(strategy_named(strategy), options).run(run);
   const bool is_own_end = stopped == Stopped::evaluations && !options.evaluations;
   if (is_own_end) stopped = Stopped::converged;  // the strategy's default number of evaluations is used up
+  if (options.ranks) {
+    options.ranks->leave();
+    if (!options.ranks->is_root()) return run.result(stopped);
+  }
   run.use_full_time_limit();
   const auto stop = [&] { return run.must_stop(); };
   if (run.lower_bound().method.empty()) run.set_lower_bound(quick_lower_bound(model, run.best_cost(), stop));

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/core/ranks.hpp"
 #include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm::search {
@@ -24,6 +25,7 @@ struct Progress {
 struct SearchOptions {
   std::uint64_t seed = 0;
   int threads = 1;
+  Ranks* ranks = nullptr;                // processes that search together; null: only this one
   std::optional<long long> evaluations;  // candidate placements to evaluate; empty: the strategy's default
   std::optional<double> time_limit;      // s; makes the result nondeterministic
   std::optional<std::chrono::steady_clock::time_point> begin;  // start of `time_limit`; empty: now
@@ -35,6 +37,10 @@ struct SearchOptions {
 /// Whether the caller asks the search to stop.
 inline bool is_stopped(const SearchOptions& options) {
   return options.stop && options.stop();
+}
+
+inline Workers workers_of(const SearchOptions& options) {
+  return {options.threads, options.ranks};
 }
 
 /// What ended a search: the requested evaluations were used up; the strategy converged; the result is proven
@@ -68,6 +74,7 @@ struct Strategy {
   std::string_view name;
   std::string_view summary;
   Stopped (*run)(SearchRun&);
+  bool is_divided = false;  // among ranks; otherwise only the root runs it
 };
 
 inline constexpr std::string_view default_strategy = "evolutionary";
@@ -75,8 +82,9 @@ inline constexpr std::string_view default_strategy = "evolutionary";
 std::span<const Strategy> strategies();
 /// Throws Error for an unknown name.
 const Strategy& strategy_named(std::string_view name);
-/// Runs the strategy, then computes a lower bound for its result. `stopped` is what ended the search or, if
-/// that came first, the work on the bound. Throws Error for an unknown name.
+/// Runs the strategy, then computes a lower bound for its result, which among ranks only the root does.
+/// `stopped` is what ended the search or, if that came first, the work on the bound. Throws Error for an
+/// unknown name.
 SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy,
                               const SearchOptions& options);
 

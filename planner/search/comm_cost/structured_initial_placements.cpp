@@ -6,9 +6,10 @@
 #include <numeric>
 
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/search/comm_cost/block_initial_placements.hpp"
 #include "planner/search/comm_cost/device_classes.hpp"
+#include "planner/search/comm_cost/placement_fields.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm::search {
@@ -68,15 +69,21 @@ struct Candidate {
   double sync_s;        // s, of its slowest group; a lower bound on its cost
 };
 
+auto fields(MaybeConst<Candidate> auto& it) {
+  auto& [placement, sync_s] = it;
+  return std::tie(placement, sync_s);
+}
+
 /// Placements by all patterns, in ascending order of gradient synchronization.
 std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
-                                              const std::vector<std::vector<int>>& orders, int threads) {
+                                              const std::vector<std::vector<int>>& orders,
+                                              const Workers& workers) {
   std::vector<Pattern> patterns;
   for (int order = 0; order < static_cast<int>(orders.size()); ++order)
     for (const int segment : doubling(model.stages))
       for (const int block : doubling(model.replicas))
         if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
-  auto candidates = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
+  auto candidates = distributed_map(static_cast<int>(patterns.size()), workers, [&](int i) {
     const Pattern& pattern = patterns[at(i)];
     Candidate candidate{
         interleaved_placement(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
@@ -92,8 +99,8 @@ std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
 /// Deployment takes many matchings. Candidates whose gradient synchronization alone costs more than two
 /// deployed placements are skipped. The first candidate is always deployed, the others until `stop` returns
 /// true.
-void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::function<bool()>& stop,
-                     const std::vector<Candidate>& candidates,
+void deploy_cheapest(const cost::CommCostModel& model, const Workers& workers,
+                     const std::function<bool()>& stop, const std::vector<Candidate>& candidates,
                      std::vector<DeployedPlacement>& initial_solutions) {
   constexpr int batch = 8;  // independent of the number of threads, so that the result is, too
   const double work = static_cast<double>(model.devices()) * model.devices();  // per candidate
@@ -106,7 +113,7 @@ void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::f
     std::sort(costs.begin(), costs.end());
     if (costs.size() >= 2 && candidates[first].sync_s >= costs[1]) return;
     const int count = std::min(batch, static_cast<int>(limit - first));
-    auto deployed_batch = parallel_map(count, threads, [&](int i) {
+    auto deployed_batch = distributed_map(count, workers, [&](int i) {
       if (first + at(i) > 0 && stop()) return DeployedPlacement{};
       return deploy(model, candidates[first + at(i)].placement, stop);
     });
@@ -118,7 +125,8 @@ void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::f
 
 }  // namespace
 
-std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model, int threads,
+std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model,
+                                                             const Workers& workers,
                                                              const std::function<bool()>& stop) {
   std::vector<int> file_order(at(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
@@ -126,8 +134,8 @@ std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCos
   const std::vector<int> leaves = tree.leaf_order();
   const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
   std::vector<DeployedPlacement> initial_solutions =
-      block_initial_placements(model, tree.cut(tree.natural_count()), max_block_placements, threads, stop);
-  deploy_cheapest(model, threads, stop, interleaved_placements(model, orders, threads), initial_solutions);
+      block_initial_placements(model, tree.cut(tree.natural_count()), max_block_placements, workers, stop);
+  deploy_cheapest(model, workers, stop, interleaved_placements(model, orders, workers), initial_solutions);
   const auto by_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; };
   std::stable_sort(initial_solutions.begin(), initial_solutions.end(), by_cost);
   const auto same_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) {

@@ -18,7 +18,8 @@ namespace dtfm::search {
 ///
 /// At least one placement is always deployed. Once `stop` returns true, no others are, and unfinished ones
 /// are deployed as they are.
-std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model, int threads,
+std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model,
+                                                             const Workers& workers,
                                                              const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "planner/core/parallel.hpp"
-#include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/core/ranks.hpp"
+#include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
@@ -39,11 +39,6 @@ class EvaluationBudget {
   bool is_spent_ = false;
 };
 
-struct EvaluatedPlans {
-  std::vector<PlanCandidate> plans;
-  long long evaluations = 0;
-};
-
 /// Runs `work` with a score of its own and returns the plans that it finds, with the number of evaluations.
 template <class Work>
 EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
@@ -54,14 +49,16 @@ EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
 }
 
 /// Runs work(0), …, work(count − 1) in parallel and passes the results to `take` in order, as long as that
-/// returns true. The results taken do not depend on the number of threads. Limited work is started in
-/// batches, so that little of it is wasted.
+/// returns true. The results taken do not depend on the number of workers. Limited work is started in
+/// batches, so that little of it is wasted. `jobs`: those of all plans that the work may find.
 template <class Work, class Take>
-void take_in_order(int count, int threads, bool is_limited, const Work& work, const Take& take) {
-  const int at_once = is_limited ? 4 * threads : count;
+void take_in_order(int count, const Workers& workers, const DecidedJobs& jobs, bool is_limited,
+                   const Work& work, const Take& take) {
+  const int at_once = is_limited ? 4 * workers.count() : count;
   for (int begin = 0; begin < count; begin += at_once)
-    for (const EvaluatedPlans& found : parallel_map(std::min(at_once, count - begin), threads,
-                                                    [&](int i) -> EvaluatedPlans { return work(begin + i); }))
+    for (const EvaluatedPlans& found : distributed_map(
+             std::min(at_once, count - begin), workers,
+             [&](int i) -> EvaluatedPlans { return work(begin + i); }, PlanCodec{jobs}))
       if (!take(found)) return;
 }
 

@@ -11,11 +11,12 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_evolution.hpp"
 #include "planner/search/iteration_time/plan_pool.hpp"
 #include "planner/search/iteration_time/too_slow_devices.hpp"
@@ -24,7 +25,6 @@ namespace dtfm::search {
 namespace {
 
 using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
-using Clock = std::chrono::steady_clock;
 
 // Chosen by hand, not tuned.
 constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // between successive numbers of replicas
@@ -52,7 +52,7 @@ class IterationSearch {
       : options_(options),
         decisions_(problem, PlanScore(options.objective, problem.topology).unpriced()),
         score_(score_of(problem)),
-        begin_(options.common.begin.value_or(Clock::now())),
+        begin_(options.common.begin.value_or(now_of(options.common.ranks))),
         budget_(options.common.evaluations),
         max_kept_(std::max(max_kept, at(options.finalists))),
         pool_(max_kept_) {}
@@ -141,11 +141,13 @@ class IterationSearch {
     report_evaluations(budget_.evaluated());
   }
 
-  /// Keeps the plans that work(0, score), …, work(count − 1, score) find, as far as the budget allows. The
-  /// search must return a plan, so the first piece is done even after the time limit; with `until_one_fits`,
-  /// pieces are done even after it until a plan fits in memory.
+  Workers workers() const { return workers_of(options_.common); }
+
+  /// Keeps the plans of `jobs` that work(0, score), …, work(count − 1, score) find, as far as the budget
+  /// allows. The search must return a plan, so the first piece is done even after the time limit; with
+  /// `until_one_fits`, pieces are done even after it until a plan fits in memory.
   template <class Work>
-  void offer(int count, const Work& work, bool until_one_fits = false) {
+  void offer(int count, const DecidedJobs& jobs, const Work& work, bool until_one_fits = false) {
     if (budget_.is_spent()) return;
     const auto is_skipped = [&](int i) {
       if (is_interrupted() || !until_one_fits) return must_stop() && (i > 0 || !pool_.empty());
@@ -156,7 +158,7 @@ class IterationSearch {
       return evaluate_and_count(score_, [&](const PlanScore& score) { return work(i, score); });
     };
     const bool is_limited = budget_.is_limited() || options_.common.time_limit;
-    take_in_order(count, options_.common.threads, is_limited, piece, [&](const EvaluatedPlans& found) {
+    take_in_order(count, workers(), jobs, is_limited, piece, [&](const EvaluatedPlans& found) {
       if (!pool_.has_fitting())
         budget_.count(found.evaluations);
       else if (!budget_.take(found.evaluations))
@@ -171,7 +173,7 @@ class IterationSearch {
     const auto initial_plans_found = [&](int i, const PlanScore& score) {
       return initial_plans(job, shapes[at(i)], score, thorough, most);
     };
-    offer(static_cast<int>(shapes.size()), initial_plans_found, !thorough);
+    offer(static_cast<int>(shapes.size()), {job}, initial_plans_found, !thorough);
     record_convergence();
   }
 
@@ -211,7 +213,9 @@ class IterationSearch {
     std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
     for (const PlanCandidate& from : pool_.best_per_shape(deciders))
       for (const DecidedJobPtr& job : decisions_.alternatives(*from.job)) tries.emplace_back(from, job);
-    offer(static_cast<int>(tries.size()), [&](int i, const PlanScore& score) {
+    DecidedJobs jobs;
+    for (const auto& [from, job] : tries) jobs.push_back(job);
+    offer(static_cast<int>(tries.size()), jobs, [&](int i, const PlanScore& score) {
       std::vector<PlanCandidate> candidates;
       const auto& [from, job] = tries[at(i)];
       if (auto same = transfer_plan(job, from, options_.limits, score))
@@ -346,13 +350,15 @@ class IterationSearch {
         return evolve_plans(population, options_.limits, score, children_per_island, rng,
                             [&] { return must_stop(); });
       };
-      offer(evolution_islands, island);
+      offer(evolution_islands, {job}, island);
       record_convergence();
       idle_epochs = is_better(pool_.best(), before) ? 0 : idle_epochs + 1;
     }
   }
 
-  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double elapsed_s() const {
+    return std::chrono::duration<double>(now_of(options_.common.ranks) - begin_).count();
+  }
 
   /// Cooling schedules of `all`. If the budget is not sufficient for all of them, each is cut short.
   std::vector<PlanCoolingSchedule> coolings(const std::vector<Island>& all, double share, double from) const {
@@ -389,15 +395,18 @@ class IterationSearch {
   bool anneal(std::vector<Island>& all, double share, double from, std::uint64_t generation) {
     const std::vector<PlanCoolingSchedule> cooling = coolings(all, share, from);
     std::atomic<long long> asked{0};
+    const int ranks = options_.common.ranks ? options_.common.ranks->size() : 1;  // assumed to be equally fast
     const auto stop = [&] {
-      report(asked += 1);
+      report(asked += ranks);
       return must_stop();
     };
-    const int count = static_cast<int>(all.size());
-    const auto found = parallel_map(count, options_.common.threads, [&](int i) {
+    const auto task = [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
       return anneal_and_fit(all[at(i)].start, cooling[at(i)], rng, stop);
-    });
+    };
+    DecidedJobs jobs;
+    for (const Island& it : all) jobs.push_back(it.start.job);
+    const auto found = distributed_map(static_cast<int>(all.size()), workers(), task, PlanCodec{jobs});
     bool has_moved = false;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const AnnealedPlan& it = found[i];
@@ -435,12 +444,15 @@ class IterationSearch {
   void minimize_finalist_migration() {
     const int count = static_cast<int>(result_.finalists.size());
     const long long most = budget_.left() / count;
-    const auto minimized = parallel_map(count, options_.common.threads, [&](int i) {
+    const auto task = [&](int i) {
       const PlanScore score = score_.with_own_count();
       const auto stop = [&] { return is_interrupted() || is_late(1) || score.evaluated() >= most; };
       PlanCandidate plan = minimize_migration(result_.finalists[at(i)], score, stop);
       return EvaluatedPlans{{std::move(plan)}, score.evaluated()};
-    });
+    };
+    DecidedJobs jobs;
+    for (const PlanCandidate& it : result_.finalists) jobs.push_back(it.job);
+    const auto minimized = distributed_map(count, workers(), task, PlanCodec{jobs});
     result_.finalists.clear();
     for (const EvaluatedPlans& it : minimized) {
       result_.finalists.push_back(it.plans.front());
@@ -481,7 +493,7 @@ class IterationSearch {
   const IterationSearchOptions& options_;
   Decisions decisions_;
   PlanScore score_;
-  Clock::time_point begin_;
+  std::chrono::steady_clock::time_point begin_;
   EvaluationBudget budget_;
   std::size_t max_kept_;
   PlanPool pool_;

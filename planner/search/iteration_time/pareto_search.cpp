@@ -11,15 +11,14 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/parallel.hpp"
+#include "planner/core/ranks.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/evaluated_work.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/plan_codec.hpp"
 
 namespace dtfm::search {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Chosen by hand, not tuned.
 constexpr double device_ratio = 1.25;  // between successive limits on the number of devices
@@ -46,7 +45,7 @@ class FrontSearch {
  public:
   FrontSearch(const Problem& problem, const IterationSearchOptions& options)
       : problem_(problem), options_(options) {
-    if (!options_.common.begin) options_.common.begin = Clock::now();
+    if (!options_.common.begin) options_.common.begin = now_of(options_.common.ranks);
     objectives_ = {options.objective};
     const auto add = [&](Objective objective) {
       if (std::find(objectives_.begin(), objectives_.end(), objective) == objectives_.end())
@@ -73,7 +72,7 @@ class FrontSearch {
 
  private:
   double elapsed_s() const {
-    return std::chrono::duration<double>(Clock::now() - *options_.common.begin).count();
+    return std::chrono::duration<double>(now_of(options_.common.ranks) - *options_.common.begin).count();
   }
   bool is_interrupted() const { return is_stopped(options_.common); }
   bool must_stop() const {
@@ -159,7 +158,8 @@ class FrontSearch {
 
   void sweep() {
     std::vector<std::pair<std::shared_ptr<const DecidedJob>, Shape>> tries;
-    for (const auto& job : jobs_of_front())
+    const DecidedJobs jobs = jobs_of_front();
+    for (const auto& job : jobs)
       for (const Shape& shape : shapes_of(*job)) tries.emplace_back(job, shape);
     const int count = static_cast<int>(tries.size() * scores_.size());
     EvaluationBudget budget(part_of_budget());
@@ -171,7 +171,7 @@ class FrontSearch {
                                   return initial_plans(job, shape, score, false, 1);
                                 });
     };
-    take_in_order(count, options_.common.threads, budget.is_limited(), work,
+    take_in_order(count, workers_of(options_.common), jobs, budget.is_limited(), work,
                   [&](const EvaluatedPlans& found) {
                     if (!budget.take(found.evaluations)) return false;
                     offer(found.plans, found.evaluations);
@@ -214,7 +214,7 @@ class FrontSearch {
   bool anneal(int round) {
     const std::vector<PlanCandidate> initial_plans_found = thinned(pareto_front_, max_annealed);
     const std::size_t count = initial_plans_found.size() * scores_.size();
-    const auto found = parallel_map(static_cast<int>(count), options_.common.threads, [&](int i) {
+    const auto task = [&](int i) {
       PlanCandidate start = initial_plans_found[at(i) / scores_.size()];
       const PlanScore& score = scores_[at(i) % scores_.size()];
       start.score = score.of(start.iteration_s, score.total_weight(start.plan), start.egress_usd);
@@ -226,7 +226,11 @@ class FrontSearch {
       Rng rng = Rng::for_task(options_.common.seed, first_stream * static_cast<std::uint64_t>(round + 1) +
                                                         static_cast<std::uint64_t>(i));
       return anneal_plan(start, score, cooling, rng, [&] { return must_stop(); });
-    });
+    };
+    DecidedJobs jobs;
+    for (const PlanCandidate& it : initial_plans_found) jobs.push_back(it.job);
+    const auto found =
+        distributed_map(static_cast<int>(count), workers_of(options_.common), task, PlanCodec{jobs});
     bool has_moved = false;
     for (AnnealedPlan it : found) {
       has_moved = has_moved || it.evaluations > 1;

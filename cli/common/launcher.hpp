@@ -1,0 +1,18 @@
+// What mpirun or srun says in the environment about the processes that it has started.
+#pragma once
+
+namespace dtfm::cli {
+
+struct Launch {
+  bool by_launcher = false;
+  int size = 1;        // processes
+  int local_size = 1;  // those on this machine
+};
+
+/// One process, unless a launcher for MPI has started several.
+Launch launch_of_environment();
+
+/// The cores that this process may use without taking those of other processes of the launch.
+int available_cores();
+
+}  // namespace dtfm::cli

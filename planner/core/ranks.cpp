@@ -1,0 +1,92 @@
+#include "planner/core/ranks.hpp"
+
+#include <fmt/format.h>
+
+namespace dtfm {
+
+struct Ranks::Message {
+  enum class Kind { synchronize, results, end } kind = Kind::synchronize;
+  std::chrono::nanoseconds::rep elapsed_ns = 0;  // by the clock of the sender, since `begin_`
+  std::string content;  // by kind: the input, the results, or the error of the sender
+};
+
+Ranks::Ranks(RankTransport& transport) : transport_(transport) {
+  exchange({});
+  begin_ = Clock::now();
+  agreed_ = agreed_.zero();
+}
+
+std::vector<int> Ranks::tasks_of(int rank, int count) const {
+  std::vector<int> tasks;
+  for (int i = rank; i < count; i += size()) tasks.push_back(i);
+  return tasks;
+}
+
+Ranks::Clock::time_point Ranks::now() const {
+  return divides() ? begin_ + agreed_ : Clock::now();
+}
+
+/// Leaves the latest time of all ranks in `agreed_`. Sets `is_alone_` if there is no other rank any more.
+std::optional<std::vector<Ranks::Message>> Ranks::exchange(const Message& own) {
+  ByteWriter out;
+  out.put(own.kind);
+  out.put(std::chrono::nanoseconds(Clock::now() - begin_).count());
+  out.put(own.content);
+  const auto all = transport_.exchange(out.bytes());
+  if (!all) {
+    is_alone_ = is_broken_ = true;
+    return std::nullopt;
+  }
+  ++rounds_;
+  std::vector<Message> messages;
+  for (const std::string& bytes : *all) {
+    bytes_ += static_cast<long long>(bytes.size());
+    ByteReader in(bytes);
+    Message& it = messages.emplace_back();
+    it.kind = in.get<Message::Kind>();
+    it.elapsed_ns = in.get<std::chrono::nanoseconds::rep>();
+    it.content = in.get<std::string>();
+    if (it.kind == Message::Kind::end) is_alone_ = has_ended_ = true;
+  }
+  // A task that saw its time limit pass must not be followed by a decision that the limit has not passed.
+  for (const Message& it : messages) agreed_ = std::max(agreed_, std::chrono::nanoseconds(it.elapsed_ns));
+  for (std::size_t rank = 0; rank < messages.size(); ++rank)
+    if (messages[rank].kind == Message::Kind::end && own.kind != Message::Kind::end)
+      throw Error(fmt::format("rank {}", rank), messages[rank].content.empty()
+                                                    ? "ended although the others still expect results of it"
+                                                    : messages[rank].content);
+  return messages;
+}
+
+void Ranks::check_same_input(const std::string& input) {
+  if (!divides()) return;
+  const auto all = exchange({Message::Kind::synchronize, 0, input});
+  if (!all) return;
+  for (std::size_t rank = 0; rank < all->size(); ++rank)
+    if ((*all)[rank].content != all->front().content)
+      throw Error(fmt::format("rank {}", rank),
+                  "its input files or options differ from those of rank 0; give all ranks the same");
+}
+
+std::optional<std::vector<std::string>> Ranks::exchange_results(const std::string& own) {
+  auto all = exchange({Message::Kind::results, 0, own});
+  if (!all) return std::nullopt;
+  std::vector<std::string> results;
+  for (Message& it : *all) {
+    DTFM_ASSERT(it.kind == Message::Kind::results);
+    results.push_back(std::move(it.content));
+  }
+  return results;
+}
+
+void Ranks::finish(const std::string& error) {
+  if (is_broken_ || has_ended_) return;
+  exchange({Message::Kind::end, 0, error});
+}
+
+std::string message_of(const Error& error) {
+  const std::string all = error.what();  // "where: what"
+  return error.where().empty() ? all : all.substr(error.where().size() + 2);
+}
+
+}  // namespace dtfm

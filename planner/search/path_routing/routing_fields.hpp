@@ -1,0 +1,15 @@
+// The members of a routing, for ByteCodec.
+#pragma once
+
+#include "planner/core/fields.hpp"
+#include "planner/core/schedule/path_fields.hpp"
+#include "planner/search/path_routing/path_router.hpp"
+
+namespace dtfm::search {
+
+auto fields(MaybeConst<Routing> auto& it) {
+  auto& [schedule, planned, greedy] = it;
+  return std::tie(schedule, planned, greedy);
+}
+
+}  // namespace dtfm::search
