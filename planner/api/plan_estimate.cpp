@@ -29,8 +29,7 @@ PlanBound weighted_bound(Objective objective, const search::PlanCandidate& best,
 
 PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   const Problem& problem = candidate.job->problem;
-  cost::IterationTimer timer(candidate.job->model, candidate.plan);
-  const cost::IterationEstimate estimate = timer.estimate();
+  const cost::IterationEstimate estimate = cost::estimate_iteration(candidate.job->model, candidate.plan);
   const double sequences =
       static_cast<double>(total_micro_batches(candidate.plan)) * problem.job.execution.micro_batch;
   const double tokens = sequences * sequence_length(problem.job.model);
@@ -47,7 +46,7 @@ PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   result.exposed_sync_s = std::max(0.0, estimate.gradient_sync_end_s - estimate.pipelines_s);
   result.update_s = estimate.update_s;
   result.overhead_s = estimate.overhead_s;
-  result.memory = timer.memory();
+  result.memory = cost::device_memory(candidate.job->model, candidate.plan);
   return result;
 }
 

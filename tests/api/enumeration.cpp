@@ -146,7 +146,9 @@ TEST_CASE("with open decisions an enumeration is as good as the best of those wi
   Problem problem = tiny_problem(0);
   problem.job.training.global_batch = 4;
   problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch = true;
-  const api::PlanResult open = api::plan({problem});
+  api::PlanRequest request{problem};
+  request.options.common.prove = true;  // all combinations together need more than the default limits
+  const api::PlanResult open = api::plan(request);
   CHECK(open.found.stopped == search::Stopped::optimal);
   double best_s = infinity;
   problem.job.automatic = {};

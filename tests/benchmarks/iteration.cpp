@@ -54,17 +54,16 @@ void swap_two_devices(benchmark::State& state) {
   const Problem problem = problem_of(state);
   const IterationModel model(problem);
   Rng rng = Rng::for_task(0, 0);
-  IterationTimer timer(model, plan_of(problem, rng));
-  timer.iteration_s();
-  const auto pipelines = static_cast<std::uint32_t>(timer.plan().pipelines.size());
+  IterationEstimator estimator(model);
+  Plan plan = plan_of(problem, rng);
+  estimator.estimate(plan);
+  const auto pipelines = static_cast<std::uint32_t>(plan.pipelines.size());
   for (auto _ : state) {
     const int a = static_cast<int>(rng.below(pipelines)), b = static_cast<int>(rng.below(pipelines)),
               stage = static_cast<int>(rng.below(stages)), other = static_cast<int>(rng.below(stages));
-    const std::vector<int> first = timer.plan().pipelines[at(a)].stages[at(stage)].devices,
-                           second = timer.plan().pipelines[at(b)].stages[at(other)].devices;
-    timer.set_devices(a, stage, second);
-    timer.set_devices(b, other, first);
-    benchmark::DoNotOptimize(timer.iteration_s());
+    std::swap(plan.pipelines[at(a)].stages[at(stage)].devices,
+              plan.pipelines[at(b)].stages[at(other)].devices);
+    benchmark::DoNotOptimize(estimator.estimate(plan).iteration_s);
   }
 }
 

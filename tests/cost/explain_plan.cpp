@@ -24,8 +24,7 @@ Problem problem_of(Topology topology, Job job) {
 
 PlanBottleneck bottleneck_of(const Problem& problem, const Plan& plan) {
   const IterationModel model(problem);
-  IterationTimer timer(model, plan);
-  return find_bottleneck(timer);
+  return find_bottleneck(model, plan);
 }
 
 double seconds_of(const Problem& problem, const Plan& plan) {

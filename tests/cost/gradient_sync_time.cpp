@@ -33,25 +33,25 @@ std::vector<int> all_of(const Topology& topology) {
   return devices;
 }
 
-std::vector<double> estimated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
-                              const Calibration& constants = {}) {
+SyncTime estimated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
+                   const Calibration& constants = {}) {
   const NetworkCost network(topology, constants);
-  return GradientSyncTime(topology, network).completion_times(sync, devices, S);
+  const ReplicaGroup group{devices, std::vector<int>(devices.size(), 1), S};
+  return gradient_sync_time(sync, topology, network, {&group, 1});
 }
 
 double last_end(const Topology& topology, GradientSync sync, const Calibration& constants = {}) {
-  const std::vector<double> completion_times = estimated(topology, sync, all_of(topology), constants);
-  return *std::max_element(completion_times.begin(), completion_times.end());
+  return estimated(topology, sync, all_of(topology), constants).seconds;
 }
 
-std::vector<double> simulated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
-                              const Calibration& constants = {}) {
+double simulated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
+                 const Calibration& constants = {}) {
   GraphBuilder builder(topology, constants);
   const std::vector<int> last = add_gradient_sync(builder, sync, {devices, S, no_index, 0});
   const Replay result = replay(builder.take().graph);
-  std::vector<double> completion_times;
-  for (const int task : last) completion_times.push_back(result.tasks[at(task)].finish);
-  return completion_times;
+  double end_s = 0;
+  for (const int task : last) end_s = std::max(end_s, result.tasks[at(task)].finish);
+  return end_s;
 }
 
 /// Returns n devices of one site, each with access links of B and latency a to the others.
@@ -124,7 +124,6 @@ TEST_CASE("every message pays overhead and every byte pays for efficiency") {
 TEST_CASE("bytes over shared capacities are those of all messages") {
   const Topology topology = access_link_star(4);
   const NetworkCost network(topology, {});
-  GradientSyncTime timer(topology, network);
   struct Case {
     GradientSync sync;
     double out, in;  // bytes of the first device
@@ -134,11 +133,13 @@ TEST_CASE("bytes over shared capacities are those of all messages") {
         Case{GradientSync::central_ps, 3 * S, 3 * S}, Case{GradientSync::tree, 2 * S, 2 * S},
         Case{GradientSync::hierarchical, 6 * S / 4, 6 * S / 4}}) {
     CAPTURE(it.sync);
-    timer.completion_times(it.sync, all_of(topology), S);
+    const std::vector<std::pair<int, double>> link_bytes =
+        estimated(topology, it.sync, all_of(topology)).link_bytes;
+    const std::map<int, double> bytes(link_bytes.begin(), link_bytes.end());
     const SharedPath out = network.shared(0, 1), in = network.shared(1, 0);  // uplink, downlink
-    CHECK(timer.load()[at(out.begin()[0])] == Approx(it.out));
-    CHECK(timer.load()[at(in.begin()[1])] == Approx(it.in));
-    CHECK(timer.used().size() == 8);
+    CHECK(bytes.at(out.begin()[0]) == Approx(it.out));
+    CHECK(bytes.at(in.begin()[1]) == Approx(it.in));
+    CHECK(bytes.size() == 8);
   }
 }
 
@@ -147,58 +148,58 @@ TEST_CASE("a gradient sync algorithm without a time formula is rejected") {
         "gradient_sync zero2 has no time formula");
 }
 
-TEST_CASE("the estimate equals the simulator on heterogeneous links") {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    Rng rng = Rng::for_task(1, seed);
-    Topology topology = directed_topology(rng, 12);
-    for (Site site : {Site{"there"}, Site{"yonder"}}) topology.sites.push_back(site);
-    for (Device& device : topology.devices) {
-      device.site = static_cast<int>(rng.below(3));
-      device.host = static_cast<int>(rng.below(8));
-    }
-    const Calibration constants{1, 0.01 * rng.uniform(), 0.5 + rng.uniform() / 2, 0};
-    const std::vector<int> group = random_group(rng, 12);
-    for (const GradientSync sync : syncs) {
+// A ring may wait for messages of different senders in a way that no path of `ring_s` covers, and a parameter
+// server sends its sum only after its own shard.
+TEST_CASE("the estimate is a lower bound close to the simulator on heterogeneous links") {
+  for (const GradientSync sync : syncs) {
+    double worst = 0;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      Rng rng = Rng::for_task(1, seed);
+      Topology topology = directed_topology(rng, 12);
+      for (Site site : {Site{"there"}, Site{"yonder"}}) topology.sites.push_back(site);
+      for (Device& device : topology.devices) {
+        device.site = static_cast<int>(rng.below(3));
+        device.host = static_cast<int>(rng.below(8));
+      }
+      const Calibration constants{1, 0.01 * rng.uniform(), 0.5 + rng.uniform() / 2, 0};
+      const std::vector<int> group = random_group(rng, 12);
       CAPTURE(seed, sync, group);
-      const std::vector<double> estimate = estimated(topology, sync, group, constants),
-                                expected = simulated(topology, sync, group, constants);
-      for (std::size_t i = 0; i < group.size(); ++i) CHECK(estimate[i] == Approx(expected[i]).epsilon(1e-9));
+      const double error =
+          estimated(topology, sync, group, constants).seconds / simulated(topology, sync, group, constants) -
+          1;
+      CHECK(error <= 1e-9);
+      worst = std::min(worst, error);
+    }
+    CAPTURE(sync, worst);
+    CHECK(worst > -0.05);
+  }
+}
+
+TEST_CASE("interchangeable replicas are synchronized as fast as distinct ones") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Rng rng = Rng::for_task(seed, 11);
+    const Topology equal = random_topology(rng, 24, seed % 2 == 1);
+    Topology distinct = equal;
+    // Uplinks that are never narrow, but have ids of their own.
+    for (Device& it : distinct.devices) it.uplink = std::min(it.uplink, BitsPerSecond(1e15));
+    const std::vector<int> devices = random_group(rng, 24);
+    for (const GradientSync sync : syncs) {
+      CAPTURE(seed, sync);
+      const SyncTime classes = estimated(equal, sync, devices),
+                     one_by_one = estimated(distinct, sync, devices);
+      CHECK(classes.seconds == Approx(one_by_one.seconds).epsilon(1e-9));
+      CHECK(classes.egress_usd == Approx(one_by_one.egress_usd).epsilon(1e-9));
     }
   }
 }
 
-TEST_CASE("one of equivalent messages represents all") {
-  // Sites of equivalent devices, some behind links that hosts or sites share; every seventh device differs.
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    CAPTURE(seed);
-    Rng rng = Rng::for_task(seed, 11);
-    Topology topology = random_topology(rng, 24, seed % 2 == 1);
-    if (seed % 3 == 0)
-      for (std::size_t i = 0; i < topology.devices.size(); i += 7)
-        topology.devices[i].uplink = BitsPerSecond(1e8 * (1 + rng.uniform()));
-    for (Link& link : std::get<RuleLinks>(topology.links).links)
-      link.egress = DollarsPerByte(1e-9 * rng.uniform());
-    const NetworkCost network(topology, {1, 0.002, 0.9, 0});
-    GradientSyncTime timer(topology, network), one_by_one(topology, network);
-    one_by_one.record_transfers(GradientSyncTime::TransferDetail::all);
-    const std::vector<int> devices = random_group(rng, 24);
-    for (const GradientSync sync : syncs) {
-      CAPTURE(sync);
-      const std::vector<double> completion_times = timer.completion_times(sync, devices, S);
-      const std::vector<double> expected = one_by_one.completion_times(sync, devices, S);
-      for (std::size_t i = 0; i < completion_times.size(); ++i)
-        CHECK(completion_times[i] == Approx(expected[i]).epsilon(1e-12));
-      CHECK(timer.used().size() == one_by_one.used().size());
-      for (const int id : one_by_one.used())
-        CHECK(timer.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));
-      CHECK(timer.usd() > 0);
-      CHECK(timer.usd() == Approx(one_by_one.usd()).epsilon(1e-12));
-      REQUIRE(timer.first_messages().size() == one_by_one.first_messages().size());
-      const std::map<int, double> first(timer.first_messages().begin(), timer.first_messages().end());
-      for (const auto& [id, messages] : one_by_one.first_messages())
-        CHECK(first.at(id) == Approx(messages).epsilon(1e-12));
-    }
-  }
+// The parts of two replicas with one device each follow each other on one channel: 2 (S / 3 + S / 3) ÷ B.
+TEST_CASE("replicas that hold several shards send them one after the other") {
+  const Topology topology = flat_topology({3}, link_of(0, B), link_of(0, B));
+  const NetworkCost network(topology, {});
+  const ReplicaGroup group{{0, 1, 2}, {1, 2, 2}, S, 2};
+  CHECK(gradient_sync_time(GradientSync::sharded_ps, topology, network, {&group, 1}).seconds ==
+        Approx(2 * 2 * S / (3 * B)));
 }
 
 TEST_CASE("devices are of one kind if nothing distinguishes them") {

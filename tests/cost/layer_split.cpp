@@ -60,12 +60,12 @@ struct Best {
 /// Returns the least estimated time of the slowest pipeline over all splits that fit in memory.
 Best min_estimate(const IterationModel& model, const std::vector<StageChain>& chains) {
   Best best;
-  for_each_split(model.stages.layers(), static_cast<int>(chains.front().devices.size()),
-                 [&](const Split& split) {
-                   IterationTimer timer(model, plan_of(model, chains, split));
-                   const double time = timer.estimate().pipelines_s;
-                   if (timer.deficit_bytes() == 0 && time < best.time_s) best = {time, split};
-                 });
+  for_each_split(
+      model.stages.layers(), static_cast<int>(chains.front().devices.size()), [&](const Split& split) {
+        const IterationEstimate estimate = estimate_iteration(model, plan_of(model, chains, split));
+        const double time = estimate.pipelines_s;
+        if (estimate.deficit_bytes == 0 && time < best.time_s) best = {time, split};
+      });
   return best;
 }
 
@@ -115,8 +115,8 @@ double one_f_one_b_s(const IterationModel& model, const StageChain& chain, const
 double min_one_f_one_b(const IterationModel& model, const StageChain& chain) {
   double least = never;
   for_each_split(model.stages.layers(), static_cast<int>(chain.devices.size()), [&](const Split& split) {
-    IterationTimer timer(model, plan_of(model, {chain}, split));
-    if (timer.deficit_bytes() == 0) least = std::min(least, one_f_one_b_s(model, chain, split));
+    if (estimate_iteration(model, plan_of(model, {chain}, split)).deficit_bytes == 0)
+      least = std::min(least, one_f_one_b_s(model, chain, split));
   });
   return least;
 }

@@ -21,7 +21,7 @@ using enum Schedule;
 
 /// Returns stages of 1 s forward and 2 s backward whose messages all take `occupancy_s` and `latency_s`.
 PipelineWork even_work(int stages, int micro_batches, double occupancy_s = 0, double latency_s = 0) {
-  const std::vector<HopTime> hops(at(stages - 1), {occupancy_s, latency_s, 0});
+  const std::vector<HopTime> hops(at(stages - 1), {occupancy_s, latency_s});
   return {std::vector<double>(at(stages), 1), std::vector<double>(at(stages), 2), hops, hops, micro_batches};
 }
 
@@ -103,7 +103,7 @@ PipelineTime simulated(const RandomPipeline& it) {
   const std::size_t stages = it.work.forward_s.size();
   const bool is_split = traits(it.plan.execution.schedule).splits_backward,
              is_blocking = traits(it.plan.execution.schedule).is_blocking;
-  PipelineTime time{std::vector<double>(stages), std::vector<double>(stages), 0, 0};
+  PipelineTime time{std::vector<double>(stages), std::vector<double>(stages)};
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
     const TaskLabel& label = lowered.labels[i];
     const double finish = result.tasks[i].finish;
@@ -147,8 +147,8 @@ TEST_CASE("gpipe: the time is the sum and maximum over all resources") {
   PipelineWork work;
   work.forward_s = {1, 2, 1};
   work.backward_s = {2, 4, 2};
-  work.forward_hops = {{0.5, 0.1, 0}, {3, 0.2, 0}};
-  work.backward_hops = {{1, 0.1, 0}, {0.5, 0.2, 0}};
+  work.forward_hops = {{0.5, 0.1}, {3, 0.2}};
+  work.backward_hops = {{1, 0.1}, {0.5, 0.2}};
   work.micro_batches = 4;
   const PipelineTime time = pipeline_time(gpipe, work);
   CHECK(time.end_s == Approx(16.8 + 21.8));
@@ -159,14 +159,6 @@ TEST_CASE("gpipe: the time is the sum and maximum over all resources") {
     CHECK(time.backward_s[stage] == Approx(backward[stage]));
     CHECK(time.gradients_s[stage] == Approx(gradients[stage]));
   }
-}
-
-// A message takes 5 s in the steady state, although one alone takes 0.5 s: 7.8 + 3 · 5 forward.
-TEST_CASE("gpipe: shared links limit the steady state rather than the warm-up") {
-  PipelineWork work = even_work(2, 4, 0.5);
-  CHECK(seconds_of(gpipe, work) == Approx(2.5 + 3 * 1 + 4.5 + 3 * 2));
-  work.forward_hops[0].shared_s = 5;
-  CHECK(seconds_of(gpipe, work) == Approx(2.5 + 3 * 5 + 4.5 + 3 * 2));
 }
 
 // (m + p − 1)(f + b) if messages take no time (Narayanan et al., arXiv 2104.04473, 2.2), for both schedules.
@@ -191,29 +183,6 @@ TEST_CASE("1f1b: two micro-batches share a cycle through two stages") {
   CHECK(time.backward_s[1] == Approx(16));
   CHECK(time.gradients_s[1] == Approx(17));
   CHECK(seconds_of(one_f_one_b, even_work(2, 1000, 0, 1)) == Approx(19 + 996 * 4));
-}
-
-// A micro-batch takes 5 s on the first stage. Other messages take a quarter of that on a link of which a
-// message demands all for 0.5 s; it therefore takes 0.5 ÷ (1 − 1/4). On a link of which it demands half,
-// contention has no effect.
-TEST_CASE("1f1b: contention slows a message by the share of the link that others take") {
-  const auto work = [](double occupancy_s, double background_s, double link_demand_s,
-                       double concurrent_messages = 20) {
-    PipelineWork it = even_work(2, 20, occupancy_s);
-    it.backward_s[0] = 4;
-    for (auto* hops : {&it.forward_hops, &it.backward_hops}) {
-      hops->front().background_s = background_s;
-      hops->front().link_demand_s = link_demand_s;
-      hops->front().concurrent_messages = concurrent_messages;
-    }
-    return it;
-  };
-  CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.5)) ==
-        Approx(seconds_of(one_f_one_b, work(2.0 / 3, 0, 0))));
-  CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.25)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
-  // Contention at most doubles the time if no two other messages can be concurrent.
-  CHECK(seconds_of(one_f_one_b, work(0.5, 4.5, 0.5, 2)) == Approx(seconds_of(one_f_one_b, work(1, 0, 0))));
-  CHECK(seconds_of(one_f_one_b, work(0.5, 4.5, 0.5, 1)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
 }
 
 // m v (f + b) and a bubble of (p − 1)(f + b), where f and b are those of a chunk (arXiv 2104.04473, 2.2).

@@ -47,15 +47,17 @@ TEST_CASE("traffic of others delays a message on the shared link only") {
 }
 
 // Host s has stage s of all pipelines, which send at the same times: each of their messages takes as long as
-// all of them together. Longer 1f1b pipelines are extrapolated from their first micro-batches.
+// all of them together. Under other schedules than gpipe, messages of both directions share the uplink of a
+// host. The estimate sends them one after the other, the simulator at the same time.
 TEST_CASE("uniform pipelines on shared links are synchronized") {
   for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved})
     for (const int pipelines : {2, 4})
       for (const int micro_batches : {4, 8, 16, 64}) {
         const auto [problem, plan] = regular_layout(schedule, 4, pipelines, micro_batches);
         CAPTURE(schedule, pipelines, micro_batches);
-        CHECK(estimated_iteration_s(problem, plan) ==
-              Approx(simulated_iteration_s(problem, plan)).epsilon(micro_batches == 64 ? 0.02 : 0.002));
+        CHECK(
+            estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(schedule == Schedule::gpipe ? 0.002 : 0.12));
       }
 }
 
@@ -131,5 +133,5 @@ TEST_CASE("messages of one pipeline contend with those between its other stages"
   const Plan plan{1,
                   {.schedule = Schedule::one_f_one_b, .gradient_sync = GradientSync::ring},
                   {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
-  CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.1));
+  CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.12));
 }

@@ -32,7 +32,7 @@ TEST_CASE("no plan is estimated or simulated to cost less than the bound") {
     const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const double bound = min_weighted_time(model, weight, 1);
-    const double estimated = used * IterationTimer(model, plan).iteration_s();
+    const double estimated = used * estimate_iteration(model, plan).iteration_s;
     const double simulated = used * replay(iteration_graph(problem, plan).graph).makespan;
     CAPTURE(seed, tensor, any_degree, plan.pipelines.size(), depth(plan), problem.job.execution.schedule);
     REQUIRE(bound > 0);

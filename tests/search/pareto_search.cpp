@@ -40,9 +40,9 @@ std::vector<PlanObjectives> exhaustive_pareto_front(const Problem& problem) {
   const IterationModel model(problem);
   std::vector<PlanObjectives> front;
   for_each_plan(model, [&](const Plan& plan) {
-    IterationTimer timer(model, plan);
-    const double seconds = timer.iteration_s();
-    const auto usd = usd_of(problem.topology, plan, seconds, timer.egress_usd());
+    const IterationEstimate estimate = estimate_iteration(model, plan);
+    const double seconds = estimate.iteration_s;
+    const auto usd = usd_of(problem.topology, plan, seconds, estimate.egress_usd);
     const PlanObjectives measure{seconds, usd.value_or(std::numeric_limits<double>::infinity()),
                                  static_cast<int>(pipeline_major(plan).size())};
     if (std::any_of(front.begin(), front.end(), [&](const PlanObjectives& it) {

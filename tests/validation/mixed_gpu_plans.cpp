@@ -69,7 +69,7 @@ PlanCandidate best_equal(const Problem& problem, int threads) {
                         : in_turn)[at(by_stage == 1 ? stage * replicas + replica : replica * stages + stage)];
     const PlanCandidate candidate = evaluate_plan(job, plan_from_placement(placement, problem.job), score);
     if (candidate.deficit_bytes <= 0) return candidate;
-    const int flush = IterationTimer(job->model, candidate.plan).max_fitting_flush();
+    const int flush = max_fitting_flush(job->model, candidate.plan);
     if (flush < 1) return candidate;
     Plan flushed = candidate.plan;
     flushed.execution.flush = flush;

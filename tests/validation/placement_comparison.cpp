@@ -76,8 +76,7 @@ class OtherPlacements {
     Plan plan = plan_from_placement(placement, problem_.job);
     const PlanCandidate candidate = evaluate_plan(job_, plan, score_);
     if (candidate.deficit_bytes <= 0) return candidate;
-    if (const int flush = IterationTimer(job_->model, plan).max_fitting_flush(); flush > 0)
-      plan.execution.flush = flush;
+    if (const int flush = max_fitting_flush(job_->model, plan); flush > 0) plan.execution.flush = flush;
     return evaluate_plan(job_, std::move(plan), score_);
   }
 

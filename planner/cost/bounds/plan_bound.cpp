@@ -4,6 +4,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/virtual_stages.hpp"
 
 namespace dtfm::cost {
@@ -110,19 +111,25 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
 
 double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& replicas,
                   std::pair<int, int> layers) {
-  std::vector<double> done_s(replicas.size());
-  if (replicas.size() > 1 && model.network.shared_count() == 0) {
-    std::vector<int> devices;
-    for (const Stage* stage : replicas) devices.push_back(device_of(*stage));
-    const Problem& problem = model.problem;
-    const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, devices);
-    done_s = GradientSyncTime(problem.topology, model.network)
-                 .completion_times(model.sync, devices,
-                                   model.stages.gradient_bytes(layers, layers.first == 0, compressed));
+  double least_s = infinity, most_s = 0;  // of their updates
+  for (const Stage* stage : replicas) {
+    const double seconds = update_s(model, *stage, layers);
+    least_s = std::min(least_s, seconds);
+    most_s = std::max(most_s, seconds);
   }
+  if (replicas.size() < 2 || model.network.shared_count() > 0) return most_s;
+  ReplicaGroup group;
+  for (const Stage* stage : replicas) group.devices.push_back(device_of(*stage));
+  group.parts.assign(replicas.size(), 1);
+  const Problem& problem = model.problem;
+  const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group.devices);
+  group.bytes = model.stages.gradient_bytes(layers, layers.first == 0, compressed);
+  const SyncTime sync = gradient_sync_time(model.sync, problem.topology, model.network, {&group, 1});
+  // Of interchangeable devices in hierarchical synchronization, some end earlier than others.
+  if (model.sync == GradientSync::hierarchical) return std::max(sync.seconds + least_s, most_s);
   double last_s = 0;
   for (std::size_t i = 0; i < replicas.size(); ++i)
-    last_s = std::max(last_s, done_s[i] + update_s(model, *replicas[i], layers));
+    last_s = std::max(last_s, sync.ends_s[i] + update_s(model, *replicas[i], layers));
   return last_s;
 }
 

@@ -18,24 +18,21 @@ double sequences_of(const PlannedProblem& planned) {
   return sum;
 }
 
-/// Returns `use(timer)` for a timer of the plan.
-template <class Transfer>
-auto with_timer(const PlannedProblem& planned, const Network& network, const Transfer& use) {
-  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
-  IterationTimer timer(model, planned.plan);
-  return use(timer);
+IterationModel model_of(const PlannedProblem& planned, const Network& network) {
+  return IterationModel(planned.problem, tensor_degrees(planned.plan), network);
 }
 
-PlanThroughput throughput_of(const PlannedProblem& planned, IterationTimer& timer,
+PlanThroughput throughput_of(const PlannedProblem& planned, const IterationModel& model,
                              const PlanBottleneck& bottleneck) {
-  const double iteration_s = timer.iteration_s(), sequences = sequences_of(planned);
+  const IterationEstimate estimate = estimate_iteration(model, planned.plan);
+  const double iteration_s = estimate.iteration_s, sequences = sequences_of(planned);
   return {iteration_s,
           sequences * sequence_length(planned.problem.job.model) / iteration_s,
-          sequences * timer.model().stages.model_flops() / iteration_s,
+          sequences * model.stages.model_flops() / iteration_s,
           bottleneck.critical_path.compute_s,
           bottleneck.critical_path.sending_s,
           bottleneck.parts.sync_s,
-          timer.deficit_bytes()};
+          estimate.deficit_bytes};
 }
 
 PlannedProblem widened(const PlannedProblem& planned, int multiple) {
@@ -54,7 +51,8 @@ PlannedProblem compressed(PlannedProblem planned, double factor) {
 std::optional<double> min_compression(const PlannedProblem& planned, const Network& network) {
   constexpr double precision = 1.01;
   const auto is_enough = [&](double factor) {
-    return with_timer(compressed(planned, factor), network, is_compute_bound);
+    const PlannedProblem other = compressed(planned, factor);
+    return is_compute_bound(model_of(other, network), other.plan);
   };
   double high = 1;
   while (!is_enough(high))
@@ -70,7 +68,8 @@ std::optional<double> min_compression(const PlannedProblem& planned, const Netwo
 
 std::optional<int> min_width(const PlannedProblem& planned, const Network& network) {
   const auto is_enough = [&](int multiple) {
-    return with_timer(widened(planned, multiple), network, is_compute_bound);
+    const PlannedProblem other = widened(planned, multiple);
+    return is_compute_bound(model_of(other, network), other.plan);
   };
   int high = 1;
   while (!is_enough(high))
@@ -87,17 +86,15 @@ std::optional<int> min_width(const PlannedProblem& planned, const Network& netwo
 
 PlanExplanation explain_plan(const PlannedProblem& planned, const Network& network, int threads) {
   PlanExplanation result;
-  with_timer(planned, network, [&](IterationTimer& timer) {
-    result.bottleneck = find_bottleneck(timer);
-    result.now = throughput_of(planned, timer, result.bottleneck);
-  });
+  const IterationModel model = model_of(planned, network);
+  result.bottleneck = find_bottleneck(model, planned.plan);
+  result.now = throughput_of(planned, model, result.bottleneck);
   result.what_ifs = what_ifs(planned, network, threads);
   result.compute_bound_compression = min_compression(planned, network);
   if (!std::holds_alternative<Transformer>(planned.problem.job.model)) return result;
   const PlannedProblem twice = widened(planned, 2);
-  with_timer(twice, network, [&](IterationTimer& timer) {
-    result.double_width = throughput_of(twice, timer, find_bottleneck(timer));
-  });
+  const IterationModel wide_model = model_of(twice, network);
+  result.double_width = throughput_of(twice, wide_model, find_bottleneck(wide_model, twice.plan));
   result.compute_bound_width = min_width(planned, network);
   return result;
 }

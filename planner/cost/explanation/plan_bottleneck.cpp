@@ -26,19 +26,11 @@ void perturb_time(double& seconds) {
 }
 
 void perturb_time(HopTime& hop) {
-  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.synchronized_occupancy_s,
-                          &hop.background_s, &hop.link_demand_s, &hop.occupancy_while_sending_s,
-                          &hop.occupancy_while_receiving_s, &hop.overhead_s})
-    perturb_time(*seconds);
+  perturb_time(hop.occupancy_s);
+  perturb_time(hop.latency_s);
 }
 
-int stages_of(const IterationTimer& timer, int pipeline) {
-  return static_cast<int>(timer.plan().pipelines[at(pipeline)].stages.size());
-}
-
-CriticalPathShares critical_path_shares(IterationTimer& timer, int pipeline) {
-  const Schedule schedule = timer.model().schedule;
-  const PipelineWork& work = timer.work(pipeline);
+CriticalPathShares critical_path_shares(Schedule schedule, const PipelineWork& work) {
   const double compute = critical_share_s(schedule, work, [](PipelineWork& it) {
     for (double& seconds : it.forward_s) perturb_time(seconds);
     for (double& seconds : it.backward_s) perturb_time(seconds);
@@ -59,15 +51,12 @@ double steady_s(Schedule schedule, PipelineWork work, int devices) {
   return (pipeline_time(schedule, work).end_s - before) / devices;
 }
 
-IterationParts parts_of(IterationTimer& timer, int slowest) {
-  const IterationEstimate estimate = timer.estimate();
-  const PipelineWork& work = timer.work(slowest);
+IterationParts parts_of(Schedule schedule, const IterationEstimate& estimate, const PipelineWork& work) {
   IterationParts parts;
   if (work.micro_batches > 0) {
-    const bool flushes = work.flush > 0 && work.flush < work.micro_batches;
-    const int rounds = flushes ? (work.micro_batches + work.flush - 1) / work.flush : 1;
-    const double all =
-        (work.micro_batches - rounds) * steady_s(timer.model().schedule, work, stages_of(timer, slowest));
+    const int devices = static_cast<int>(work.forward_s.size()) / work.chunks;
+    const double all = (work.micro_batches - flush_count(work.flush, work.micro_batches)) *
+                       steady_s(schedule, work, devices);
     parts.steady_s = std::min(all, estimate.pipelines_s);
   }
   parts.fill_s = estimate.pipelines_s - parts.steady_s;
@@ -78,29 +67,27 @@ IterationParts parts_of(IterationTimer& timer, int slowest) {
 }
 
 /// Bytes of weights, gradients and optimizer state on a device of the stage.
-double state_bytes(const IterationTimer& timer, int pipeline, int stage) {
-  const Pipeline& it = timer.plan().pipelines[at(pipeline)];
-  const auto computed = virtual_stage_layers(it, timer.model().chunks);
-  const StageCosts& costs = timer.model().stages_of(it.stages[at(stage)].devices.size());
+double state_bytes(const IterationModel& model, const Pipeline& pipeline, std::size_t stage) {
+  const auto computed = virtual_stage_layers(pipeline, model.chunks);
+  const StageCosts& costs = model.stages_of(pipeline.stages[stage].devices.size());
   double sum = 0;
-  for (std::size_t i = at(stage); i < computed.size(); i += at(stages_of(timer, pipeline)))
+  for (std::size_t i = stage; i < computed.size(); i += pipeline.stages.size())
     sum += costs.needs(computed[i]).state;
   return sum;
 }
 
-std::optional<PeakMemoryDevice> peak_memory_device(IterationTimer& timer) {
+std::optional<PeakMemoryDevice> peak_memory_device(const IterationModel& model, const Plan& plan) {
   std::optional<PeakMemoryDevice> peak_memory;
   const auto memory_utilization = [](const DeviceMemory& it) { return it.needed / it.capacity; };
-  for (const DeviceMemory& it : timer.memory())
+  for (const DeviceMemory& it : device_memory(model, plan))
     if (!peak_memory || memory_utilization(it) > memory_utilization(peak_memory->memory))
       peak_memory = PeakMemoryDevice{it, 0};
   if (!peak_memory) return peak_memory;
-  const auto& pipelines = timer.plan().pipelines;
-  for (std::size_t pipeline = 0; pipeline < pipelines.size(); ++pipeline)
-    for (std::size_t stage = 0; stage < pipelines[pipeline].stages.size(); ++stage) {
-      const std::vector<int>& devices = pipelines[pipeline].stages[stage].devices;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
+      const std::vector<int>& devices = pipeline.stages[stage].devices;
       if (std::find(devices.begin(), devices.end(), peak_memory->memory.device) != devices.end())
-        peak_memory->state = state_bytes(timer, static_cast<int>(pipeline), static_cast<int>(stage));
+        peak_memory->state = state_bytes(model, pipeline, stage);
     }
   return peak_memory;
 }
@@ -113,10 +100,11 @@ std::string_view name_of(Bottleneck::Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipeline) {
-  const Schedule schedule = timer.model().schedule;
-  const PipelineWork& work = timer.work(pipeline);
-  const std::size_t devices = at(stages_of(timer, pipeline));
+std::vector<PipelineResource> pipeline_resources(const IterationModel& model, const Plan& plan,
+                                                 int pipeline) {
+  const Schedule schedule = model.schedule;
+  const PipelineWork work = contended_works(model, plan)[at(pipeline)];
+  const std::size_t devices = plan.pipelines[at(pipeline)].stages.size();
   std::vector<PipelineResource> result;
   for (std::size_t stage = 0; stage < devices; ++stage) {
     const double seconds = critical_share_s(schedule, work, [&](PipelineWork& it) {
@@ -142,14 +130,15 @@ std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipe
   return result;
 }
 
-PlanBottleneck find_bottleneck(IterationTimer& timer) {
-  const IterationEstimate estimate = timer.estimate();
+PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan) {
+  const IterationEstimate estimate = estimate_iteration(model, plan);
   const auto& ends = estimate.pipeline_s;
   const int slowest = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
   PlanBottleneck result;
-  result.parts = parts_of(timer, slowest);
-  result.critical_path = critical_path_shares(timer, slowest);
-  result.peak_memory = peak_memory_device(timer);
+  const PipelineWork work = contended_works(model, plan)[at(slowest)];
+  result.parts = parts_of(model.schedule, estimate, work);
+  result.critical_path = critical_path_shares(model.schedule, work);
+  result.peak_memory = peak_memory_device(model, plan);
   using Kind = Bottleneck::Kind;
   result.dominant = {Kind::stages, result.critical_path.compute_s, 0};
   const auto offer = [&](Kind kind, double seconds) {
@@ -161,7 +150,7 @@ PlanBottleneck find_bottleneck(IterationTimer& timer) {
   offer(Kind::update, result.parts.update_s);
   offer(Kind::overhead, result.parts.overhead_s);
   if (estimate.iteration_s > 0) result.dominant.share = result.dominant.seconds / estimate.iteration_s;
-  for (const PipelineResource& resource : pipeline_resources(timer, slowest)) {
+  for (const PipelineResource& resource : pipeline_resources(model, plan, slowest)) {
     if (resource.is_hop != (of_pipeline == Kind::hops)) continue;
     if (resource.seconds > result.resource.seconds || result.resource.pipeline < 0)
       result.resource = resource;
@@ -169,15 +158,15 @@ PlanBottleneck find_bottleneck(IterationTimer& timer) {
   return result;
 }
 
-bool is_compute_bound(IterationTimer& timer) {
-  const IterationEstimate estimate = timer.estimate();
+bool is_compute_bound(const IterationModel& model, const Plan& plan) {
+  const IterationEstimate estimate = estimate_iteration(model, plan);
   if (estimate.gradient_sync_end_s - estimate.pipelines_s >=
       max_compute_bound_sync_share * estimate.iteration_s)
     return false;
-  for (int pipeline = 0; pipeline < static_cast<int>(timer.plan().pipelines.size()); ++pipeline)
-    if (const CriticalPathShares critical_path = critical_path_shares(timer, pipeline);
-        critical_path.sending_s >= critical_path.compute_s)
-      if (timer.work(pipeline).micro_batches > 0) return false;
+  for (const PipelineWork& work : contended_works(model, plan)) {
+    const CriticalPathShares critical_path = critical_path_shares(model.schedule, work);
+    if (work.micro_batches > 0 && critical_path.sending_s >= critical_path.compute_s) return false;
+  }
   return true;
 }
 

@@ -24,7 +24,7 @@ struct PipelineResource {
 };
 
 /// Returns all resources of one pipeline: its stages, then its hops.
-std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipeline);
+std::vector<PipelineResource> pipeline_resources(const IterationModel& model, const Plan& plan, int pipeline);
 
 /// Seconds of an iteration, split into consecutive parts as seen from the slowest pipeline.
 struct IterationParts {
@@ -65,13 +65,13 @@ struct PlanBottleneck {
   std::optional<PeakMemoryDevice> peak_memory;  // empty if no GPU's memory is known
 };
 
-PlanBottleneck find_bottleneck(IterationTimer& timer);
+PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan);
 
 /// An iteration with at least this share of exposed gradient synchronization is not compute-bound.
 inline constexpr double max_compute_bound_sync_share = 0.05;
 
 /// Returns whether in every pipeline stages have a larger critical-path share than hops, and exposed gradient
 /// synchronization takes less than `max_compute_bound_sync_share` of the iteration.
-bool is_compute_bound(IterationTimer& timer);
+bool is_compute_bound(const IterationModel& model, const Plan& plan);
 
 }  // namespace dtfm::cost

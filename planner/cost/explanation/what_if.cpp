@@ -35,12 +35,12 @@ void assign_micro_batches(PlannedProblem& planned, int total,
     pipelines[at(i)].micro_batches = (end - begin) * step;
   }
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
-  IterationTimer timer(model, planned.plan);
+  const IterationEstimate estimate = estimate_iteration(model, planned.plan);
   std::vector<PipelinePace> paces;
-  for (int i = 0; i < count; ++i) {
-    const PipelineTime& time = timer.pipeline(i);
-    const int share = pipelines[at(i)].micro_batches;
-    paces.push_back({std::max(0.0, time.end_s - share * time.steady_s), time.steady_s});
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
+    const double steady_s = estimate.steady_s[i];
+    paces.push_back(
+        {std::max(0.0, estimate.pipeline_s[i] - pipelines[i].micro_batches * steady_s), steady_s});
   }
   const std::vector<int> shares = balanced_micro_batches(paces, step, total);
   for (std::size_t i = 0; i < pipelines.size(); ++i) pipelines[i].micro_batches = shares[i];
@@ -97,10 +97,10 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
         other.problem, tensor_degrees(other.plan),
         same_network ? network
                      : std::make_shared<const NetworkCost>(other.problem.topology, other.problem.constants));
-    IterationTimer timer(model, other.plan);
-    what.iteration_s = timer.iteration_s();
+    const IterationEstimate estimate = estimate_iteration(model, other.plan);
+    what.iteration_s = estimate.iteration_s;
     what.gain = 1 - what.iteration_s / now_s;
-    what.deficit_bytes = timer.deficit_bytes();
+    what.deficit_bytes = estimate.deficit_bytes;
   } catch (const Error& error) {
     what.impossible = error.what();
   }
@@ -275,8 +275,7 @@ PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
                              int threads) {
   const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
-  IterationTimer timer(model, planned.plan);
-  const double now_s = timer.iteration_s();
+  const double now_s = estimate_iteration(model, planned.plan).iteration_s;
   const std::vector<WhatIf> inputs = candidates(model, planned.plan);
   std::vector<WhatIf> all = parallel_map(static_cast<int>(inputs.size()), threads, [&](int i) {
     WhatIf what = inputs[at(i)];

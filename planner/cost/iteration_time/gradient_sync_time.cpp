@@ -1,354 +1,436 @@
 #include "planner/cost/iteration_time/gradient_sync_time.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::cost {
+namespace {
 
-std::vector<double> GradientSyncTime::completion_times(GradientSync sync, const std::vector<int>& devices,
-                                                       double bytes) {
-  begin(devices);
-  switch (sync) {
-    case GradientSync::sharded_ps:
-      return sharded_ps(bytes);
-    case GradientSync::central_ps:
-      return central_ps(bytes);
-    case GradientSync::tree:
-      return tree(bytes);
-    case GradientSync::hierarchical:
-      return hierarchical(bytes);
-    case GradientSync::ring:
-      break;
-    default:
-      throw Error("", fmt::format("gradient_sync {} has no time formula", name_of(sync)));
+/// Messages from one node to another. A node is a replica, or a class of interchangeable replicas.
+struct Message {
+  int from = 0, to = 0;
+  double count = 1;  // number of messages that it stands for
+  int ring = no_index;
+};
+
+/// Messages that are sent at the same time, each as soon as its sender has everything that it received
+/// before. Messages of one ring are in its order; each of them is sent once in every round.
+struct Phase {
+  double bytes = 0;  // of a message
+  double rounds = 1;
+  std::vector<Message> messages = {};
+  bool is_blocking = false;  // senders wait until their messages have arrived
+};
+
+struct Collective {
+  std::vector<int> devices;       // by node; of a class: one of its devices
+  std::vector<int> others;        // by node; of a class: another of its devices, no_index: none
+  std::vector<int> parts;         // by node: parts that a device holds
+  bool repeats_channels = false;  // messages of different phases may have the same sender and receiver
+  int passes = 1;                 // through all phases
+  std::vector<int> node_of;       // by device of the group
+  std::vector<Phase> phases;
+};
+
+/// Every replica is a node.
+Collective each_replica(const ReplicaGroup& group) {
+  Collective collective;
+  collective.devices = group.devices;
+  collective.others.assign(group.devices.size(), no_index);
+  collective.parts = group.parts;
+  collective.node_of.resize(group.devices.size());
+  std::iota(collective.node_of.begin(), collective.node_of.end(), 0);
+  return collective;
+}
+
+/// The replicas of a node, by index in the group.
+using Classes = std::vector<std::vector<std::size_t>>;
+
+/// Classes of interchangeable replicas of one site.
+Classes replica_classes(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
+  std::map<std::array<int, 3>, std::vector<std::size_t>> classes;
+  for (std::size_t i = 0; i < group.devices.size(); ++i) {
+    const int device = group.devices[i];
+    classes[{topology.devices[at(device)].site, network.kind(device), group.parts[i]}].push_back(i);
   }
-  std::vector<int> members(devices.size());
-  for (std::size_t i = 0; i < members.size(); ++i) members[i] = static_cast<int>(i);
-  std::vector<double> ready(devices.size());
-  ring_all_reduce(members, ready, bytes);
-  return ready;
+  Classes result;
+  for (auto& [_, members] : classes) result.push_back(std::move(members));
+  return result;
 }
 
-void GradientSyncTime::begin(const std::vector<int>& devices) {
-  DTFM_ASSERT(devices.size() > 1);
-  devices_ = devices;
-  phase_.resize(load_.size());
-  for (const int id : used_) load_[at(id)] = 0;
-  used_.clear();
-  first_messages_.clear();
-  transfers_.clear();
-  usd_ = 0;
+Collective each_class(const ReplicaGroup& group, const Classes& classes) {
+  Collective collective;
+  collective.node_of.resize(group.devices.size());
+  for (const std::vector<std::size_t>& members : classes) {
+    for (const std::size_t member : members)
+      collective.node_of[member] = static_cast<int>(collective.devices.size());
+    collective.devices.push_back(group.devices[members.front()]);
+    collective.others.push_back(members.size() > 1 ? group.devices[members[1]] : no_index);
+    collective.parts.push_back(group.parts[members.front()]);
+  }
+  return collective;
 }
 
-void GradientSyncTime::transfer(int from, int to, double begin_s, double seconds, double times) {
-  if (recorded_detail_ != TransferDetail::none)
-    transfers_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
-}
-
-void GradientSyncTime::count(const std::vector<Message>& messages, double bytes, double times) {
-  if (network_.is_priced())
-    for (const Message& it : messages)
-      usd_ += times * it.count * bytes * network_.usd_per_byte(devices_[at(it.from)], devices_[at(it.to)]);
-  if (network_.shared_count() == 0) return;
-  for (const int id : used_in_phase_) phase_[at(id)] = 0;
-  used_in_phase_.clear();
-  paths_.clear();
-  for (const Message& message : messages) {
-    paths_.push_back(network_.shared(devices_[at(message.from)], devices_[at(message.to)]));
-    for (const int id : paths_.back()) {
-      if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
-      phase_[at(id)] += message.count * bytes;
+/// Every replica sends one shard to every other one, which sums it, and then the sum of its own shard.
+Collective sharded_ps(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
+  const Classes classes = replica_classes(topology, network, group);
+  Collective collective = each_class(group, classes);
+  Phase all{group.bytes / static_cast<double>(group.devices.size())};
+  for (std::size_t from = 0; from < classes.size(); ++from)
+    for (std::size_t to = 0; to < classes.size(); ++to) {
+      const auto senders = static_cast<double>(classes[from].size());
+      const double receivers = static_cast<double>(classes[to].size()) - (from == to ? 1 : 0);
+      if (receivers > 0)
+        all.messages.push_back({static_cast<int>(from), static_cast<int>(to), senders * receivers});
     }
-  }
-  if (first_messages_.empty() && bytes > 0)
-    for (const int id : used_in_phase_) first_messages_.emplace_back(id, phase_[at(id)] / bytes);
-  for (const int id : used_in_phase_) {
-    if (load_[at(id)] == 0) used_.push_back(id);
-    load_[at(id)] += phase_[at(id)] * times;
-  }
+  collective.phases = {std::move(all)};
+  collective.passes = 2;
+  collective.repeats_channels = true;
+  return collective;
 }
 
-double GradientSyncTime::seconds(int from, int to, double bytes) const {
-  const int a = devices_[at(from)], b = devices_[at(to)];
-  const MessageCost cost = network_.message(a, b);
-  if (network_.shared_count() == 0) return cost.total_s(bytes);
-  return occupancy_s(cost, network_.shared(a, b), bytes) + cost.latency_s;
+/// All replicas send to the first one, which returns the sum.
+Collective central_ps(const Topology&, const NetworkCost&, const ReplicaGroup& group) {
+  Collective collective = each_replica(group);
+  Phase there{group.bytes}, back{group.bytes};
+  for (int i = 1; i < static_cast<int>(group.devices.size()); ++i) {
+    there.messages.push_back({i, 0});
+    back.messages.push_back({0, i});
+  }
+  collective.phases = {there, back};
+  return collective;
 }
 
-double GradientSyncTime::occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const {
-  double transfer_s = bytes * cost.seconds_per_byte;
-  for (const int id : path) {
-    const double bytes_of_all =
-        concurrent_messages_.empty() ? phase_[at(id)] : phase_[at(id)] * concurrent_messages_[at(id)];
-    transfer_s = std::max(transfer_s, bytes_of_all * network_.shared_seconds_per_byte(id));
-  }
-  return cost.overhead_s + transfer_s;
+/// Reduce-scatter and all-gather: in each of 2 (n − 1) rounds every replica forwards what it received in the
+/// previous one, 1 / n of the bytes.
+Collective ring(const Topology&, const NetworkCost&, const ReplicaGroup& group) {
+  Collective collective = each_replica(group);
+  const int n = static_cast<int>(group.devices.size());
+  Phase rounds{group.bytes / n, 2.0 * (n - 1)};
+  for (int i = 0; i < n; ++i) rounds.messages.push_back({i, (i + 1) % n, 1, 0});
+  collective.phases = {rounds};
+  return collective;
 }
 
-double GradientSyncTime::latency_s(int from, int to) const {
-  return network_.message(devices_[at(from)], devices_[at(to)]).latency_s;
+/// Binomial tree: in round k, replicas whose index is an odd multiple of 2^k send to the one 2^k before them.
+/// The sum returns in the opposite order, one message of a replica after the other.
+Collective tree(const Topology&, const NetworkCost&, const ReplicaGroup& group) {
+  Collective collective = each_replica(group);
+  const int n = static_cast<int>(group.devices.size());
+  for (int reach = 1; reach < n; reach *= 2) {
+    collective.phases.push_back({group.bytes});
+    for (int i = reach; i < n; i += 2 * reach) collective.phases.back().messages.push_back({i, i - reach});
+  }
+  for (std::size_t round = collective.phases.size(); round-- > 0;) {
+    Phase back{group.bytes};
+    back.is_blocking = true;
+    for (const Message& it : collective.phases[round].messages) back.messages.push_back({it.to, it.from});
+    collective.phases.push_back(std::move(back));
+  }
+  return collective;
 }
 
-/// Devices of one kind share a group, because their messages cost the same. With TransferDetail::all, every
-/// device is a group of its own, since the caller wants every message.
-void GradientSyncTime::find_groups() {
-  const auto group_of = [&](int device) -> int& {
-    return group_of_kind_[at(recorded_detail_ == TransferDetail::all ? device : network_.kind(device))];
-  };
-  groups_.clear();
-  group_.clear();
-  group_of_kind_.resize(topology_.devices.size(), -1);
-  for (int i = 0; i < static_cast<int>(devices_.size()); ++i) {
-    int& number = group_of(devices_[at(i)]);
-    if (number < 0) {
-      number = static_cast<int>(groups_.size());
-      groups_.push_back({i, -1, 0});
-    }
-    Group& group = groups_[at(number)];
-    if (++group.count == 2) group.second = i;
-    group_.push_back(number);
-  }
-  for (const int device : devices_) group_of(device) = -1;
-}
-
-/// Lists one message per ordered pair of groups, with the number of messages that it stands for.
-void GradientSyncTime::list_messages() {
-  const int groups = static_cast<int>(groups_.size());
-  all_.clear();
-  for (int from = 0; from < groups; ++from)
-    for (int to = 0; to < groups; ++to) {
-      const Group &a = groups_[at(from)], &b = groups_[at(to)];
-      if (from != to)
-        all_.push_back({a.first, b.first, 1.0 * a.count * b.count});
-      else if (a.count > 1)
-        all_.push_back({a.first, a.second, 1.0 * a.count * (a.count - 1)});
-    }
-}
-
-/// Computes the times of a message between each pair of groups without contention.
-void GradientSyncTime::time_alone(double bytes) {
-  const std::size_t groups = groups_.size();
-  all_sent_s_.resize(groups * groups);
-  all_s_.resize(groups * groups);
-  const auto put = [&](std::size_t cell, int from, int to) {
-    const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
-    all_sent_s_[cell] = cost.occupancy_s(bytes);
-    all_s_[cell] = cost.total_s(bytes);
-  };
-  for (std::size_t from = 0; from < groups; ++from) {
-    const Group& sender = groups_[from];
-    for (std::size_t to = 0; to < groups; ++to) put(from * groups + to, sender.first, groups_[to].first);
-    // A device alone in its group: 0 s.
-    if (sender.count > 1) put(from * groups + from, sender.first, sender.second);
-  }
-}
-
-/// Every device sends one shard to every other device, then the sum of its own shard, as soon as the earlier
-/// message on the same path has left. One message per pair of groups is evaluated.
-std::vector<double> GradientSyncTime::sharded_ps(double bytes) {
-  find_groups();
-  const std::size_t groups = groups_.size();
-  const double shard = bytes / static_cast<double>(devices_.size());
-  time_alone(shard);
-  if (network_.shared_count() > 0 || network_.is_priced() || recorded_detail_ == TransferDetail::all) {
-    list_messages();
-    count(all_, shard, 2);
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      const auto& [from, to, _] = all_[i];
-      const std::size_t cell = at(group_[at(from)]) * groups + at(group_[at(to)]);
-      if (network_.shared_count() > 0) {
-        const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
-        all_sent_s_[cell] = occupancy_s(cost, paths_[i], shard);
-        all_s_[cell] = all_sent_s_[cell] + cost.latency_s;
-      }
-      if (recorded_detail_ == TransferDetail::all) transfer(from, to, 0, all_s_[cell], 2);
-    }
-  }
-  if (recorded_detail_ == TransferDetail::slowest)
-    transfers_.push_back({0, 0, 0, 2 * *std::max_element(all_sent_s_.begin(), all_sent_s_.end())});
-  std::vector<double> summed(groups);
-  for (std::size_t from = 0; from < groups; ++from)
-    for (std::size_t to = 0; to < groups; ++to) summed[to] = std::max(summed[to], all_s_[from * groups + to]);
-  std::vector<double> ends_of_groups = summed, completion_times;
-  for (std::size_t from = 0; from < groups; ++from)
-    for (std::size_t to = 0; to < groups; ++to) {
-      const std::size_t cell = from * groups + to;
-      ends_of_groups[to] =
-          std::max(ends_of_groups[to], std::max(summed[from], all_sent_s_[cell]) + all_s_[cell]);
-    }
-  for (const int group : group_) completion_times.push_back(ends_of_groups[at(group)]);
-  return completion_times;
-}
-
-/// All devices send to the first one, which returns the sum.
-std::vector<double> GradientSyncTime::central_ps(double bytes) {
-  const int n = static_cast<int>(devices_.size());
-  std::vector<Message> there, back;
-  for (int i = 1; i < n; ++i) {
-    there.push_back({i, 0});
-    back.push_back({0, i});
-  }
-  double summed = 0;
-  count(there, bytes);
-  for (int i = 1; i < n; ++i) {
-    const double end = seconds(i, 0, bytes);
-    transfer(i, 0, 0, end);
-    summed = std::max(summed, end);
-  }
-  std::vector<double> completion_times(at(n), summed);
-  count(back, bytes);
-  for (int i = 1; i < n; ++i) {
-    completion_times[at(i)] += seconds(0, i, bytes);
-    transfer(0, i, summed, completion_times[at(i)] - summed);
-  }
-  return completion_times;
-}
-
-/// Ring all-reduce among `members` (indices into the devices), each of which starts when it is ready: 2 (n −
-/// 1) rounds, in each of which every member forwards what it received in the previous one, 1 / n of the
-/// bytes. A member finishes sending one message before it sends the next.
-void GradientSyncTime::ring_all_reduce(const std::vector<int>& members, std::vector<double>& ready,
-                                       double bytes) {
-  const std::size_t n = members.size();
-  if (n < 2) return;
-  const double part = bytes / static_cast<double>(n), rounds = 2.0 * static_cast<double>(n - 1);
-  std::vector<Message> messages;
-  for (std::size_t i = 0; i < n; ++i) messages.push_back({members[i], members[(i + 1) % n]});
-  count(messages, part, rounds);
-  std::vector<double> latency(n), occupancy(n), free(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    latency[i] = latency_s(messages[i].from, messages[i].to);
-    occupancy[i] = seconds(messages[i].from, messages[i].to, part) - latency[i];
-    transfer(messages[i].from, messages[i].to, ready[i], occupancy[i] + latency[i], rounds);
-  }
-  for (std::size_t round = 0; round < 2 * (n - 1); ++round) {
-    std::vector<double> received(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      free[i] = std::max(free[i], ready[i]) + occupancy[i];
-      received[(i + 1) % n] = free[i] + latency[i];
-    }
-    ready = std::move(received);
-  }
-}
-
-/// Binomial tree: in round k, devices whose index is an odd multiple of 2^k send to the one 2^k before them.
-/// The sum returns in the opposite order, one message after the other.
-std::vector<double> GradientSyncTime::tree(double bytes) {
-  const int n = static_cast<int>(devices_.size());
-  std::vector<double> alone(at(n));  // by sender: seconds of its message under the contention of its round
-  int reach = 1;
-  for (; reach < n; reach *= 2) {
-    std::vector<Message> messages;
-    for (int i = reach; i < n; i += 2 * reach) messages.push_back({i, i - reach});
-    count(messages, bytes);
-    for (const Message& it : messages) alone[at(it.from)] = seconds(it.from, it.to, bytes);
-  }
-  std::vector<double> ready(at(n));
-  for (int to = n - 1; to >= 0; --to) {  // senders have higher indices than the receiver
-    std::vector<int> senders;
-    for (int i = 1; to % (2 * i) == 0 && to + i < n; i *= 2) senders.push_back(to + i);
-    ready[at(to)] = gather_at(to, senders, ready, alone, bytes);
-  }
-  for (reach /= 2; reach > 0; reach /= 2) {
-    std::vector<Message> messages;
-    for (int i = 0; i + reach < n; i += 2 * reach) messages.push_back({i, i + reach});
-    count(messages, bytes);
-    for (const Message& it : messages) {
-      const double end = seconds(it.from, it.to, bytes);
-      transfer(it.from, it.to, ready[at(it.from)], end);
-      ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + end;
-    }
-  }
-  return ready;
-}
-
-/// Time at which the messages of all `senders` have arrived. Each sends as soon as it is ready, even before
-/// its round: a shared capacity serves messages in the order in which they start and is never idle while one
-/// is waiting.
-double GradientSyncTime::gather_at(int to, std::vector<int> senders, const std::vector<double>& ready,
-                                   const std::vector<double>& alone, double bytes) {
-  std::stable_sort(senders.begin(), senders.end(), [&](int a, int b) { return ready[at(a)] < ready[at(b)]; });
-  std::vector<std::pair<int, double>> busy;  // capacity, busy until
-  double end = 0;
-  for (const int from : senders) {
-    end = std::max(end, ready[at(from)] + alone[at(from)]);
-    transfer(from, to, ready[at(from)], alone[at(from)]);
-    if (network_.shared_count() == 0) continue;
-    const int a = devices_[at(from)], b = devices_[at(to)];
-    const MessageCost cost = network_.message(a, b);
-    for (const int id : network_.shared(a, b)) {
-      auto it = std::find_if(busy.begin(), busy.end(), [&](const auto& other) { return other.first == id; });
-      if (it == busy.end()) it = busy.insert(it, {id, 0});
-      it->second = std::max(it->second, ready[at(from)] + cost.overhead_s) +
-                   bytes * network_.shared_seconds_per_byte(id);
-      end = std::max(end, it->second + cost.latency_s);
-    }
-  }
-  return end;
-}
-
-/// Inside every site, k devices sum one shard each (reduce-scatter), k being the size of the smallest site.
+/// Inside every site, k replicas sum one shard each (reduce-scatter), k being the size of the smallest site.
 /// The owners of the same shard form a ring across sites (all-reduce). Then every owner sends its shard to
 /// its whole site (all-gather).
-std::vector<double> GradientSyncTime::hierarchical(double bytes) {
-  std::vector<std::vector<int>> sites;  // indices into the devices
-  for (int i = 0; i < static_cast<int>(devices_.size()); ++i) {
-    const int site = topology_.devices[at(devices_[at(i)])].site;
-    const auto same = std::find_if(sites.begin(), sites.end(), [&](const std::vector<int>& members) {
-      return topology_.devices[at(devices_[at(members.front())])].site == site;
-    });
-    if (same == sites.end())
-      sites.push_back({i});
-    else
-      same->push_back(i);
+Collective hierarchical(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
+  const Classes classes = replica_classes(topology, network, group);
+  Collective collective = each_class(group, classes);
+  std::map<int, std::size_t> number_of;  // by site
+  std::vector<std::vector<int>> sites;   // classes of the replicas of each site, in their order
+  for (std::size_t i = 0; i < group.devices.size(); ++i) {
+    const auto [position, is_new] =
+        number_of.emplace(topology.devices[at(group.devices[i])].site, sites.size());
+    if (is_new) sites.emplace_back();
+    sites[position->second].push_back(collective.node_of[i]);
   }
-  std::size_t shards = devices_.size();
-  for (const auto& members : sites) shards = std::min(shards, members.size());
-  const double shard = bytes / static_cast<double>(shards);
-  std::vector<Message> gather, scatter;
-  for (const auto& members : sites)
-    for (std::size_t k = 0; k < shards; ++k)
-      for (const int member : members)
-        if (member != members[k]) {
-          gather.push_back({member, members[k]});
-          scatter.push_back({members[k], member});
-        }
-  count(gather, shard);
-  std::vector<std::vector<double>> sums(shards, std::vector<double>(sites.size())),
-      sent(devices_.size(), std::vector<double>(devices_.size()));
-  for (std::size_t t = 0; t < sites.size(); ++t)
-    for (std::size_t k = 0; k < shards; ++k)
-      for (const int member : sites[t])
-        if (member != sites[t][k]) {
-          const double end = seconds(member, sites[t][k], shard);
-          transfer(member, sites[t][k], 0, end);
-          sums[k][t] = std::max(sums[k][t], end);
-          sent[at(member)][at(sites[t][k])] = end - latency_s(member, sites[t][k]);
-        }
+  std::size_t shards = group.devices.size();
+  for (const std::vector<int>& members : sites) shards = std::min(shards, members.size());
+  const double shard = group.bytes / static_cast<double>(shards);
+  std::map<std::pair<int, int>, double> gathered;  // messages by class of the sender and of the owner
+  std::map<std::vector<int>, double> rings;        // rings by the classes of the owners
   for (std::size_t k = 0; k < shards; ++k) {
     std::vector<int> owners;
-    for (const auto& members : sites) owners.push_back(members[k]);
-    ring_all_reduce(owners, sums[k], shard);
+    for (const std::vector<int>& members : sites) owners.push_back(members[k]);
+    ++rings[owners];
   }
-  count(scatter, shard);
-  std::vector<double> completion_times(devices_.size());
-  for (std::size_t t = 0; t < sites.size(); ++t)
-    for (const int member : sites[t])
-      for (std::size_t k = 0; k < shards; ++k) {
-        double end = sums[k][t];
-        // If the receiver owns a shard, the message follows the one sent to it in the reduce-scatter.
-        if (member != sites[t][k]) {
-          const double begin = std::max(end, sent[at(sites[t][k])][at(member)]);
-          end = begin + seconds(sites[t][k], member, shard);
-          transfer(sites[t][k], member, begin, end - begin);
-        }
-        completion_times[at(member)] = std::max(completion_times[at(member)], end);
+  for (const std::vector<int>& members : sites) {
+    std::map<int, double> size, owned;  // replicas and shards by class
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      ++size[members[i]];
+      if (i < shards) ++owned[members[i]];
+    }
+    for (const auto& [from, senders] : size)
+      for (const auto& [to, owners] : owned)
+        if (const double messages = owners * (senders - (from == to ? 1 : 0)); messages > 0)
+          gathered[{from, to}] = messages;
+  }
+  Phase gather{shard}, scatter{shard};
+  for (const auto& [pair, count] : gathered) {
+    gather.messages.push_back({pair.first, pair.second, count});
+    scatter.messages.push_back({pair.second, pair.first, count});
+  }
+  const int n = static_cast<int>(sites.size());
+  Phase all_reduce{shard / n, 2.0 * (n - 1)};
+  int number = 0;
+  for (const auto& [owners, count] : rings) {
+    for (int i = 0; i < n && n > 1; ++i)
+      all_reduce.messages.push_back({owners[at(i)], owners[at((i + 1) % n)], count, number});
+    ++number;
+  }
+  collective.phases = {gather, all_reduce, scatter};
+  collective.repeats_channels = true;
+  return collective;
+}
+
+struct Algorithm {
+  GradientSync sync;
+  Collective (*collective)(const Topology&, const NetworkCost&, const ReplicaGroup& group);
+};
+
+constexpr Algorithm algorithms[] = {
+    {GradientSync::sharded_ps, sharded_ps},
+    {GradientSync::central_ps, central_ps},
+    {GradientSync::ring, ring},
+    {GradientSync::tree, tree},
+    {GradientSync::hierarchical, hierarchical},
+};
+
+const Algorithm& algorithm_of(GradientSync sync) {
+  for (const Algorithm& it : algorithms)
+    if (it.sync == sync) return it;
+  throw Error("", fmt::format("gradient_sync {} has no time formula", name_of(sync)));
+}
+
+/// Use of a shared capacity.
+struct LinkUse {
+  double phase_bytes = 0, bytes = 0;      // of the current phase, and of all phases
+  double first_s = infinity, busy_s = 0;  // first message of the current phase; end of all messages so far
+};
+
+/// Occupancy of the sender and latency of a message.
+struct MessageTime {
+  double occupancy_s = 0, latency_s = 0;
+  double total_s() const { return occupancy_s + latency_s; }
+};
+
+/// When the members of a ring, who are ready at these times, end so many rounds: in every round, a member
+/// sends its message when it has sent the previous one and received that of its predecessor.
+///
+/// Large rings take the longest path through the rounds: it waits at the slowest member in all of them, or
+/// goes around the ring in all of them, or once, and waits at the slowest member in the others.
+std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<double> ready_s,
+                                double rounds) {
+  constexpr std::size_t max_exact = 32;  // members: the time of the exact recurrence grows with their square
+  const std::size_t n = hops.size();
+  if (n <= max_exact) {
+    std::vector<double> free_s(n), received_s(n);
+    for (int round = 0; round < static_cast<int>(rounds); ++round) {
+      for (std::size_t i = 0; i < n; ++i) {
+        free_s[i] = std::max(free_s[i], ready_s[i]) + hops[i].occupancy_s;
+        received_s[(i + 1) % n] = free_s[i] + hops[i].latency_s;
       }
-  return completion_times;
+      std::swap(ready_s, received_s);
+    }
+    return ready_s;
+  }
+  double all_s = 0, slowest_s = 0, waiting_s = 0, skipped_s = infinity;
+  for (std::size_t i = 0; i < n; ++i) {
+    all_s += hops[i].total_s();
+    slowest_s = std::max(slowest_s, hops[i].occupancy_s);
+    waiting_s = std::max(waiting_s, rounds * hops[i].occupancy_s + hops[i].latency_s);
+    skipped_s = std::min(skipped_s, hops[i].total_s() + hops[(i + 1) % n].total_s());
+  }
+  const double around_s =
+      std::max(2 * all_s - skipped_s, all_s + (rounds - static_cast<double>(n)) * slowest_s);
+  return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));
+}
+
+/// One of the concurrent collectives.
+struct RunningCollective {
+  Collective collective;
+  double count = 1;
+  std::vector<double> ready_s;     // by node: when it has received everything so far
+  std::vector<double> channels_s;  // [sender][receiver]: end of the last message, if channels are repeated
+  std::vector<std::vector<SharedPath>> paths = {};  // by phase and message, if links are shared
+
+  std::pair<int, int> devices_of(const Message& it) const {
+    const int from = collective.devices[at(it.from)];
+    return {from, it.from == it.to ? collective.others[at(it.from)] : collective.devices[at(it.to)]};
+  }
+};
+
+class SyncTimer {
+ public:
+  SyncTimer(const NetworkCost& network, std::vector<RunningCollective> all)
+      : network_(network), all_(std::move(all)), links_(at(network.shared_count())) {}
+
+  SyncTime run() {
+    if (!links_.empty()) find_paths();
+    const Collective& first = all_.front().collective;
+    for (int pass = 0; pass < first.passes; ++pass)
+      for (std::size_t number = 0; number < first.phases.size(); ++number) {
+        if (!links_.empty() || network_.is_priced()) use_links(number);
+        slowest_s_ = 0;
+        for (RunningCollective& running : all_) advance(running, number);
+        const double phase_s = first.phases[number].rounds * slowest_s_;
+        result_.channel_busy_s = first.repeats_channels ? result_.channel_busy_s + phase_s
+                                                        : std::max(result_.channel_busy_s, phase_s);
+      }
+    for (const int node : first.node_of) result_.ends_s.push_back(all_.front().ready_s[at(node)]);
+    for (const RunningCollective& running : all_)
+      for (const double ready_s : running.ready_s) result_.seconds = std::max(result_.seconds, ready_s);
+    for (std::size_t id = 0; id < links_.size(); ++id)
+      if (links_[id].bytes > 0) result_.link_bytes.emplace_back(static_cast<int>(id), links_[id].bytes);
+    return std::move(result_);
+  }
+
+ private:
+  void find_paths() {
+    for (RunningCollective& running : all_)
+      for (const Phase& phase : running.collective.phases) {
+        running.paths.emplace_back();
+        for (const Message& message : phase.messages) {
+          const auto [from, to] = running.devices_of(message);
+          running.paths.back().push_back(network_.shared(from, to));
+        }
+      }
+  }
+
+  /// A link carries the phases one after the other.
+  void use_links(std::size_t number) {
+    for (LinkUse& link : links_) {
+      link.phase_bytes = 0;
+      link.first_s = infinity;
+    }
+    double rounds = 1;
+    for (const RunningCollective& running : all_) {
+      const Phase& phase = running.collective.phases[number];
+      rounds = phase.rounds;
+      for (std::size_t i = 0; i < phase.messages.size(); ++i) {
+        const Message& message = phase.messages[i];
+        const auto [from, to] = running.devices_of(message);
+        const double bytes = message.count * running.count * phase.bytes;
+        result_.egress_usd += rounds * bytes * network_.usd_per_byte(from, to);
+        if (links_.empty()) continue;
+        for (const int id : running.paths[number][i]) {
+          links_[at(id)].phase_bytes += bytes;
+          links_[at(id)].first_s = std::min(links_[at(id)].first_s, running.ready_s[at(message.from)]);
+        }
+      }
+    }
+    for (std::size_t id = 0; id < links_.size(); ++id) {
+      LinkUse& link = links_[id];
+      if (link.phase_bytes == 0) continue;
+      link.bytes += rounds * link.phase_bytes;
+      link.busy_s = std::max(link.busy_s, link.first_s) +
+                    rounds * link.phase_bytes * network_.shared_seconds_per_byte(static_cast<int>(id));
+    }
+  }
+
+  MessageTime message_time(const RunningCollective& running, std::size_t number, std::size_t i,
+                           double& busy_s) {
+    const Phase& phase = running.collective.phases[number];
+    const Message& message = phase.messages[i];
+    const auto [from, to] = running.devices_of(message);
+    const MessageCost cost = network_.message(from, to);
+    const std::vector<int>& parts = running.collective.parts;
+    const int count = std::min(parts[at(message.from)], parts[at(message.to)]);
+    double bytes_s = count * phase.bytes * cost.seconds_per_byte;
+    if (!links_.empty())
+      for (const int id : running.paths[number][i]) {
+        bytes_s = std::max(bytes_s, links_[at(id)].phase_bytes * network_.shared_seconds_per_byte(id));
+        busy_s = std::max(busy_s, links_[at(id)].busy_s);
+      }
+    slowest_s_ = std::max(slowest_s_, count * cost.overhead_s + bytes_s);
+    return {count * cost.overhead_s + bytes_s, cost.latency_s};
+  }
+
+  void advance(RunningCollective& running, std::size_t number) {
+    const Phase& phase = running.collective.phases[number];
+    const std::vector<double> before_s = running.ready_s;
+    for (std::size_t i = 0; i < phase.messages.size();) {
+      if (phase.messages[i].ring == no_index)
+        send(running, number, i++, before_s);
+      else
+        i = advance_ring(running, number, i, before_s);
+    }
+  }
+
+  void send(RunningCollective& running, std::size_t number, std::size_t i,
+            const std::vector<double>& before_s) {
+    const Phase& phase = running.collective.phases[number];
+    const Message& message = phase.messages[i];
+    double busy_s = 0;
+    const MessageTime time = message_time(running, number, i, busy_s);
+    const double begin_s = before_s[at(message.from)];
+    double& ready_s = running.ready_s[at(message.to)];
+    if (!running.collective.repeats_channels) {
+      const double end_s = std::max(begin_s + time.occupancy_s, busy_s) + time.latency_s;
+      ready_s = std::max(ready_s, end_s);
+      if (phase.is_blocking) running.ready_s[at(message.from)] = end_s;
+      return;
+    }
+    double& channel_s = running.channels_s[at(message.from) * running.ready_s.size() + at(message.to)];
+    channel_s = std::max(std::max(begin_s, channel_s) + time.occupancy_s, busy_s);
+    ready_s = std::max(ready_s, channel_s + time.latency_s);
+  }
+
+  /// Returns the index of the first message that does not belong to the ring.
+  std::size_t advance_ring(RunningCollective& running, std::size_t number, std::size_t first,
+                           const std::vector<double>& before_s) {
+    const Phase& phase = running.collective.phases[number];
+    std::vector<MessageTime> times;
+    std::vector<double> ready_s;
+    double busy_s = 0;
+    std::size_t end = first;
+    for (; end < phase.messages.size() && phase.messages[end].ring == phase.messages[first].ring; ++end) {
+      times.push_back(message_time(running, number, end, busy_s));
+      ready_s.push_back(before_s[at(phase.messages[end].from)]);
+    }
+    const std::vector<double> ends_s = ring_ends_s(times, std::move(ready_s), phase.rounds);
+    for (std::size_t i = first; i < end; ++i) {
+      double& now_s = running.ready_s[at(phase.messages[i].from)];
+      now_s = std::max({now_s, ends_s[i - first], busy_s});
+    }
+    return end;
+  }
+
+  const NetworkCost& network_;
+  std::vector<RunningCollective> all_;
+  std::vector<LinkUse> links_;  // by capacity id
+  double slowest_s_ = 0;        // longest message of the current phase
+  SyncTime result_;
+};
+
+}  // namespace
+
+SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
+                            std::span<const ReplicaGroup> groups) {
+  const Algorithm& algorithm = algorithm_of(sync);
+  std::vector<RunningCollective> all;
+  for (const ReplicaGroup& group : groups) {
+    DTFM_ASSERT(group.devices.size() > 1);
+    Collective collective = algorithm.collective(topology, network, group);
+    std::vector<double> ready_s(collective.devices.size());
+    std::vector<double> channels_s;
+    if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());
+    all.push_back({std::move(collective),
+                   static_cast<double>(group.count),
+                   std::move(ready_s),
+                   std::move(channels_s),
+                   {}});
+  }
+  return SyncTimer(network, std::move(all)).run();
 }
 
 }  // namespace dtfm::cost

@@ -13,11 +13,10 @@ struct UnrolledPipeline {
   std::vector<double> micro_batch_done_s;  // by micro-batch: end of its last backward
 };
 
-/// Every device computes the operations of the schedule in order, each as soon as possible. It has
-/// one channel to the next device for activations and one to the previous device for gradients; each sends
-/// one message at a time. A message is slower (HopTime::occupancy_while_sending_s,
-/// occupancy_while_receiving_s) while its sender sends, or its receiver receives, a message of the other
-/// direction. Not for schedules that compute all forwards first. Throws Error if the schedule cannot be run.
+/// Every device computes the operations of the schedule in order, each as soon as possible. It has one
+/// channel to the next device for activations and one to the previous device for gradients; each sends one
+/// message at a time. A link carries one message after the other, in the order of computation. Throws Error
+/// if the schedule cannot be run.
 UnrolledPipeline unroll_pipeline(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

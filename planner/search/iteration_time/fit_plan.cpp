@@ -17,11 +17,10 @@ constexpr double max_split_steps = 1e6;
 /// Distributes micro-batches so that the slowest pipeline ends earliest.
 Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate) {
   if (requires_uniform_pipelines(job)) return candidate.plan;
-  cost::IterationTimer timer(job.model, candidate.plan);
   Plan plan = candidate.plan;
-  const std::vector<int> balanced =
-      cost::balanced_micro_batches(pipeline_paces(timer), batch_step(job, candidate.shape().stages),
-                                   static_cast<int>(total_micro_batches(plan)));
+  const std::vector<int> balanced = cost::balanced_micro_batches(
+      pipeline_paces(plan, cost::estimate_iteration(job.model, plan)),
+      batch_step(job, candidate.shape().stages), static_cast<int>(total_micro_batches(plan)));
   if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
     return plan;  // fewer pipelines are another shape
   for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
@@ -55,42 +54,43 @@ bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
 
 }  // namespace
 
-std::vector<cost::PipelinePace> pipeline_paces(cost::IterationTimer& timer) {
+std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::IterationEstimate& estimate) {
   std::vector<cost::PipelinePace> paces;
-  for (int i = 0; i < static_cast<int>(timer.plan().pipelines.size()); ++i) {
-    const cost::PipelineTime& time = timer.pipeline(i);
-    const int batches = timer.plan().pipelines[at(i)].micro_batches;
-    paces.push_back({time.end_s - batches * time.steady_s, time.steady_s});
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    const double steady_s = estimate.steady_s[i];
+    paces.push_back({estimate.pipeline_s[i] - plan.pipelines[i].micro_batches * steady_s, steady_s});
   }
   return paces;
 }
 
-int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer) {
-  const int max_flush = timer.max_fitting_flush();
-  const int micro_batches = timer.plan().pipelines.front().micro_batches;
+int fit_flush_interval(const DecidedJob& job, const Plan& plan) {
+  const int max_flush = cost::max_fitting_flush(job.model, plan);
+  const int micro_batches = plan.pipelines.front().micro_batches;
   if (!requires_uniform_pipelines(job) || max_flush >= micro_batches) return max_flush;
   for (int flush = max_flush; 2 * flush >= max_flush && flush > 0; --flush)
     if (micro_batches % flush == 0) return flush;
   return max_flush;
 }
 
-PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
-                             cost::MigrationTimer* migration, const PlanScore& score) {
-  PlanCandidate candidate{job, {}, timer.iteration_s(), timer.deficit_bytes()};
-  candidate.egress_usd = timer.egress_usd();
-  if (migration) candidate.migration = migration->estimate(timer.plan());
-  candidate.score = score.of(candidate.iteration_s, score.total_weight(timer.plan()), candidate.egress_usd,
-                             candidate.migration);
+PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
+                            cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
+                            const PlanScore& score) {
+  const cost::IterationEstimate& estimate = estimator.estimate(plan);
+  PlanCandidate candidate{job, {}, estimate.iteration_s, estimate.deficit_bytes};
+  candidate.egress_usd = estimate.egress_usd;
+  if (migration) candidate.migration = migration->estimate(plan);
+  candidate.score =
+      score.of(candidate.iteration_s, score.total_weight(plan), candidate.egress_usd, candidate.migration);
   score.count();
   return candidate;
 }
 
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  cost::IterationTimer timer(job->model, std::move(plan));
+  cost::IterationEstimator estimator(job->model);
   std::optional<cost::MigrationTimer> migration;
   if (score.migration()) migration.emplace(*score.migration(), job->model.chunks);
-  PlanCandidate candidate = evaluate_timer(job, timer, migration ? &*migration : nullptr, score);
-  candidate.plan = timer.plan();
+  PlanCandidate candidate = evaluate_with(job, plan, estimator, migration ? &*migration : nullptr, score);
+  candidate.plan = std::move(plan);
   return candidate;
 }
 
@@ -100,9 +100,8 @@ PlanCandidate evaluate_with_flushes(const std::shared_ptr<const DecidedJob>& job
   PlanCandidate candidate = evaluate_plan(job, std::move(plan), score);
   const bool can_flush = traits(job->model.schedule).forwards_first && job->model.flush == 0;
   if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
-  cost::IterationTimer timer(job->model, candidate.plan);
   Plan flushed = candidate.plan;
-  flushed.execution.flush = std::max(1, fit_flush_interval(*job, timer));
+  flushed.execution.flush = std::max(1, fit_flush_interval(*job, flushed));
   PlanCandidate other = evaluate_plan(job, std::move(flushed), score);
   return is_better(other, candidate) ? other : candidate;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/iteration_time/micro_batch_split.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
@@ -12,25 +13,26 @@
 namespace dtfm::search {
 
 /// The longest interval between flushes, in micro-batches, that memory allows
-/// (IterationTimer::max_fitting_flush). If pipelines must be uniform, the longest one that divides the
+/// (cost::max_fitting_flush). If pipelines must be uniform, the longest one that divides the
 /// micro-batches of a pipeline, because some trainers accumulate gradients over equal rounds, unless that is
 /// less than half as long.
-int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer);
+int fit_flush_interval(const DecidedJob& job, const Plan& plan);
 
 /// Fits `plan` to `job`: chooses layers per stage and micro-batches per pipeline to make it fastest, and adds
 /// flushes if memory requires them and the job does not fix their interval.
 PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
-/// Evaluates the timer's plan; `plan` of the result stays empty. `migration` is null unless the score
-/// includes migration.
-PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
-                             cost::MigrationTimer* migration, const PlanScore& score);
+/// Evaluates `plan` with an estimator of the job's model; `plan` of the result stays empty. `migration` is
+/// null unless the score includes migration.
+PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
+                            cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
+                            const PlanScore& score);
 
 /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
-/// Time of each pipeline of the timer's plan as a function of its micro-batches, near their present number.
-std::vector<cost::PipelinePace> pipeline_paces(cost::IterationTimer& timer);
+/// Time of each pipeline of the plan as a function of its micro-batches, near their present number.
+std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::IterationEstimate& estimate);
 
 /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
 /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.

@@ -18,7 +18,8 @@ class MigrationMinimizer {
         tensor_groups_(tensor_groups_for_plan(job_, candidate.plan)),
         missing_bytes_(tensor_groups_, score.migration()),
         migration_(*score.migration(), job_.model.chunks),
-        timer_(job_.model, candidate.plan),
+        estimator_(job_.model),
+        plan_(candidate.plan),
         slot_of_(tensor_groups_.size(), no_tensor_group) {
     const TensorGroupIndex numbers(tensor_groups_);
     for (int p = 0; at(p) < candidate.plan.pipelines.size(); ++p) {
@@ -37,9 +38,8 @@ class MigrationMinimizer {
       is_better = false;
       for (int slot = 0; at(slot) < slots_.size(); ++slot) is_better = improve_slot(slot) || is_better;
     }
-    Plan plan = timer_.plan();
-    plan.tensor = tensor_degrees(plan).back();
-    return plan;
+    plan_.tensor = tensor_degrees(plan_).back();
+    return std::move(plan_);
   }
 
  private:
@@ -84,13 +84,14 @@ class MigrationMinimizer {
     AssignedSlot& assigned = slots_[at(slot)];
     assigned.tensor_group = tensor_group;
     slot_of_[at(tensor_group)] = slot;
-    timer_.set_devices(assigned.pipeline, assigned.stage, tensor_groups_[at(tensor_group)]);
+    plan_.pipelines[at(assigned.pipeline)].stages[at(assigned.stage)].devices =
+        tensor_groups_[at(tensor_group)];
   }
 
   /// Tolerates rounding errors, which differ if equal devices swap slots.
   bool is_as_good() {
     constexpr double rounding = 1e-9;
-    const PlanCandidate now = evaluate_timer(from_.job, timer_, &migration_, score_);
+    const PlanCandidate now = evaluate_with(from_.job, plan_, estimator_, &migration_, score_);
     return now.score <= from_.score * (1 + rounding) && now.deficit_bytes <= from_.deficit_bytes;
   }
 
@@ -101,7 +102,8 @@ class MigrationMinimizer {
   std::vector<std::vector<int>> tensor_groups_;
   MissingBytes missing_bytes_;
   cost::MigrationTimer migration_;
-  cost::IterationTimer timer_;
+  cost::IterationEstimator estimator_;
+  Plan plan_;
   std::vector<AssignedSlot> slots_;
   std::vector<int> slot_of_;  // by tensor-parallel group
   long long evaluations_ = 0;

@@ -34,7 +34,8 @@ class PlanAnnealer {
         score_(score),
         rng_(rng),
         tensor_groups_(tensor_groups_for_plan(*start.job, start.plan)),
-        timer_(start.job->model, start.plan),
+        estimator_(start.job->model),
+        plan_(start.plan),
         pareto_front_(max_pareto_front_size_per_run) {
     if (score.migration()) migration_.emplace(*score.migration(), start.job->model.chunks);
     std::map<int, int> tensor_group_of;  // by its first device
@@ -79,7 +80,9 @@ class PlanAnnealer {
   }
 
  private:
-  const Plan& plan() const { return timer_.plan(); }
+  const Plan& plan() const { return plan_; }
+  const cost::IterationModel& model() const { return best_.job->model; }
+  Stage& stage_at(Slot slot) { return plan_.pipelines[at(slot.pipeline)].stages[at(slot.stage)]; }
   int pipelines() const { return static_cast<int>(plan().pipelines.size()); }
   int stages() const { return static_cast<int>(plan().pipelines.front().stages.size()); }
   int below(int bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
@@ -92,15 +95,16 @@ class PlanAnnealer {
   /// A plan that exceeds memory costs twice as much, plus as much again for every GB of excess.
   double energy() {
     ++evaluations_;
-    const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
-    const double deficit_bytes = timer_.deficit_bytes();
-    return score_.of(seconds, weight_, timer_.egress_usd(), migration()) *
-           (deficit_bytes > 0 ? 2 + deficit_bytes / 1e9 : 1);
+    estimate_ = &estimator_.estimate(plan_);
+    const double seconds = (1 - guidance) * estimate_->iteration_s + guidance * estimate_->mean_end_s;
+    return score_.of(seconds, weight_, estimate_->egress_usd, migration()) *
+           (estimate_->deficit_bytes > 0 ? 2 + estimate_->deficit_bytes / 1e9 : 1);
   }
 
   void keep_if_best() {
-    const double deficit_bytes = timer_.deficit_bytes();
-    PlanCandidate now{best_.job, {}, timer_.iteration_s(), deficit_bytes, migration(), timer_.egress_usd()};
+    const double deficit_bytes = estimate_->deficit_bytes;
+    PlanCandidate now{best_.job,     {},          estimate_->iteration_s,
+                      deficit_bytes, migration(), estimate_->egress_usd};
     now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.migration);
     if (keeps_pareto_front_ && deficit_bytes <= 0 &&
         pareto_front_.would_accept(plan_objectives(now, plan()))) {
@@ -117,7 +121,7 @@ class PlanAnnealer {
   void put(int tensor_group, Slot slot) {
     tensor_group_at_[at(slot.pipeline)][at(slot.stage)] = tensor_group;
     slot_of_[at(tensor_group)] = slot;
-    timer_.set_devices(slot.pipeline, slot.stage, tensor_groups_[at(tensor_group)]);
+    stage_at(slot).devices = tensor_groups_[at(tensor_group)];
   }
 
   void swap_slots(Slot a, Slot b) {
@@ -180,7 +184,7 @@ class PlanAnnealer {
     weight_ += weight_of(tensor_group);
     if (other_before.empty()) unused_.push_back(other);
     if (of_other.empty()) std::erase(unused_, other);
-    timer_.set_devices(slot.pipeline, slot.stage, of_slot);
+    stage_at(slot).devices = of_slot;
     undo_.push_back([this, slot, other, slot_before, other_before] {
       redistribute_host(slot, other, slot_before, other_before);
     });
@@ -191,7 +195,7 @@ class PlanAnnealer {
     const Slot slot = random_slot();
     const std::vector<int> devices = tensor_groups_[at(tensor_group_at_[at(slot.pipeline)][at(slot.stage)])];
     const std::size_t half = devices.size() / 2;
-    if (devices.size() % 2 != 0 || !timer_.model().has_degree(half)) return;
+    if (devices.size() % 2 != 0 || !model().has_degree(half)) return;
     int other = 0;
     while (at(other) < tensor_groups_.size() && !tensor_groups_[at(other)].empty()) ++other;
     if (at(other) == tensor_groups_.size()) {
@@ -206,8 +210,8 @@ class PlanAnnealer {
   void double_stage() {
     const Slot slot = random_slot();
     std::vector<int> devices = tensor_groups_[at(tensor_group_at_[at(slot.pipeline)][at(slot.stage)])];
-    if (!timer_.model().has_degree(2 * devices.size())) return;
-    const auto& all = timer_.model().problem.topology->devices;
+    if (!model().has_degree(2 * devices.size())) return;
+    const auto& all = model().problem.topology->devices;
     for (const int other : unused_) {
       const std::vector<int>& more = tensor_groups_[at(other)];
       if (more.size() != devices.size() || all[at(more.front())].host != all[at(devices.front())].host)
@@ -247,8 +251,8 @@ class PlanAnnealer {
       ++giver.first;
       ++taker.second;
     }
-    timer_.set_layers(pipeline, from, giver);
-    timer_.set_layers(pipeline, to, taker);
+    stage_at({pipeline, from}).layers = giver;
+    stage_at({pipeline, to}).layers = taker;
     undo_.push_back([this, pipeline, from, to] {
       const int least = std::exchange(min_layers_, 0);
       shift_layer(pipeline, to, from);
@@ -271,25 +275,26 @@ class PlanAnnealer {
 
   /// Makes flushes as rare as memory allows, if some are needed and the job does not fix their interval.
   void refit_flush() {
-    if (timer_.model().flush > 0 || (timer_.flush() == 0 && timer_.deficit_bytes() <= 0)) return;
+    if (model().flush > 0 || !traits(model().schedule).forwards_first) return;
+    if (!plan_.execution.flush && estimator_.estimate(plan_).deficit_bytes <= 0) return;
     int longest = 0;
     for (const Pipeline& pipeline : plan().pipelines) longest = std::max(longest, pipeline.micro_batches);
-    const int before = timer_.flush(), fitting = fit_flush_interval(*best_.job, timer_);
-    const int now = fitting < longest ? fitting : 0;
-    if (fitting < 1 || now == before) return;
-    timer_.set_flush(now);
-    undo_.push_back([this, before] { timer_.set_flush(before); });
+    const std::optional<int> before = plan_.execution.flush;
+    const int fitting = fit_flush_interval(*best_.job, plan_);
+    if (fitting < 1) return;
+    plan_.execution.flush = fitting < longest ? std::optional(fitting) : std::nullopt;
+    undo_.push_back([this, before] { plan_.execution.flush = before; });
   }
 
   void shift_micro_batches(int from, int to, int count) {
     const int giver = plan().pipelines[at(from)].micro_batches,
               taker = plan().pipelines[at(to)].micro_batches;
     if (requires_uniform_ || from == to || giver < count + batch_step_) return;
-    timer_.set_micro_batches(from, giver - count);
-    timer_.set_micro_batches(to, taker + count);
+    plan_.pipelines[at(from)].micro_batches = giver - count;
+    plan_.pipelines[at(to)].micro_batches = taker + count;
     undo_.push_back([this, from, to, giver, taker] {
-      timer_.set_micro_batches(from, giver);
-      timer_.set_micro_batches(to, taker);
+      plan_.pipelines[at(from)].micro_batches = giver;
+      plan_.pipelines[at(to)].micro_batches = taker;
     });
   }
 
@@ -335,10 +340,12 @@ class PlanAnnealer {
   const PlanScore& score_;
   Rng& rng_;
   std::vector<std::vector<int>> tensor_groups_;
-  cost::IterationTimer timer_;
-  std::optional<cost::MigrationTimer> migration_;  // set in a warm start
-  std::vector<std::vector<int>> tensor_group_at_;  // [pipeline][stage]
-  std::vector<Slot> slot_of_;                      // by tensor-parallel group
+  cost::IterationEstimator estimator_;
+  Plan plan_;
+  const cost::IterationEstimate* estimate_ = nullptr;  // of the last evaluation
+  std::optional<cost::MigrationTimer> migration_;      // set in a warm start
+  std::vector<std::vector<int>> tensor_group_at_;      // [pipeline][stage]
+  std::vector<Slot> slot_of_;                          // by tensor-parallel group
   std::vector<int> unused_;
   std::vector<std::function<void()>> undo_;  // undoes the steps of the current move
   double weight_ = 0;                        // of the devices in use

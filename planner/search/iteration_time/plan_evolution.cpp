@@ -29,6 +29,7 @@ class PlanEvolution {
         limits_(limits),
         score_(score),
         rng_(rng),
+        estimator_(job_->model),
         population_(std::move(population)) {
     std::stable_sort(population_.begin(), population_.end(), is_better);
     if (population_.size() > max_population) population_.resize(max_population, population_.front());
@@ -244,13 +245,12 @@ class PlanEvolution {
       for (Pipeline& pipeline : plan.pipelines)
         if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}));
     plan.execution = job_->problem.job.execution;
-    cost::IterationTimer timer(job_->model, plan);
     for (int pass = 0; pass < balance_passes; ++pass) {
-      const std::vector<int> balanced = cost::balanced_micro_batches(pipeline_paces(timer), 1, total);
+      const std::vector<int> balanced =
+          cost::balanced_micro_batches(pipeline_paces(plan, estimator_.estimate(plan)), 1, total);
       for (int i = 0; i < pipelines; ++i) {
         if (balanced[at(i)] == 0) return std::nullopt;
         plan.pipelines[at(i)].micro_batches = balanced[at(i)];
-        timer.set_micro_batches(i, balanced[at(i)]);
       }
     }
     return plan;
@@ -294,6 +294,7 @@ class PlanEvolution {
   const ShapeLimits& limits_;
   const PlanScore& score_;
   Rng& rng_;
+  cost::IterationEstimator estimator_;
   std::vector<PlanCandidate> population_;            // best first
   std::vector<Pipeline> before_;                     // of the parent of the current child
   std::map<std::vector<int>, Layers> known_layers_;  // by the first devices of the stages

@@ -144,35 +144,35 @@ class Repair {
   bool must_stop() const { return evaluations_ >= max_evaluations || (stop_ && stop_()); }
 
   void find_best(const std::vector<PlanSlot>& slots) {
-    cost::IterationTimer timer(job_->model, plan_);
-    if (job_->model.flush == 0 && timer.deficit_bytes() > 0)  // otherwise no group would fit
-      timer.set_flush(timer.max_fitting_flush());
+    cost::IterationEstimator estimator(job_->model);
+    Plan plan = plan_;
+    if (job_->model.flush == 0 && estimator.estimate(plan).deficit_bytes > 0)  // otherwise no group would fit
+      if (const int flush = cost::max_fitting_flush(job_->model, plan); flush > 0)
+        plan.execution.flush = flush;
     std::optional<cost::MigrationTimer> migration;
     if (score_.migration()) migration.emplace(*score_.migration(), job_->model.chunks);
     const auto evaluate = [&] {
       ++evaluations_;
-      return evaluate_timer(job_, timer, migration ? &*migration : nullptr, score_);
+      return evaluate_with(job_, plan, estimator, migration ? &*migration : nullptr, score_);
     };
     PlanCandidate best = evaluate();
     for (const auto& [pipeline, stage] : slots) {
       std::vector<int> tensor_groups = tensor_groups_for({pipeline, stage});
       if (tensor_groups.size() > max_tried_groups) tensor_groups.resize(max_tried_groups);
-      const auto put = [&, p = static_cast<int>(pipeline), s = static_cast<int>(stage)](int tensor_group) {
-        timer.set_devices(p, s, tensor_groups_[at(tensor_group)]);
-      };
+      Stage& tried = plan.pipelines[pipeline].stages[stage];
       Stage& taken = plan_.pipelines[pipeline].stages[stage];
       int chosen = numbers_.of(taken.devices);
       is_used_[at(chosen)] = false;
       for (const int tensor_group : tensor_groups) {
         if (must_stop()) break;
-        put(tensor_group);
+        tried.devices = tensor_groups_[at(tensor_group)];
         const PlanCandidate other = evaluate();
         if (!is_better(other, best)) continue;
         best = other;
         chosen = tensor_group;
       }
       assign(taken, chosen);
-      put(chosen);
+      tried.devices = tensor_groups_[at(chosen)];
     }
   }
 

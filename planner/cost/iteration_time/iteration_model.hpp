@@ -1,0 +1,58 @@
+// What all estimates of one job on one topology share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/core/compression.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/cost/iteration_time/network_cost.hpp"
+#include "planner/cost/iteration_time/stage_cost.hpp"
+
+namespace dtfm::cost {
+
+/// Immutable; `problem` must outlive it.
+struct IterationModel {
+  /// For stages of `tensor` devices.
+  explicit IterationModel(const Problem& problem, int tensor = 1);
+  /// For stages of these tensor degrees (distinct, ascending). `network` may come from another model of the
+  /// same topology and calibration.
+  IterationModel(const Problem& problem, const std::vector<int>& tensors,
+                 std::shared_ptr<const NetworkCost> network);
+  IterationModel(const IterationModel&) = delete;
+  IterationModel& operator=(const IterationModel&) = delete;
+
+  /// Costs of a stage with this number of devices, which must be one of the degrees.
+  const StageCosts& stages_of(std::size_t devices) const { return by_degree[number_of_degree[devices]]; }
+  /// Largest degree below this one; 0 if there is none.
+  std::size_t degree_below(std::size_t degree) const;
+  bool has_degree(std::size_t degree) const;
+  bool is_compressed(int from, int to) const {
+    return dtfm::is_compressed(problem.topology, problem.job.execution.compression, from, to);
+  }
+  /// Bytes of one of `parts` parts of a message at the boundary before `layer`.
+  double boundary_bytes(int from, int to, int parts, int layer) const {
+    return stages_of(static_cast<std::size_t>(parts)).boundary_bytes(layer, is_compressed(from, to));
+  }
+  /// Fraction of the messages between stages `own` and `other` in one direction that is compressed, for
+  /// the device of `own` with the largest fraction.
+  enum class Direction { sent, received };
+  double compressed_share(const std::vector<int>& own, const std::vector<int>& other,
+                          Direction direction) const;
+  /// Why the compute times of a device are unknown at some degree; empty if all are known.
+  const std::string& unknown(int device) const;
+
+  const Problem& problem;
+  std::vector<StageCosts> by_degree;
+  std::vector<std::size_t> number_of_degree;  // index into by_degree, by degree
+  const StageCosts& stages;                   // of the largest degree
+  std::shared_ptr<const NetworkCost> shared_network;
+  const NetworkCost& network;
+  Schedule schedule;
+  GradientSync sync;
+  int chunks;  // stages per device
+  int flush;   // micro-batches between flushes; 0: one flush per iteration
+};
+
+}  // namespace dtfm::cost

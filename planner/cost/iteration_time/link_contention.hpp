@@ -1,0 +1,55 @@
+// How pipelines delay each other where their messages share links.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "planner/cost/iteration_time/pipeline_cost.hpp"
+
+namespace dtfm::cost {
+
+/// Times of pipelines that share links. All start together.
+///
+/// - Equal pipelines stay synchronized, and so do all pipelines if the schedule computes all forwards first.
+///   Their messages over a stage boundary are sent at the same time, so each takes as long as the link needs
+///   for all of them. Those over other boundaries follow.
+/// - Messages of other pipelines are sent at random times. If they occupy a link for a share ρ of the time, a
+///   message of x seconds takes x / (1 − ρ) on average (Kleinrock, Queueing Systems II, 4.4: processor
+///   sharing), but no longer than it and all of the others that are sent per micro-batch.
+/// - A pipeline does not end before every link that it uses has carried the messages of all pipelines.
+class LinkContention {
+ public:
+  LinkContention(Schedule schedule, const NetworkCost& network);
+
+  /// The result is valid until the next call. A pipeline without contention has the time of its cost.
+  const std::vector<const PipelineTime*>& times(std::span<const PipelineCost* const> costs);
+  /// The work of pipeline `number` of the last call, with messages that take as long as under contention.
+  const PipelineWork& work(int number) const { return contended_[static_cast<std::size_t>(number)].work; }
+
+ private:
+  struct Contended {
+    PipelineWork work;
+    PipelineTime time_of_work;
+    PipelineTime time;  // with the delay by busy links
+  };
+  void add_up(std::span<const PipelineCost* const> costs);
+  void count_equal(std::span<const PipelineCost* const> costs);
+  std::size_t boundary(const LinkDemand& demand) const;
+  double all_bytes(int capacity) const;
+  double message_s(const PipelineCost& cost, int equal, const LinkDemand& demand) const;
+  bool shares_with_itself(const PipelineCost& cost, const LinkDemand& demand) const;
+  PipelineWork contended_work(const PipelineCost& cost, int equal) const;
+  void delay_by_busy_links(const PipelineCost& cost, PipelineTime& time) const;
+
+  Schedule schedule_;
+  bool has_phases_;  // forward and backward messages are never sent at the same time
+  const NetworkCost& network_;
+  std::vector<double> forward_bytes_, backward_bytes_;  // per iteration, by capacity
+  std::vector<double> boundary_bytes_;                  // of all pipelines, [boundary, direction][capacity]
+  std::vector<std::size_t> used_;                       // indices into boundary_bytes_
+  std::vector<int> equal_;                              // by pipeline: number of equal ones
+  std::vector<Contended> contended_;                    // by pipeline
+  std::vector<const PipelineTime*> times_;
+};
+
+}  // namespace dtfm::cost

@@ -1,0 +1,231 @@
+#include "planner/cost/iteration_time/pipeline_cost.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+/// One direction of a hop: its messages consist of concurrent parts (planner/core/shards.hpp).
+struct HopMessages {
+  const IterationModel& model;
+  const std::vector<int>&from, &to;
+  int layer;
+
+  template <class Visit>
+  void for_each_part(const Visit& visit) const {
+    const int parts = parts_between(from, to);
+    for (int part = 0; part < parts; ++part) {
+      const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+      if (sender != receiver) visit(sender, receiver, model.boundary_bytes(sender, receiver, parts, layer));
+    }
+  }
+
+  double egress_usd() const {
+    double usd = 0;
+    for_each_part([&](int sender, int receiver, double bytes) {
+      usd += bytes * model.network.usd_per_byte(sender, receiver);
+    });
+    return usd;
+  }
+
+  HopTime time() const {
+    HopTime slowest;
+    for_each_part([&](int sender, int receiver, double bytes) {
+      const MessageCost cost = model.network.message(sender, receiver);
+      slowest.occupancy_s = std::max(slowest.occupancy_s, cost.occupancy_s(bytes));
+      slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
+    });
+    return slowest;
+  }
+
+  /// A capacity that several parts cross carries them all.
+  void add_link_demands(int hop, bool is_forward, std::vector<LinkDemand>& demands) const {
+    const auto first = static_cast<std::ptrdiff_t>(demands.size());
+    for_each_part([&](int sender, int receiver, double bytes) {
+      const double overhead_s = model.network.message(sender, receiver).overhead_s;
+      for (const int id : model.network.shared(sender, receiver)) {
+        auto it = std::find_if(demands.begin() + first, demands.end(),
+                               [&](const LinkDemand& other) { return other.capacity == id; });
+        if (it == demands.end()) it = demands.insert(it, {id, hop, is_forward, 0, overhead_s});
+        it->bytes += bytes;
+      }
+    });
+  }
+};
+
+void add_stage_times(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+  PipelineWork& work = cost.work;
+  const double overhead_s = model.problem.constants.micro_batch_overhead_s;
+  for (std::size_t i = 0; i < cost.layers.size(); ++i) {
+    const std::vector<int>& devices = devices_of(pipeline, i);
+    const ComputeTime time = slowest_compute(model, devices, cost.layers[i]);
+    work.forward_s.push_back(time.forward_s + overhead_s +
+                             all_reduce_s(model, devices, cost.layers[i], false));
+    work.backward_s.push_back(time.backward_s + overhead_s +
+                              all_reduce_s(model, devices, cost.layers[i], true));
+    work.weight_gradient_s.push_back(time.weight_gradient_s);
+  }
+}
+
+/// Devices compress and decompress activations, and their gradients, as part of their computation.
+void add_compression(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+  using Direction = IterationModel::Direction;
+  for (std::size_t i = 0; i + 1 < cost.layers.size(); ++i) {
+    const std::vector<int>&here = devices_of(pipeline, i), &next = devices_of(pipeline, i + 1);
+    const auto add = [&](std::size_t stage, const std::vector<int>& own, const std::vector<int>& other,
+                         Direction activations, Direction gradients) {
+      const double seconds = model.stages_of(own.size()).compression_s(cost.layers[i].second);
+      if (seconds == 0) return;
+      cost.work.forward_s[stage] += seconds * model.compressed_share(own, other, activations);
+      cost.work.backward_s[stage] += seconds * model.compressed_share(own, other, gradients);
+    };
+    add(i, here, next, Direction::sent, Direction::received);
+    add(i + 1, next, here, Direction::received, Direction::sent);
+  }
+}
+
+void add_hops(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+  double usd = 0;  // per micro-batch
+  for (std::size_t i = 0; i + 1 < cost.layers.size(); ++i) {
+    const std::vector<int>&here = devices_of(pipeline, i), &next = devices_of(pipeline, i + 1);
+    const HopMessages there{model, here, next, cost.layers[i].second},
+        back{model, next, here, cost.layers[i].second};
+    cost.work.forward_hops.push_back(there.time());
+    cost.work.backward_hops.push_back(back.time());
+    if (model.network.shared_count() > 0) {
+      there.add_link_demands(static_cast<int>(i), true, cost.link_demands);
+      back.add_link_demands(static_cast<int>(i), false, cost.link_demands);
+    }
+    if (model.network.is_priced()) usd += there.egress_usd() + back.egress_usd();
+  }
+  cost.egress_usd += usd * pipeline.micro_batches;
+}
+
+/// Egress of the all-reduces inside tensor-parallel groups, around the ring of their devices.
+void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+  double usd = 0;  // per micro-batch
+  for (std::size_t i = 0; i < cost.layers.size(); ++i) {
+    const std::vector<int>& devices = devices_of(pipeline, i);
+    if (devices.size() < 2) continue;
+    const StageCosts& costs = model.stages_of(devices.size());
+    const double bytes =
+        costs.all_reduces(cost.layers[i], false).bytes + costs.all_reduces(cost.layers[i], true).bytes;
+    for (std::size_t rank = 0; rank < devices.size(); ++rank)
+      usd += bytes * model.network.usd_per_byte(devices[rank], devices[(rank + 1) % devices.size()]);
+  }
+  cost.egress_usd += usd * pipeline.micro_batches;
+}
+
+/// Sets before_s and after_s of all link demands: what a micro-batch needs to pass the rest of the pipeline.
+void find_windows(Schedule schedule, PipelineCost& cost) {
+  if (cost.link_demands.empty()) return;
+  const PipelineWork& work = cost.work;
+  const std::size_t stages = work.forward_s.size();
+  std::vector<double> begins(2 * stages), ends(2 * stages);  // of hops; backward hops after forward ones
+  double now = 0;
+  const auto pass = [&](std::size_t number, const HopTime& hop) {
+    begins[number] = now;
+    now += hop.occupancy_s;
+    ends[number] = now;
+    now += hop.latency_s;
+  };
+  for (std::size_t i = 0; i < stages; ++i) {
+    now += work.forward_s[i];
+    if (i + 1 < stages) pass(i, work.forward_hops[i]);
+  }
+  const double forward_s = now;
+  for (std::size_t i = stages; i-- > 0;) {
+    now += work.backward_s[i];
+    if (i > 0) pass(stages + i - 1, work.backward_hops[i - 1]);
+  }
+  const bool has_phases = traits(schedule).forwards_first;
+  for (LinkDemand& it : cost.link_demands) {
+    const std::size_t number = at(it.hop) + (it.is_forward ? 0 : stages);
+    it.before_s = begins[number] - (has_phases && !it.is_forward ? forward_s : 0);
+    it.after_s = (has_phases && it.is_forward ? forward_s : now) - ends[number];
+  }
+}
+
+/// Optimizer step of the slowest device of a stage, over all chunks of the device.
+void add_updates(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+  const std::size_t stages = pipeline.stages.size();
+  cost.update_s.resize(cost.layers.size());
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    double seconds = 0;
+    for (std::size_t i = stage; i < cost.layers.size(); i += stages)
+      seconds += slowest_compute(model, pipeline.stages[stage].devices, cost.layers[i]).update_s;
+    for (std::size_t i = stage; i < cost.layers.size(); i += stages) cost.update_s[i] = seconds;
+  }
+}
+
+/// Memory of a device: state of all its chunks, and activations of micro-batches in flight.
+void add_memory(const IterationModel& model, const Pipeline& pipeline, int flush, InFlightByDevice& in_flight,
+                PipelineCost& cost) {
+  const Topology& topology = model.problem.topology;
+  const int stages = static_cast<int>(pipeline.stages.size());
+  const int between = micro_batches_per_flush(flush, pipeline.micro_batches);
+  std::vector<StageNeeds> chunks(at(model.chunks));
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::vector<int>& devices = pipeline.stages[at(stage)].devices;
+    for (int chunk = 0; chunk < model.chunks; ++chunk)
+      chunks[at(chunk)] = model.stages_of(devices.size()).needs(cost.layers[at(stage + chunk * stages)]);
+    const double bytes = in_flight.of(stages, stage, between).max_bytes(chunks);
+    cost.memory_bytes.push_back(bytes);
+    for (const int device : devices)
+      if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
+        cost.deficit_bytes += std::max(0.0, bytes - topology.gpus[at(gpu)].memory.value());
+  }
+}
+
+}  // namespace
+
+ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>& devices,
+                            std::pair<int, int> layers) {
+  const StageCosts& costs = model.stages_of(devices.size());
+  ComputeTime slowest;
+  for (const int device : devices) {
+    const ComputeTime time = costs.compute(costs.kind_of(device), layers);
+    slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
+    slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
+    slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
+    slowest.update_s = std::max(slowest.update_s, time.update_s);
+  }
+  return slowest;
+}
+
+double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
+                    bool backward) {
+  if (devices.size() < 2 || layers.first == layers.second) return 0;
+  const auto [messages, bytes] = model.stages_of(devices.size()).all_reduces(layers, backward);
+  double slowest = 0;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const MessageCost cost = model.network.message(devices[i], devices[(i + 1) % devices.size()]);
+    slowest =
+        std::max(slowest, messages * (cost.overhead_s + cost.latency_s) + bytes * cost.seconds_per_byte);
+  }
+  return slowest;
+}
+
+PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int flush,
+                           InFlightByDevice& in_flight) {
+  PipelineCost cost;
+  cost.layers = virtual_stage_layers(pipeline, model.chunks);
+  cost.work.micro_batches = pipeline.micro_batches;
+  cost.work.flush = flush;
+  cost.work.chunks = model.chunks;
+  add_stage_times(model, pipeline, cost);
+  add_compression(model, pipeline, cost);
+  add_hops(model, pipeline, cost);
+  if (model.network.is_priced()) add_all_reduce_egress(model, pipeline, cost);
+  cost.time = pipeline_time(model.schedule, cost.work);
+  find_windows(model.schedule, cost);
+  add_updates(model, pipeline, cost);
+  add_memory(model, pipeline, flush, in_flight, cost);
+  return cost;
+}
+
+}  // namespace dtfm::cost

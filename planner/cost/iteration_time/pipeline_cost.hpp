@@ -1,0 +1,58 @@
+// What a pipeline costs by itself: its time, memory and egress, and its demand for shared links.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "planner/core/plan.hpp"
+#include "planner/cost/iteration_time/in_flight.hpp"
+#include "planner/cost/iteration_time/iteration_model.hpp"
+#include "planner/cost/iteration_time/pipeline_time.hpp"
+
+namespace dtfm::cost {
+
+/// Messages of one hop in one direction over a capacity that several messages share.
+struct LinkDemand {
+  int capacity = 0;  // its id in NetworkCost
+  int hop = 0;
+  bool is_forward = true;
+  double bytes = 0;       // per micro-batch
+  double overhead_s = 0;  // of a message, before its first byte
+  /// Seconds in which the first micro-batch reaches the link, and in which the last one is computed and sent
+  /// after it has left the link. If the schedule computes all forwards first, within the phase.
+  double before_s = 0, after_s = 0;
+  friend bool operator==(const LinkDemand&, const LinkDemand&) = default;
+};
+
+struct PipelineCost {
+  std::vector<std::pair<int, int>> layers;  // by virtual stage
+  PipelineWork work;
+  PipelineTime time;                     // without contention with other pipelines
+  std::vector<double> update_s;          // optimizer step of a device, over all its chunks; by virtual stage
+  std::vector<double> memory_bytes;      // peak memory of a device, by stage
+  double deficit_bytes = 0;              // by which its devices exceed their memory, in total
+  double egress_usd = 0;                 // per iteration, without gradient synchronization
+  std::vector<LinkDemand> link_demands;  // ordered by hop, forward before backward
+};
+
+/// Devices of the stage with this virtual stage.
+inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t virtual_stage) {
+  return pipeline.stages[virtual_stage % pipeline.stages.size()].devices;
+}
+
+/// Cost of a pipeline with `flush` micro-batches between two flushes (0: one flush per iteration). Every
+/// stage must have as many devices as one of the model's degrees, and devices with known times. Throws Error
+/// if the schedule cannot run the pipeline.
+PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int flush,
+                           InFlightByDevice& in_flight);
+
+/// Time of the ring all-reduces of a micro-batch within a tensor-parallel group, in one pass.
+double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
+                    bool backward);
+
+/// Times of the slowest of these devices, each time by itself.
+ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>& devices,
+                            std::pair<int, int> layers);
+
+}  // namespace dtfm::cost
