@@ -2,7 +2,7 @@
 # Measures the quality and the speed of the searches and of the swarm simulation. Installs missing packages and builds the
 # release preset first.
 #
-# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [engine] [ranks] [--time-limit S] [--threads N]
+# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [ranks] [--time-limit S] [--threads N]
 #
 #   quality  comm-cost on irregular graphs of 64 devices: the default strategy, the published search and its baseline,
 #            for S seconds of wall time each [5]
@@ -16,7 +16,6 @@
 #            micro-batch (10 minutes)
 #   swarm    a swarm of 400 peers for 32 hours on one core, without shared links, and with an uplink and a downlink for each
 #            peer (3 minutes)
-#   engine   dtfm-sim against SimGrid, if it is installed, on graphs of 64 and 256 hosts (2 minutes)
 #   ranks    planning of 64, 256 and 512 devices, all links different, on one process with N threads and on N ranks of this
 #            machine with one thread each: wall and CPU time, and what the ranks exchange
 #
@@ -47,7 +46,7 @@ read_arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage && exit ;;
-      quality | speed | plans | sizes | warm | regret | swarm | engine | ranks) parts+=("$1") ;;
+      quality | speed | plans | sizes | warm | regret | swarm | ranks) parts+=("$1") ;;
       --time-limit | --threads)
         [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 requires a positive whole number"
         if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
@@ -205,12 +204,6 @@ swarm() {
   for links in apart shared; do
     "$root/build/release/tests/benchmarks/benchmark_swarm" 32 4 peer "$links"
   done
-}
-
-engine() {
-  build release dtfm-sim simgrid_replay
-  "$root/tests/benchmarks/simgrid_table.py" "$root/build/release/dtfm-sim" \
-    "$root/build/release/tests/simgrid/simgrid_replay" 3 64 256
 }
 
 # ranks_row DEVICES RANKS THREADS

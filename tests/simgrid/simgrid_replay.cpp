@@ -1,8 +1,6 @@
 // Replays a task graph with SimGrid (https://simgrid.org), which decides how shared resources are divided and
 // when tasks end; queues, latencies, failures and the times of profiles are handled here. It is an
-// independent check of dtfm-sim, with which it shares only the reader. For benchmarks it uses SimGrid at its
-// fastest: no actors, activities that exist only from their start to their end, whose completion starts the
-// next ones, and by default SimGrid's own precision and lazy updates of only the affected activities.
+// independent check of dtfm-sim, with which it shares only the reader.
 //
 // usage: simgrid_replay GRAPH [exact]    writes id,state,finish of every task to stdout, a line of JSON to
 // stderr;
@@ -15,7 +13,6 @@
 #include <queue>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <simgrid/kernel/Timer.hpp>
@@ -84,8 +81,7 @@ class Driver {
   std::vector<double> finish_, ready_at_;
   std::vector<int> awaited_, ready_, running_, queue_changes_, host_changes_;
   std::vector<std::vector<int>> successors_;
-  std::vector<sg::ActivityPtr> activity_;  // of running tasks
-  sg::ActivityPtr last_ended_;             // SimGrid still uses it while it reports its end
+  std::vector<sg::ActivityPtr> activity_;
   std::vector<Line> queues_, fifo_;
   std::size_t started_ = 0, ended_ = 0;
   bool begun_ = false, starting_ = false;
@@ -286,7 +282,7 @@ void Driver::begin_flow(int task) {
   const dtfm::sim::Task& it = graph_.tasks[at(task)];
   const sg::CommPtr comm = sg::Comm::sendto_init();
   comm->set_payload_size(static_cast<uint64_t>(it.amount));
-  comm->set_data(&activity_[at(task)]);
+  comm->set_name(std::to_string(task));
   activity_[at(task)] = comm;
   // A communication starts when its second end is set.
   comm->set_source(sources_[at(task)])->set_destination(hosts_[at(it.destination)]);
@@ -296,7 +292,7 @@ void Driver::begin_work(int task) {
   const dtfm::sim::Task& it = graph_.tasks[at(task)];
   if (it.amount == 0) return finish(task);
   const sg::ExecPtr exec = sg::Exec::init();
-  exec->set_flops_amount(it.amount)->set_host(hosts_[at(it.host)])->set_data(&activity_[at(task)]);
+  exec->set_flops_amount(it.amount)->set_host(hosts_[at(it.host)])->set_name(std::to_string(task));
   activity_[at(task)] = exec;
   exec->vetoable_start();
 }
@@ -308,7 +304,6 @@ void Driver::end(int task, State state) {
   finish_[at(task)] = sg::Engine::get_clock();
   ++ended_;
   if (state == State::failed && activity_[at(task)]) activity_[at(task)]->cancel();
-  last_ended_ = std::move(activity_[at(task)]);
   if (it.queue != dtfm::no_index) {
     queues_[at(it.queue)].busy = false;
     queue_changes_.push_back(it.queue);
@@ -326,9 +321,8 @@ void Driver::end(int task, State state) {
 void Driver::run() {
   sg::Activity::on_completion_cb([this](const sg::Activity& activity) {
     const auto* comm = dynamic_cast<const sg::Comm*>(&activity);
-    const auto* slot = comm != nullptr ? comm->get_data<sg::ActivityPtr>()
-                                       : static_cast<const sg::Exec&>(activity).get_data<sg::ActivityPtr>();
-    finish(static_cast<int>(slot - activity_.data()));
+    finish(
+        std::stoi(comm != nullptr ? comm->get_name() : dynamic_cast<const sg::Exec&>(activity).get_name()));
   });
   for (std::size_t i = 0; i < graph_.profiles.size(); ++i) push_change(i, 0);
   for (const dtfm::sim::Failure& failure : graph_.failures) push_failure(failure);
