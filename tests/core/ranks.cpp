@@ -148,7 +148,7 @@ TEST_CASE("outside of tasks, all ranks have the same time, which passes with eac
   const auto all = on_thread_ranks(3, work);
   for (const auto& elapsed : all) {
     CHECK(elapsed == all.front());
-    for (const std::size_t round : {0, 2, 4}) CHECK(elapsed[round] == elapsed[round + 1]);
+    for (const std::size_t round : {0u, 2u, 4u}) CHECK(elapsed[round] == elapsed[round + 1]);
     CHECK(elapsed[0] < elapsed[2]);
     CHECK(elapsed[2] < elapsed[4]);
   }
