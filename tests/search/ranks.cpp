@@ -20,17 +20,6 @@ using namespace dtfm::search;
 
 namespace {
 
-/// Heterogeneous devices with prices; all decisions that these layers permit are automatic.
-Problem undecided_problem() {
-  Problem problem{flat_topology({3, 3, 2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(6, 10, 100), {}};
-  problem.job.training.global_batch = 12;
-  problem.topology.edit().devices[4].speed = 0.7;
-  for (Device& device : problem.topology.edit().devices) device.price = DollarsPerHour(device.site + 1);
-  Automatic& open = problem.job.automatic;
-  open.schedule = open.gradient_sync = open.micro_batch = true;
-  return problem;
-}
-
 /// All that a search returns, with exact numbers.
 std::string text_of(const std::vector<PlanCandidate>& plans) {
   ByteWriter out;
