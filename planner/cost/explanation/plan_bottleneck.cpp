@@ -92,19 +92,9 @@ std::optional<PeakMemoryDevice> peak_memory_device(const IterationModel& model, 
   return peak_memory;
 }
 
-}  // namespace
-
-std::string_view name_of(Bottleneck::Kind kind) {
-  constexpr std::array<std::string_view, 5> names = {"compute", "point_to_point", "gradient_sync",
-                                                     "optimizer_step", "overhead"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
-std::vector<PipelineResource> pipeline_resources(const IterationModel& model, const Plan& plan,
-                                                 int pipeline) {
-  const Schedule schedule = model.schedule;
-  const PipelineWork work = contended_works(model, plan)[at(pipeline)];
-  const std::size_t devices = plan.pipelines[at(pipeline)].stages.size();
+/// All resources of pipeline `pipeline`, which has this work: its stages, then its hops.
+std::vector<PipelineResource> pipeline_resources(Schedule schedule, const PipelineWork& work, int pipeline) {
+  const std::size_t devices = work.forward_s.size() / at(work.chunks);
   std::vector<PipelineResource> result;
   for (std::size_t stage = 0; stage < devices; ++stage) {
     const double seconds = critical_share_s(schedule, work, [&](PipelineWork& it) {
@@ -130,12 +120,21 @@ std::vector<PipelineResource> pipeline_resources(const IterationModel& model, co
   return result;
 }
 
+}  // namespace
+
+std::string_view name_of(Bottleneck::Kind kind) {
+  constexpr std::array<std::string_view, 5> names = {"compute", "point_to_point", "gradient_sync",
+                                                     "optimizer_step", "overhead"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan) {
-  const IterationEstimate estimate = estimate_iteration(model, plan);
+  IterationEstimator estimator(model);
+  const IterationEstimate& estimate = estimator.estimate(plan);
   const auto& ends = estimate.pipeline_s;
   const int slowest = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
   PlanBottleneck result;
-  const PipelineWork work = contended_works(model, plan)[at(slowest)];
+  const PipelineWork& work = estimator.work(slowest);
   result.parts = parts_of(model.schedule, estimate, work);
   result.critical_path = critical_path_shares(model.schedule, work);
   result.peak_memory = peak_memory_device(model, plan);
@@ -150,7 +149,7 @@ PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan) {
   offer(Kind::update, result.parts.update_s);
   offer(Kind::overhead, result.parts.overhead_s);
   if (estimate.iteration_s > 0) result.dominant.share = result.dominant.seconds / estimate.iteration_s;
-  for (const PipelineResource& resource : pipeline_resources(model, plan, slowest)) {
+  for (const PipelineResource& resource : pipeline_resources(model.schedule, work, slowest)) {
     if (resource.is_hop != (of_pipeline == Kind::hops)) continue;
     if (resource.seconds > result.resource.seconds || result.resource.pipeline < 0)
       result.resource = resource;
@@ -159,11 +158,13 @@ PlanBottleneck find_bottleneck(const IterationModel& model, const Plan& plan) {
 }
 
 bool is_compute_bound(const IterationModel& model, const Plan& plan) {
-  const IterationEstimate estimate = estimate_iteration(model, plan);
+  IterationEstimator estimator(model);
+  const IterationEstimate& estimate = estimator.estimate(plan);
   if (estimate.gradient_sync_end_s - estimate.pipelines_s >=
       max_compute_bound_sync_share * estimate.iteration_s)
     return false;
-  for (const PipelineWork& work : contended_works(model, plan)) {
+  for (int pipeline = 0; pipeline < static_cast<int>(plan.pipelines.size()); ++pipeline) {
+    const PipelineWork& work = estimator.work(pipeline);
     const CriticalPathShares critical_path = critical_path_shares(model.schedule, work);
     if (work.micro_batches > 0 && critical_path.sending_s >= critical_path.compute_s) return false;
   }

@@ -23,9 +23,6 @@ struct PipelineResource {
   double latency_s = 0;  // part of `seconds` that depends on the latency of a hop
 };
 
-/// Returns all resources of one pipeline: its stages, then its hops.
-std::vector<PipelineResource> pipeline_resources(const IterationModel& model, const Plan& plan, int pipeline);
-
 /// Seconds of an iteration, split into consecutive parts as seen from the slowest pipeline.
 struct IterationParts {
   double fill_s = 0;    // warm-up and cool-down: the first micro-batch after every flush

@@ -183,6 +183,11 @@ void IterationEstimator::synchronize(const Plan& plan) {
   }
 }
 
+const PipelineWork& IterationEstimator::work(int pipeline) const {
+  const PipelineCost& cost = *costs_[at(pipeline)];
+  return times_[at(pipeline)] == &cost.time ? cost.work : contention_.work(pipeline);
+}
+
 const IterationEstimate& IterationEstimator::estimate(const Plan& plan) {
   DTFM_ASSERT(!plan.pipelines.empty());
   if (model_.by_degree.size() > 1) check_tensor_degrees(plan);
@@ -224,21 +229,6 @@ const IterationEstimate& IterationEstimator::estimate(const Plan& plan) {
 
 IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan) {
   return IterationEstimator(model).estimate(plan);
-}
-
-std::vector<PipelineWork> contended_works(const IterationModel& model, const Plan& plan) {
-  InFlightByDevice in_flight(model.schedule, model.chunks);
-  std::vector<PipelineCost> costs;
-  for (const Pipeline& pipeline : plan.pipelines)
-    costs.push_back(pipeline_cost(model, pipeline, plan.execution.flush.value_or(0), in_flight));
-  std::vector<const PipelineCost*> pointers;
-  for (const PipelineCost& it : costs) pointers.push_back(&it);
-  LinkContention contention(model.schedule, model.network);
-  const std::vector<const PipelineTime*> times = contention.times(pointers);
-  std::vector<PipelineWork> works;
-  for (int i = 0; i < static_cast<int>(costs.size()); ++i)
-    works.push_back(times[at(i)] == &costs[at(i)].time ? costs[at(i)].work : contention.work(i));
-  return works;
 }
 
 std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan& plan) {

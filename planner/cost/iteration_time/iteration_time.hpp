@@ -31,7 +31,7 @@ struct IterationEstimate {
 /// Estimates one plan:
 ///
 /// 1. The cost of every pipeline by itself (`pipeline_cost`); all start together.
-/// 2. If links are shared, the delay by messages of other pipelines (`contended_times`).
+/// 2. If links are shared, the delay by messages of other pipelines (`LinkContention`).
 /// 3. Gradient synchronization. Layers that the same stages hold are synchronized together
 ///    (`gradient_sync_time`), once the last of these stages has their gradients; with overlap, every layer by
 ///    itself. Synchronizations between the same devices follow each other, as do those that share a link.
@@ -46,7 +46,6 @@ IterationEstimate estimate_iteration(const IterationModel& model, const Plan& pl
 struct GradientBucket {
   std::pair<int, int> layers;
   std::vector<int> stage;  // by pipeline: the virtual stage that holds them
-  friend bool operator==(const GradientBucket&, const GradientBucket&) = default;
 };
 
 /// Estimates plans that differ little from each other. It keeps the costs of the two last versions of each
@@ -57,9 +56,10 @@ class IterationEstimator {
   /// `model` must outlive this.
   explicit IterationEstimator(const IterationModel& model);
 
-  const IterationModel& model() const { return model_; }
   /// Valid until the next call.
   const IterationEstimate& estimate(const Plan& plan);
+  /// The work of a pipeline of the last plan, with messages that take as long as under contention.
+  const PipelineWork& work(int pipeline) const;
 
  private:
   struct PipelineEntry {
@@ -98,9 +98,6 @@ class IterationEstimator {
   std::vector<int> key_;                        // scratch
   IterationEstimate estimate_;
 };
-
-/// The work of every pipeline of a plan, with messages that take as long as under contention.
-std::vector<PipelineWork> contended_works(const IterationModel& model, const Plan& plan);
 
 /// Peak memory of a device under a plan.
 struct DeviceMemory {
