@@ -14,9 +14,9 @@ struct SymmetricPlan {
 };
 
 /// Pipelines that share a host form a block. Blocks are interchangeable if they have the same micro-batches,
-/// stages, sites, kinds of devices and links, host by host, and if the gradient synchronization treats them
-/// alike: with `central-ps` the first block is a class of its own, and with `hierarchical` the devices of a
-/// ring across sites belong to one block.
+/// stages, sites, kinds of devices and links, host by host, and the same role in gradient synchronization:
+/// with `central-ps` the first block is a class of its own, and with `hierarchical` the devices of a ring
+/// across sites belong to one block.
 ///
 /// Exchanging two such blocks maps the tasks, links and capacities of the plan to themselves. Max-min fair
 /// rates are unique, so all blocks of a class then have the same times. Nothing is reduced if links are
