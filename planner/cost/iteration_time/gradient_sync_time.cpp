@@ -18,7 +18,8 @@ namespace {
 /// Messages from one node to another. A node is a replica, or a class of interchangeable replicas.
 struct Message {
   int from = 0, to = 0;
-  double count = 1;  // number of messages that it stands for
+  /// Messages that it stands for: of each sender, of each receiver, and of all of them.
+  double per_sender = 1, per_receiver = 1, in_all = 1;
   int ring = no_index;
 };
 
@@ -55,16 +56,30 @@ Collective each_replica(const ReplicaGroup& group) {
 /// The replicas of a node, by index in the group.
 using Classes = std::vector<std::vector<std::size_t>>;
 
-/// Classes of interchangeable replicas of one site.
+/// Classes of interchangeable replicas of one site. Each has a host of its own, or all are on one host; if
+/// that limits their traffic together, every one of them is a class.
 Classes replica_classes(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  std::map<std::array<int, 3>, std::vector<std::size_t>> classes;
+  using Key = std::array<int, 4>;  // kind, parts, host or no_index, device or no_index
+  const auto host_of = [&](int device) { return topology.devices[at(device)].host; };
+  std::vector<int> hosts;
+  for (const int device : group.devices) hosts.push_back(host_of(device));
+  std::sort(hosts.begin(), hosts.end());
+  std::vector<std::pair<Key, std::size_t>> keys;
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
-    const int device = group.devices[i];
-    classes[{topology.devices[at(device)].site, network.kind(device), group.parts[i]}].push_back(i);
+    const int device = group.devices[i], host = host_of(device);
+    const auto [first, last] = std::equal_range(hosts.begin(), hosts.end(), host);
+    const bool is_alone = last - first == 1;
+    keys.push_back({{network.kind(device), group.parts[i], is_alone ? no_index : host,
+                     is_alone || !network.limits_host(host) ? no_index : device},
+                    i});
   }
-  Classes result;
-  for (auto& [_, members] : classes) result.push_back(std::move(members));
-  return result;
+  std::sort(keys.begin(), keys.end());
+  Classes classes;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i == 0 || keys[i].first != keys[i - 1].first) classes.emplace_back();
+    classes.back().push_back(keys[i].second);
+  }
+  return classes;
 }
 
 Collective each_class(const ReplicaGroup& group, const Classes& classes) {
@@ -88,9 +103,11 @@ Collective sharded_ps(const Topology& topology, const NetworkCost& network, cons
   for (std::size_t from = 0; from < classes.size(); ++from)
     for (std::size_t to = 0; to < classes.size(); ++to) {
       const auto senders = static_cast<double>(classes[from].size());
-      const double receivers = static_cast<double>(classes[to].size()) - (from == to ? 1 : 0);
-      if (receivers > 0)
-        all.messages.push_back({static_cast<int>(from), static_cast<int>(to), senders * receivers});
+      const double own = from == to ? 1 : 0;
+      const double per_sender = static_cast<double>(classes[to].size()) - own;
+      if (per_sender > 0)
+        all.messages.push_back(
+            {static_cast<int>(from), static_cast<int>(to), per_sender, senders - own, senders * per_sender});
     }
   collective.phases = {std::move(all)};
   collective.passes = 2;
@@ -116,7 +133,7 @@ Collective ring(const Topology&, const NetworkCost&, const ReplicaGroup& group) 
   Collective collective = each_replica(group);
   const int n = static_cast<int>(group.devices.size());
   Phase rounds{group.bytes / n, 2.0 * (n - 1)};
-  for (int i = 0; i < n; ++i) rounds.messages.push_back({i, (i + 1) % n, 1, 0});
+  for (int i = 0; i < n; ++i) rounds.messages.push_back({i, (i + 1) % n, 1, 1, 1, 0});
   collective.phases = {rounds};
   return collective;
 }
@@ -156,35 +173,38 @@ Collective hierarchical(const Topology& topology, const NetworkCost& network, co
   std::size_t shards = group.devices.size();
   for (const std::vector<int>& members : sites) shards = std::min(shards, members.size());
   const double shard = group.bytes / static_cast<double>(shards);
-  std::map<std::pair<int, int>, double> gathered;  // messages by class of the sender and of the owner
-  std::map<std::vector<int>, double> rings;        // rings by the classes of the owners
+  std::map<std::vector<int>, double> rings;  // by the classes of the owners
+  std::map<int, double> owned;               // shards by class of their owners
   for (std::size_t k = 0; k < shards; ++k) {
     std::vector<int> owners;
     for (const std::vector<int>& members : sites) owners.push_back(members[k]);
+    for (const int owner : owners) ++owned[owner];
     ++rings[owners];
   }
-  for (const std::vector<int>& members : sites) {
-    std::map<int, double> size, owned;  // replicas and shards by class
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      ++size[members[i]];
-      if (i < shards) ++owned[members[i]];
-    }
-    for (const auto& [from, senders] : size)
-      for (const auto& [to, owners] : owned)
-        if (const double messages = owners * (senders - (from == to ? 1 : 0)); messages > 0)
-          gathered[{from, to}] = messages;
-  }
   Phase gather{shard}, scatter{shard};
-  for (const auto& [pair, count] : gathered) {
-    gather.messages.push_back({pair.first, pair.second, count});
-    scatter.messages.push_back({pair.second, pair.first, count});
+  for (const std::vector<int>& members : sites) {
+    std::map<int, double> sizes;  // by class
+    for (const int member : members) ++sizes[member];
+    for (const auto& [sender, senders] : sizes)
+      for (const auto& [owner, _] : sizes) {
+        const auto found = owned.find(owner);
+        if (found == owned.end()) continue;
+        // An owner keeps its shard.
+        const double own = sender == owner ? 1 : 0, owners = found->second;
+        const double most = senders > owners ? owners : owners - own, in_all = owners * (senders - own);
+        if (in_all == 0) continue;
+        gather.messages.push_back({sender, owner, most, senders - own, in_all});
+        scatter.messages.push_back({owner, sender, senders - own, most, in_all});
+      }
   }
   const int n = static_cast<int>(sites.size());
   Phase all_reduce{shard / n, 2.0 * (n - 1)};
   int number = 0;
   for (const auto& [owners, count] : rings) {
-    for (int i = 0; i < n && n > 1; ++i)
-      all_reduce.messages.push_back({owners[at(i)], owners[at((i + 1) % n)], count, number});
+    for (int i = 0; i < n && n > 1; ++i) {
+      const int from = owners[at(i)], to = owners[at((i + 1) % n)];
+      all_reduce.messages.push_back({from, to, count / owned[from], count / owned[to], count, number});
+    }
     ++number;
   }
   collective.phases = {gather, all_reduce, scatter};
@@ -213,8 +233,10 @@ const Algorithm& algorithm_of(GradientSync sync) {
 
 /// Use of a shared capacity.
 struct LinkUse {
-  double phase_bytes = 0, bytes = 0;      // of the current phase, and of all phases
-  double first_s = infinity, busy_s = 0;  // first message of the current phase; end of all messages so far
+  int id = 0;
+  double round_bytes = 0, phase_bytes = 0;  // of a round of the current phase, and of the whole phase
+  double bytes = 0;                         // of all phases
+  double first_s = infinity, busy_s = 0;    // first message of the current phase; end of all messages so far
 };
 
 /// Occupancy of the sender and latency of a message.
@@ -255,27 +277,37 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
   return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));
 }
 
+/// Messages that cross a shared capacity, one of those that a message stands for among them.
+struct LinkShare {
+  int link = 0;  // its id, then its index
+  double messages = 0;
+};
+
+/// What a message costs by itself, and which of the link shares are its own.
+struct Route {
+  MessageCost cost;
+  double usd_per_byte = 0;
+  std::size_t first_share = 0, last_share = 0;
+};
+
 /// One of the concurrent collectives.
 struct RunningCollective {
   Collective collective;
   double count = 1;
   std::vector<double> ready_s;     // by node: when it has received everything so far
   std::vector<double> channels_s;  // [sender][receiver]: end of the last message, if channels are repeated
-  std::vector<std::vector<SharedPath>> paths = {};  // by phase and message, if links are shared
-
-  std::pair<int, int> devices_of(const Message& it) const {
-    const int from = collective.devices[at(it.from)];
-    return {from, it.from == it.to ? collective.others[at(it.from)] : collective.devices[at(it.to)]};
-  }
+  std::vector<std::vector<Route>> routes = {};  // by phase and message
 };
 
 class SyncTimer {
  public:
   SyncTimer(const NetworkCost& network, std::vector<RunningCollective> all)
-      : network_(network), all_(std::move(all)), links_(at(network.shared_count())) {}
+      : network_(network), all_(std::move(all)) {
+    for (RunningCollective& running : all_) find_routes(running);
+    number_links();
+  }
 
   SyncTime run() {
-    if (!links_.empty()) find_paths();
     const Collective& first = all_.front().collective;
     for (int pass = 0; pass < first.passes; ++pass)
       for (std::size_t number = 0; number < first.phases.size(); ++number) {
@@ -289,51 +321,98 @@ class SyncTimer {
     for (const int node : first.node_of) result_.ends_s.push_back(all_.front().ready_s[at(node)]);
     for (const RunningCollective& running : all_)
       for (const double ready_s : running.ready_s) result_.seconds = std::max(result_.seconds, ready_s);
-    for (std::size_t id = 0; id < links_.size(); ++id)
-      if (links_[id].bytes > 0) result_.link_bytes.emplace_back(static_cast<int>(id), links_[id].bytes);
+    for (const LinkUse& link : links_) result_.link_bytes.emplace_back(link.id, link.bytes);
     return std::move(result_);
   }
 
  private:
-  void find_paths() {
-    for (RunningCollective& running : all_)
-      for (const Phase& phase : running.collective.phases) {
-        running.paths.emplace_back();
-        for (const Message& message : phase.messages) {
-          const auto [from, to] = running.devices_of(message);
-          running.paths.back().push_back(network_.shared(from, to));
+  void find_routes(RunningCollective& running) {
+    const Collective& collective = running.collective;
+    for (const Phase& phase : collective.phases) {
+      std::vector<Route>& routes = running.routes.emplace_back();
+      routes.reserve(phase.messages.size());
+      for (const Message& it : phase.messages) {
+        const int from = collective.devices[at(it.from)],
+                  to = it.from == it.to ? collective.others[at(it.from)] : collective.devices[at(it.to)];
+        const std::size_t first_share = shares_.size();
+        if (network_.shared_count() > 0) {
+          add_shares(it, running, network_.shared(from, to), it.from != it.to, true);
+          // Inside a class the messages that its first device receives count, not those of another one.
+          if (it.from == it.to) add_shares(it, running, network_.shared(to, from), true, false);
         }
+        routes.push_back(
+            {network_.message(from, to), network_.usd_per_byte(from, to), first_share, shares_.size()});
       }
+    }
+  }
+
+  void add_shares(const Message& it, const RunningCollective& running, const SharedPath& path,
+                  bool of_receiver, bool of_others) {
+    for (const int id : path) {
+      const CapacityOwner owner = network_.owner(id);
+      const bool is_of_receiver = owner == CapacityOwner::receiver || owner == CapacityOwner::receiver_host;
+      if (is_of_receiver ? of_receiver : of_others)
+        shares_.push_back({id, messages_over(owner, it, running)});
+    }
+  }
+
+  /// Messages over a capacity, of all parts.
+  static double messages_over(CapacityOwner owner, const Message& it, const RunningCollective& running) {
+    const auto parts_of = [&](int node) {
+      return std::min(running.count, static_cast<double>(running.collective.parts[at(node)]));
+    };
+    switch (owner) {
+      case CapacityOwner::sender:
+        return it.per_sender * parts_of(it.from);
+      case CapacityOwner::sender_host:
+        return it.per_sender * running.count;
+      case CapacityOwner::receiver:
+        return it.per_receiver * parts_of(it.to);
+      case CapacityOwner::receiver_host:
+        return it.per_receiver * running.count;
+      case CapacityOwner::many:
+        break;
+    }
+    return it.in_all * running.count;
+  }
+
+  void number_links() {
+    std::vector<int> ids;
+    for (const LinkShare& it : shares_) ids.push_back(it.link);
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    for (const int id : ids) links_.push_back({id});
+    for (LinkShare& it : shares_)
+      it.link = static_cast<int>(std::lower_bound(ids.begin(), ids.end(), it.link) - ids.begin());
   }
 
   /// A link carries the phases one after the other.
   void use_links(std::size_t number) {
     for (LinkUse& link : links_) {
-      link.phase_bytes = 0;
+      link.round_bytes = link.phase_bytes = 0;
       link.first_s = infinity;
     }
-    double rounds = 1;
     for (const RunningCollective& running : all_) {
       const Phase& phase = running.collective.phases[number];
-      rounds = phase.rounds;
       for (std::size_t i = 0; i < phase.messages.size(); ++i) {
         const Message& message = phase.messages[i];
-        const auto [from, to] = running.devices_of(message);
-        const double bytes = message.count * running.count * phase.bytes;
-        result_.egress_usd += rounds * bytes * network_.usd_per_byte(from, to);
-        if (links_.empty()) continue;
-        for (const int id : running.paths[number][i]) {
-          links_[at(id)].phase_bytes += bytes;
-          links_[at(id)].first_s = std::min(links_[at(id)].first_s, running.ready_s[at(message.from)]);
+        const Route& route = running.routes[number][i];
+        result_.egress_usd +=
+            phase.rounds * message.in_all * running.count * phase.bytes * route.usd_per_byte;
+        for (std::size_t share = route.first_share; share < route.last_share; ++share) {
+          LinkUse& link = links_[at(shares_[share].link)];
+          const double bytes = shares_[share].messages * phase.bytes;
+          link.round_bytes += bytes;
+          link.phase_bytes += phase.rounds * bytes;
+          link.first_s = std::min(link.first_s, running.ready_s[at(message.from)]);
         }
       }
     }
-    for (std::size_t id = 0; id < links_.size(); ++id) {
-      LinkUse& link = links_[id];
+    for (LinkUse& link : links_) {
       if (link.phase_bytes == 0) continue;
-      link.bytes += rounds * link.phase_bytes;
-      link.busy_s = std::max(link.busy_s, link.first_s) +
-                    rounds * link.phase_bytes * network_.shared_seconds_per_byte(static_cast<int>(id));
+      link.bytes += link.phase_bytes;
+      link.busy_s =
+          std::max(link.busy_s, link.first_s) + link.phase_bytes * network_.shared_seconds_per_byte(link.id);
     }
   }
 
@@ -341,18 +420,18 @@ class SyncTimer {
                            double& busy_s) {
     const Phase& phase = running.collective.phases[number];
     const Message& message = phase.messages[i];
-    const auto [from, to] = running.devices_of(message);
-    const MessageCost cost = network_.message(from, to);
+    const Route& route = running.routes[number][i];
     const std::vector<int>& parts = running.collective.parts;
     const int count = std::min(parts[at(message.from)], parts[at(message.to)]);
-    double bytes_s = count * phase.bytes * cost.seconds_per_byte;
-    if (!links_.empty())
-      for (const int id : running.paths[number][i]) {
-        bytes_s = std::max(bytes_s, links_[at(id)].phase_bytes * network_.shared_seconds_per_byte(id));
-        busy_s = std::max(busy_s, links_[at(id)].busy_s);
-      }
-    slowest_s_ = std::max(slowest_s_, count * cost.overhead_s + bytes_s);
-    return {count * cost.overhead_s + bytes_s, cost.latency_s};
+    double bytes_s = count * phase.bytes * route.cost.seconds_per_byte;
+    for (std::size_t share = route.first_share; share < route.last_share; ++share) {
+      const LinkUse& link = links_[at(shares_[share].link)];
+      bytes_s = std::max(bytes_s, link.round_bytes * network_.shared_seconds_per_byte(link.id));
+      busy_s = std::max(busy_s, link.busy_s);
+    }
+    const double occupancy_s = count * route.cost.overhead_s + bytes_s;
+    slowest_s_ = std::max(slowest_s_, occupancy_s);
+    return {occupancy_s, route.cost.latency_s};
   }
 
   void advance(RunningCollective& running, std::size_t number) {
@@ -407,7 +486,8 @@ class SyncTimer {
 
   const NetworkCost& network_;
   std::vector<RunningCollective> all_;
-  std::vector<LinkUse> links_;  // by capacity id
+  std::vector<LinkShare> shares_;
+  std::vector<LinkUse> links_;  // that messages cross
   double slowest_s_ = 0;        // longest message of the current phase
   SyncTime result_;
 };

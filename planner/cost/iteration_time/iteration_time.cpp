@@ -51,7 +51,8 @@ std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
     parts = std::max(parts, devices_of(plan.pipelines[i], at(bucket.stage[i])).size());
   const Problem& problem = model.problem;
-  std::map<std::pair<std::vector<int>, bool>, std::size_t> known;  // by the kinds of the devices, compression
+  // By the kinds and hosts of the devices, and compression.
+  std::map<std::pair<std::vector<int>, bool>, std::size_t> known;
   std::vector<ReplicaGroup> groups;
   for (int part = 0; part < static_cast<int>(parts); ++part) {
     ReplicaGroup group;
@@ -61,6 +62,7 @@ std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan
       group.devices.push_back(device_of_part(devices, part, static_cast<int>(parts)));
       group.parts.push_back(static_cast<int>(parts / devices.size()));
       kinds.push_back(model.network.kind(group.devices.back()));
+      kinds.push_back(problem.topology->devices[at(group.devices.back())].host);
     }
     const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group.devices);
     group.bytes = model.stages_of(parts).gradient_bytes(bucket.layers, holds_first, compressed);
@@ -97,7 +99,10 @@ auto& select_version(Versions& versions, const Matches& matches) {
 }  // namespace
 
 IterationEstimator::IterationEstimator(const IterationModel& model)
-    : model_(model), in_flight_(model.schedule, model.chunks), contention_(model.schedule, model.network) {}
+    : model_(model),
+      in_flight_(model.schedule, model.chunks),
+      contention_(model.schedule, model.network),
+      link_busy_s_(at(model.network.shared_count())) {}
 
 const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeline& pipeline, int flush) {
   const auto matches = [&](const PipelineEntry& it) { return it.flush == flush && it.pipeline == pipeline; };
@@ -146,7 +151,8 @@ void IterationEstimator::synchronize(const Plan& plan) {
   sync_ends_s_.assign(buckets_.size(), 0);
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
     stages_[i].assign(plan.pipelines[i].stages.size(), {});
-  std::vector<double> link_busy_s(at(model_.network.shared_count()));
+  for (const int id : busy_links_) link_busy_s_[at(id)] = 0;
+  busy_links_.clear();
   for (std::size_t number = buckets_.size(); number-- > 0;) {
     const GradientBucket& bucket = buckets_[number];
     const SyncEntry& sync = sync_of(number, plan, bucket);
@@ -168,7 +174,8 @@ void IterationEstimator::synchronize(const Plan& plan) {
     start_s = std::max(start_s, second_latest_s);
     double end_s = start_s + sync.time.seconds;
     for (const auto& [capacity, bytes] : sync.time.link_bytes) {
-      double& busy = link_busy_s[at(capacity)];
+      double& busy = link_busy_s_[at(capacity)];
+      if (busy == 0) busy_links_.push_back(capacity);
       busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
       end_s = std::max(end_s, busy);
     }

@@ -95,7 +95,9 @@ class IterationEstimator {
   std::vector<GradientBucket> buckets_;
   std::vector<double> sync_ends_s_;             // by bucket
   std::vector<std::vector<StageBusy>> stages_;  // [pipeline][stage]
-  std::vector<int> key_;                        // scratch
+  std::vector<double> link_busy_s_;  // by id of the shared capacity: end of the synchronizations so far
+  std::vector<int> busy_links_;      // ids of those that are not 0
+  std::vector<int> key_;             // scratch
   IterationEstimate estimate_;
 };
 

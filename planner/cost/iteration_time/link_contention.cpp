@@ -18,9 +18,10 @@ std::size_t LinkContention::boundary(const LinkDemand& demand) const {
 }
 
 void LinkContention::add_up(std::span<const PipelineCost* const> costs) {
-  std::fill(forward_bytes_.begin(), forward_bytes_.end(), 0);
-  std::fill(backward_bytes_.begin(), backward_bytes_.end(), 0);
-  for (const std::size_t i : used_) boundary_bytes_[i] = 0;
+  for (const std::size_t i : used_) {
+    boundary_bytes_[i] = 0;
+    forward_bytes_[i % forward_bytes_.size()] = backward_bytes_[i % backward_bytes_.size()] = 0;
+  }
   used_.clear();
   for (const PipelineCost* cost : costs) {
     const int micro_batches = cost->work.micro_batches;

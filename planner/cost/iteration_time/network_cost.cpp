@@ -1,7 +1,9 @@
 #include "planner/cost/iteration_time/network_cost.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "planner/core/index.hpp"
@@ -9,7 +11,7 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr int max_devices_in_table = 1500;  // 54 MB
+constexpr std::size_t max_kinds_in_table = 1500;  // 54 MB for messages between hosts
 
 std::size_t entry_count(const Topology& topology) {
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
@@ -32,51 +34,72 @@ NetworkCost::NetworkCost(Shared<Topology> topology, const Calibration& calibrati
   number_senders();
   number_site_pairs();
   number_ends();
-  const int devices = topology_->size();
-  kind_.resize(at(devices));
-  std::iota(kind_.begin(), kind_.end(), 0);
-  if (devices > max_devices_in_table) return;
-  std::vector<MessageCost> pairs(at(devices) * at(devices));
-  for (int from = 0; from < devices; ++from)
-    for (int to = 0; to < devices; ++to)
-      if (from != to) pairs[pair(from, to)] = computed(from, to);
-  pairs_ = std::move(pairs);
   number_kinds();
+  if (kinds_ <= max_kinds_in_table) tabulate_messages();
 }
 
-bool NetworkCost::are_interchangeable(int from, int to, int other_from, int other_to) const {
-  return message(from, to) == message(other_from, other_to) &&
-         (shared_count() == 0 || shared(from, to) == shared(other_from, other_to)) &&
-         usd_per_byte(from, to) == usd_per_byte(other_from, other_to);
-}
-
-/// True if messages to every third device, and between the two, cost the same and cross the same capacities.
-/// This relation is transitive: if the first and second device are interchangeable, and the second and third,
-/// then messages between any two of them equal those between any other two.
-bool NetworkCost::are_interchangeable(int device, int other) const {
-  if (!are_interchangeable(device, other, other, device)) return false;
+/// True if messages between the two, and between each of them and every third device, cost the same and cross
+/// the same capacities of many hosts. This relation is transitive.
+bool NetworkCost::have_equal_links(int device, int other) const {
+  const auto crosses_same = [&](int from, int to, int other_from, int other_to) {
+    std::vector<int> ids, other_ids;
+    for (const int id : shared(from, to))
+      if (owner(id) == CapacityOwner::many) ids.push_back(id);
+    for (const int id : shared(other_from, other_to))
+      if (owner(id) == CapacityOwner::many) other_ids.push_back(id);
+    return ids == other_ids;
+  };
+  const auto are_equal = [&](int from, int to, int other_from, int other_to) {
+    return computed(from, to) == computed(other_from, other_to) &&
+           (shared_count() == 0 || crosses_same(from, to, other_from, other_to));
+  };
+  if (!are_equal(device, other, other, device)) return false;
   for (int third = 0; third < topology_->size(); ++third)
     if (third != device && third != other &&
-        !(are_interchangeable(device, third, other, third) &&
-          are_interchangeable(third, device, third, other)))
+        !(are_equal(device, third, other, third) && are_equal(third, device, third, other)))
       return false;
   return true;
 }
 
+/// Rules do not distinguish devices of one link class. Measured links are compared one by one.
 void NetworkCost::number_kinds() {
-  std::vector<int> first;  // device of each kind
-  for (int device = 0; device < topology_->size(); ++device) {
-    const auto same = std::find_if(first.begin(), first.end(),
-                                   [&](int other) { return are_interchangeable(device, other); });
-    kind_[at(device)] = static_cast<int>(same - first.begin());
-    if (same == first.end()) first.push_back(device);
+  const auto* rules = std::get_if<RuleLinks>(&topology_->links);
+  const auto capacity = [&](int id) { return id < 0 ? 0 : shared_seconds_per_byte(id); };
+  std::map<std::tuple<int, int, double, double, double, double>, std::vector<int>> first;  // of each kind
+  for (int i = 0; i < topology_->size(); ++i) {
+    const Device& device = topology_->devices[at(i)];
+    std::vector<int>& candidates = first[{
+        rules ? rules->link_class[at(i)] : 0, device.site, capacity(up_[at(i)]), capacity(down_[at(i)]),
+        capacity(host_up_[at(device.host)]), capacity(host_down_[at(device.host)])}];
+    const auto same = std::find_if(candidates.begin(), candidates.end(),
+                                   [&](int other) { return rules || have_equal_links(i, other); });
+    if (same == candidates.end()) {
+      candidates.push_back(i);
+      kind_.push_back(static_cast<int>(kinds_++));
+    } else {
+      kind_.push_back(kind(*same));
+    }
+    host_.push_back(device.host);
   }
 }
 
-int NetworkCost::capacity_id(BitsPerSecond capacity) {
+void NetworkCost::tabulate_messages() {
+  const std::set<int> hosts(host_.begin(), host_.end());
+  const MessageCost unset{0, -1, 0};
+  by_kind_[0].assign(kinds_ * kinds_, unset);
+  if (hosts.size() < host_.size()) by_kind_[1].assign(kinds_ * kinds_, unset);
+  for (int from = 0; from < topology_->size(); ++from)
+    for (int to = 0; to < topology_->size(); ++to) {
+      if (from == to) continue;
+      MessageCost& cost = by_kind_[is_inside(from, to) ? 1 : 0][kind_pair(from, to)];
+      if (cost == unset) cost = computed(from, to);
+    }
+}
+
+int NetworkCost::add_capacity(BitsPerSecond capacity, CapacityOwner owner) {
   if (!(capacity < unlimited)) return -1;
-  seconds_per_byte_.push_back(bits_per_byte / (capacity.value() * efficiency_));
-  return static_cast<int>(seconds_per_byte_.size()) - 1;
+  capacities_.push_back({bits_per_byte / (capacity.value() * efficiency_), owner});
+  return static_cast<int>(capacities_.size()) - 1;
 }
 
 /// Numbers the link rules whose bandwidth a sender shares among its receivers.
@@ -99,7 +122,7 @@ void NetworkCost::number_senders() {
       if (first_receiver[at(link_index)] < 0)
         first_receiver[at(link_index)] = to;
       else if (number < 0)  // a second receiver: only now is there contention
-        number = capacity_id(link.bandwidth);
+        number = add_capacity(link.bandwidth, CapacityOwner::sender);
     }
   }
 }
@@ -123,7 +146,7 @@ void NetworkCost::number_site_pairs() {
   for (const std::size_t inside : {0u, 1u}) {
     pair_capacity_[inside].reserve(sites * sites);
     for (const BitsPerSecond capacity : least[inside])
-      pair_capacity_[inside].push_back(capacity_id(capacity));
+      pair_capacity_[inside].push_back(add_capacity(capacity, CapacityOwner::many));
   }
 }
 
@@ -134,16 +157,16 @@ void NetworkCost::number_ends() {
   host_down_.assign(at(hosts), -1);
   std::vector<bool> seen(at(hosts));
   for (const Device& device : topology_->devices) {
-    up_.push_back(capacity_id(device.uplink));
-    down_.push_back(capacity_id(device.downlink));
+    up_.push_back(add_capacity(device.uplink, CapacityOwner::sender));
+    down_.push_back(add_capacity(device.downlink, CapacityOwner::receiver));
     if (seen[at(device.host)]) continue;
     seen[at(device.host)] = true;
-    host_up_[at(device.host)] = capacity_id(device.host_uplink);
-    host_down_[at(device.host)] = capacity_id(device.host_downlink);
+    host_up_[at(device.host)] = add_capacity(device.host_uplink, CapacityOwner::sender_host);
+    host_down_[at(device.host)] = add_capacity(device.host_downlink, CapacityOwner::receiver_host);
   }
   for (const Site& site : topology_->sites) {
-    site_up_.push_back(capacity_id(site.uplink));
-    site_down_.push_back(capacity_id(site.downlink));
+    site_up_.push_back(add_capacity(site.uplink, CapacityOwner::many));
+    site_down_.push_back(add_capacity(site.downlink, CapacityOwner::many));
   }
 }
 

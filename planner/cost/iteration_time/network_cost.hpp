@@ -21,6 +21,9 @@ struct MessageCost {
   double total_s(double bytes) const { return occupancy_s(bytes) + latency_s; }
 };
 
+/// Whose messages share a capacity: those of one device, of all devices of one host, or of many hosts.
+enum class CapacityOwner { sender, sender_host, receiver, receiver_host, many };
+
 /// Ids of the shared capacities that a message crosses, as a range.
 class SharedPath {
  public:
@@ -42,16 +45,26 @@ class NetworkCost {
 
   /// A message from a device to itself takes no time.
   MessageCost message(int from, int to) const {
-    return pairs_.empty() ? computed(from, to) : pairs_[pair(from, to)];
+    if (by_kind_[0].empty()) return computed(from, to);
+    if (from == to) return {};
+    return by_kind_[is_inside(from, to) ? 1 : 0][kind_pair(from, to)];
   }
   /// Number of shared capacities; their ids start at 0. If it is 0, there is no contention.
-  int shared_count() const { return static_cast<int>(seconds_per_byte_.size()); }
-  double shared_seconds_per_byte(int id) const { return seconds_per_byte_[static_cast<std::size_t>(id)]; }
+  int shared_count() const { return static_cast<int>(capacities_.size()); }
+  double shared_seconds_per_byte(int id) const {
+    return capacities_[static_cast<std::size_t>(id)].seconds_per_byte;
+  }
+  CapacityOwner owner(int id) const { return capacities_[static_cast<std::size_t>(id)].owner; }
   /// Shared capacities that a message crosses. `from` and `to` must differ.
   SharedPath shared(int from, int to) const;
-  /// Devices of one kind are interchangeable: messages to any other device, and between them, cost the same
-  /// and cross the same capacities. Kinds are numbered from 0.
+  /// Devices of one kind are interchangeable, apart from the devices on their hosts: messages to and from
+  /// all devices of other hosts cost the same and cross the same capacities of many hosts; the capacities of
+  /// their own, and of their hosts, are equal. Kinds are numbered from 0.
   int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
+  /// Whether the devices of this host share a capacity.
+  bool limits_host(int host) const {
+    return host_up_[static_cast<std::size_t>(host)] >= 0 || host_down_[static_cast<std::size_t>(host)] >= 0;
+  }
   /// Whether any link charges for egress. If not, `usd_per_byte` is always 0.
   bool is_priced() const { return is_priced_; }
   double usd_per_byte(int from, int to) const {
@@ -59,29 +72,39 @@ class NetworkCost {
   }
 
  private:
-  std::size_t pair(int from, int to) const {
-    return static_cast<std::size_t>(from) * topology_->devices.size() + static_cast<std::size_t>(to);
+  struct Capacity {
+    double seconds_per_byte = 0;
+    CapacityOwner owner = CapacityOwner::many;
+  };
+  bool is_inside(int from, int to) const {
+    return host_[static_cast<std::size_t>(from)] == host_[static_cast<std::size_t>(to)];
+  }
+  std::size_t kind_pair(int from, int to) const {
+    return static_cast<std::size_t>(kind(from)) * kinds_ + static_cast<std::size_t>(kind(to));
   }
   std::size_t site_pair(int from, int to) const;
   MessageCost computed(int from, int to) const;
-  int capacity_id(BitsPerSecond capacity);
+  int add_capacity(BitsPerSecond capacity, CapacityOwner owner);
   void number_senders();
   void number_site_pairs();
   void number_ends();
-  bool are_interchangeable(int from, int to, int other_from, int other_to) const;
-  bool are_interchangeable(int device, int other) const;
+  bool have_equal_links(int device, int other) const;
   void number_kinds();
+  void tabulate_messages();
 
   Shared<Topology> topology_;
   double efficiency_, overhead_s_;
   bool is_priced_ = false;
-  std::vector<double> seconds_per_byte_;  // by capacity id
+  std::vector<Capacity> capacities_;  // by id
   // Capacity ids, −1 for none.
   std::vector<int> sender_capacity_;               // [device × rules + rule]
   std::array<std::vector<int>, 2> pair_capacity_;  // between hosts, inside hosts: [site × sites + site]
   std::vector<int> up_, down_, host_up_, host_down_, site_up_, site_down_;
-  std::vector<int> kind_;           // by device
-  std::vector<MessageCost> pairs_;  // by sender and receiver; empty if there are too many devices
+  std::vector<int> host_, kind_;  // by device
+  std::size_t kinds_ = 0;
+  // Between hosts, inside hosts: [sender's kind × kinds + receiver's kind]. Empty if there are too many
+  // kinds; the second also if no host has two devices.
+  std::array<std::vector<MessageCost>, 2> by_kind_;
 };
 
 }  // namespace dtfm::cost
