@@ -15,6 +15,8 @@
 namespace dtfm::cost {
 namespace {
 
+constexpr std::size_t max_classes = 64;  // chosen by hand: the time of an estimate grows with their square
+
 /// Messages from one node to another. A node is a replica, or a class of interchangeable replicas.
 struct Message {
   int from = 0, to = 0;
@@ -38,6 +40,7 @@ struct Collective {
   std::vector<int> parts;         // by node: parts that a device holds
   bool repeats_channels = false;  // messages of different phases may have the same sender and receiver
   int passes = 1;                 // through all phases
+  bool is_coarse = false;         // classes of different replicas: messages cost as much as the worst ones
   std::vector<int> node_of;       // by device of the group
   std::vector<Phase> phases;
 };
@@ -56,9 +59,10 @@ Collective each_replica(const ReplicaGroup& group) {
 /// The replicas of a node, by index in the group.
 using Classes = std::vector<std::vector<std::size_t>>;
 
-/// Classes of interchangeable replicas of one site. Each has a host of its own, or all are on one host; if
+/// Classes of replicas with the same kinds. Each of them has a host of its own, or all are on one host; if
 /// that limits their traffic together, every one of them is a class.
-Classes replica_classes(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
+Classes classes_by(const std::vector<int>& kinds, const Topology& topology, const NetworkCost& network,
+                   const ReplicaGroup& group) {
   using Key = std::array<int, 4>;  // kind, parts, host or no_index, device or no_index
   const auto host_of = [&](int device) { return topology.devices[at(device)].host; };
   std::vector<int> hosts;
@@ -69,7 +73,7 @@ Classes replica_classes(const Topology& topology, const NetworkCost& network, co
     const int device = group.devices[i], host = host_of(device);
     const auto [first, last] = std::equal_range(hosts.begin(), hosts.end(), host);
     const bool is_alone = last - first == 1;
-    keys.push_back({{network.kind(device), group.parts[i], is_alone ? no_index : host,
+    keys.push_back({{kinds[i], group.parts[i], is_alone ? no_index : host,
                      is_alone || !network.limits_host(host) ? no_index : device},
                     i});
   }
@@ -82,8 +86,20 @@ Classes replica_classes(const Topology& topology, const NetworkCost& network, co
   return classes;
 }
 
-Collective each_class(const ReplicaGroup& group, const Classes& classes) {
+/// Classes of interchangeable replicas of one site. If there are too many, those of replicas that only
+/// measured links distinguish, with the worst of these links.
+Collective each_class(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group,
+                      Classes& classes) {
   Collective collective;
+  std::vector<int> kinds;
+  for (const int device : group.devices) kinds.push_back(network.kind(device));
+  classes = classes_by(kinds, topology, network, group);
+  collective.is_coarse = classes.size() > max_classes && network.has_coarse_kinds();
+  if (collective.is_coarse) {
+    std::transform(group.devices.begin(), group.devices.end(), kinds.begin(),
+                   [&](int device) { return network.coarse_kind(device); });
+    classes = classes_by(kinds, topology, network, group);
+  }
   collective.node_of.resize(group.devices.size());
   for (const std::vector<std::size_t>& members : classes) {
     for (const std::size_t member : members)
@@ -97,8 +113,8 @@ Collective each_class(const ReplicaGroup& group, const Classes& classes) {
 
 /// Every replica sends one shard to every other one, which sums it, and then the sum of its own shard.
 Collective sharded_ps(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  const Classes classes = replica_classes(topology, network, group);
-  Collective collective = each_class(group, classes);
+  Classes classes;
+  Collective collective = each_class(topology, network, group, classes);
   Phase all{group.bytes / static_cast<double>(group.devices.size())};
   for (std::size_t from = 0; from < classes.size(); ++from)
     for (std::size_t to = 0; to < classes.size(); ++to) {
@@ -160,8 +176,8 @@ Collective tree(const Topology&, const NetworkCost&, const ReplicaGroup& group) 
 /// The owners of the same shard form a ring across sites (all-reduce). Then every owner sends its shard to
 /// its whole site (all-gather).
 Collective hierarchical(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  const Classes classes = replica_classes(topology, network, group);
-  Collective collective = each_class(group, classes);
+  Classes classes;
+  Collective collective = each_class(topology, network, group, classes);
   std::map<int, std::size_t> number_of;  // by site
   std::vector<std::vector<int>> sites;   // classes of the replicas of each site, in their order
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
@@ -341,7 +357,8 @@ class SyncTimer {
           if (it.from == it.to) add_shares(it, running, network_.shared(to, from), true, false);
         }
         routes.push_back(
-            {network_.message(from, to), network_.usd_per_byte(from, to), first_share, shares_.size()});
+            {collective.is_coarse ? network_.coarse_message(from, to) : network_.message(from, to),
+             network_.usd_per_byte(from, to), first_share, shares_.size()});
       }
     }
   }

@@ -121,10 +121,14 @@ void LinkContention::delay_by_busy_links(const PipelineCost& cost, PipelineTime&
 }
 
 const std::vector<const PipelineTime*>& LinkContention::times(std::span<const PipelineCost* const> costs) {
+  times_.clear();
+  if (forward_bytes_.empty()) {
+    for (const PipelineCost* cost : costs) times_.push_back(&cost->time);
+    return times_;
+  }
   add_up(costs);
   count_equal(costs);
   contended_.resize(costs.size());
-  times_.clear();
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const PipelineCost& cost = *costs[i];
     times_.push_back(&cost.time);

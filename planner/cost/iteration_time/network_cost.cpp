@@ -35,7 +35,7 @@ NetworkCost::NetworkCost(Shared<Topology> topology, const Calibration& calibrati
   number_site_pairs();
   number_ends();
   number_kinds();
-  if (kinds_ <= max_kinds_in_table) tabulate_messages();
+  tabulate_messages();
 }
 
 /// True if messages between the two, and between each of them and every third device, cost the same and cross
@@ -65,34 +65,50 @@ bool NetworkCost::have_equal_links(int device, int other) const {
 void NetworkCost::number_kinds() {
   const auto* rules = std::get_if<RuleLinks>(&topology_->links);
   const auto capacity = [&](int id) { return id < 0 ? 0 : shared_seconds_per_byte(id); };
-  std::map<std::tuple<int, int, double, double, double, double>, std::vector<int>> first;  // of each kind
+  std::map<std::tuple<int, int, double, double, double, double>, int> coarse_kinds;
+  std::vector<std::vector<int>> first;  // by coarse kind: device of each kind
   for (int i = 0; i < topology_->size(); ++i) {
     const Device& device = topology_->devices[at(i)];
-    std::vector<int>& candidates = first[{
-        rules ? rules->link_class[at(i)] : 0, device.site, capacity(up_[at(i)]), capacity(down_[at(i)]),
-        capacity(host_up_[at(device.host)]), capacity(host_down_[at(device.host)])}];
+    const auto [position, is_new] = coarse_kinds.emplace(
+        std::tuple{rules ? rules->link_class[at(i)] : 0, device.site, capacity(up_[at(i)]),
+                   capacity(down_[at(i)]), capacity(host_up_[at(device.host)]),
+                   capacity(host_down_[at(device.host)])},
+        static_cast<int>(first.size()));
+    if (is_new) first.emplace_back();
+    std::vector<int>& candidates = first[at(position->second)];
     const auto same = std::find_if(candidates.begin(), candidates.end(),
                                    [&](int other) { return rules || have_equal_links(i, other); });
-    if (same == candidates.end()) {
-      candidates.push_back(i);
-      kind_.push_back(static_cast<int>(kinds_++));
-    } else {
-      kind_.push_back(kind(*same));
-    }
+    coarse_kind_.push_back(position->second);
     host_.push_back(device.host);
+    kind_.push_back(same == candidates.end() ? static_cast<int>(kinds_++) : kind(*same));
+    if (same == candidates.end()) candidates.push_back(i);
   }
+  coarse_kinds_ = first.size();
 }
 
 void NetworkCost::tabulate_messages() {
-  const std::set<int> hosts(host_.begin(), host_.end());
+  const bool has_kinds = kinds_ <= max_kinds_in_table;
+  const bool has_coarse_kinds = coarse_kinds_ < kinds_ && coarse_kinds_ <= max_kinds_in_table;
+  if (!has_kinds && !has_coarse_kinds) return;
   const MessageCost unset{0, -1, 0};
-  by_kind_[0].assign(kinds_ * kinds_, unset);
-  if (hosts.size() < host_.size()) by_kind_[1].assign(kinds_ * kinds_, unset);
+  const std::set<int> hosts(host_.begin(), host_.end());
+  if (has_kinds) by_kind_[0].assign(kinds_ * kinds_, unset);
+  if (has_kinds && hosts.size() < host_.size()) by_kind_[1].assign(kinds_ * kinds_, unset);
+  if (has_coarse_kinds) by_coarse_kind_.resize(coarse_kinds_ * coarse_kinds_);
   for (int from = 0; from < topology_->size(); ++from)
     for (int to = 0; to < topology_->size(); ++to) {
       if (from == to) continue;
-      MessageCost& cost = by_kind_[is_inside(from, to) ? 1 : 0][kind_pair(from, to)];
-      if (cost == unset) cost = computed(from, to);
+      if (has_kinds) {
+        MessageCost& known = by_kind_[is_inside(from, to) ? 1 : 0][kind_pair(from, to)];
+        if (!(known == unset)) continue;
+        known = computed(from, to);
+      }
+      if (!has_coarse_kinds) continue;
+      const MessageCost cost = message(from, to);
+      MessageCost& worst = by_coarse_kind_[coarse_pair(from, to)];
+      worst = {std::max(worst.overhead_s, cost.overhead_s),
+               std::max(worst.seconds_per_byte, cost.seconds_per_byte),
+               std::max(worst.latency_s, cost.latency_s)};
     }
 }
 

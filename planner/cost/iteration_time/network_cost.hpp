@@ -61,6 +61,12 @@ class NetworkCost {
   /// all devices of other hosts cost the same and cross the same capacities of many hosts; the capacities of
   /// their own, and of their hosts, are equal. Kinds are numbered from 0.
   int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
+  /// Whether measured links distinguish devices that nothing else does, and whose sites are not too many.
+  bool has_coarse_kinds() const { return !by_coarse_kind_.empty(); }
+  /// Devices of one coarse kind are at one site, and only measured links distinguish them.
+  int coarse_kind(int device) const { return coarse_kind_[static_cast<std::size_t>(device)]; }
+  /// The worst message between devices of these coarse kinds. Requires has_coarse_kinds.
+  const MessageCost& coarse_message(int from, int to) const { return by_coarse_kind_[coarse_pair(from, to)]; }
   /// Whether the devices of this host share a capacity.
   bool limits_host(int host) const {
     return host_up_[static_cast<std::size_t>(host)] >= 0 || host_down_[static_cast<std::size_t>(host)] >= 0;
@@ -82,6 +88,10 @@ class NetworkCost {
   std::size_t kind_pair(int from, int to) const {
     return static_cast<std::size_t>(kind(from)) * kinds_ + static_cast<std::size_t>(kind(to));
   }
+  std::size_t coarse_pair(int from, int to) const {
+    return static_cast<std::size_t>(coarse_kind(from)) * coarse_kinds_ +
+           static_cast<std::size_t>(coarse_kind(to));
+  }
   std::size_t site_pair(int from, int to) const;
   MessageCost computed(int from, int to) const;
   int add_capacity(BitsPerSecond capacity, CapacityOwner owner);
@@ -100,11 +110,12 @@ class NetworkCost {
   std::vector<int> sender_capacity_;               // [device × rules + rule]
   std::array<std::vector<int>, 2> pair_capacity_;  // between hosts, inside hosts: [site × sites + site]
   std::vector<int> up_, down_, host_up_, host_down_, site_up_, site_down_;
-  std::vector<int> host_, kind_;  // by device
-  std::size_t kinds_ = 0;
+  std::vector<int> host_, kind_, coarse_kind_;  // by device
+  std::size_t kinds_ = 0, coarse_kinds_ = 0;
   // Between hosts, inside hosts: [sender's kind × kinds + receiver's kind]. Empty if there are too many
   // kinds; the second also if no host has two devices.
   std::array<std::vector<MessageCost>, 2> by_kind_;
+  std::vector<MessageCost> by_coarse_kind_;  // likewise
 };
 
 }  // namespace dtfm::cost
