@@ -1,10 +1,12 @@
 #include "planner/search/iteration_time/decisions.hpp"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -113,29 +115,36 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 
 /// The job with tensor-parallel groups of these degrees; smaller groups are made of the devices that larger
 /// ones leave on a host. Null if no host has enough devices with known compute times for a stage.
-std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vector<int>& tensors) const {
+std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vector<int>& tensors,
+                                                const std::vector<int>& max_degrees) const {
   auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
   std::vector<int> usable;
   for (const int device : order_)
     if (result->model.unknown(device).empty() &&
         !std::binary_search(excluded_.begin(), excluded_.end(), device))
       usable.push_back(device);
+  std::vector<int> of_device;
+  if (!max_degrees.empty())
+    for (const Device& device : problem_.topology->devices)
+      of_device.push_back(max_degrees[at(device.gpu + 1)]);
+  result->max_degrees = max_degrees;
   result->tensor_groups = tensors.size() > 1
-                              ? stage_tensor_groups(problem_.topology, usable, tensors)
+                              ? stage_tensor_groups(problem_.topology, usable, tensors, of_device)
                               : stage_tensor_groups(problem_.topology, usable, tensors.front());
   return result->tensor_groups.empty() ? nullptr : result;
 }
 
 /// Null if no host has enough devices with known compute times for a stage, or if mixed degrees would give
 /// groups of a single degree.
-std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_degrees) {
+std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, const std::vector<int>& max_degrees) {
   const auto [position, is_new] =
-      known_.emplace(decisions_key(job) + (has_mixed_degrees ? " mixed" : ""), nullptr);
+      known_.emplace(fmt::format("{} {}", decisions_key(job), fmt::join(max_degrees, " ")), nullptr);
   if (!is_new) return position->second;
+  const bool has_mixed_degrees = !max_degrees.empty();
   std::vector<int> tensors = {job.parallelism.tensor};
   if (has_mixed_degrees)
     tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
-  auto result = make_job(job, tensors);
+  auto result = make_job(job, tensors, max_degrees);
   if (!result) return nullptr;
   const auto has_most = [&](const std::vector<int>& tensor_group) {
     return static_cast<int>(tensor_group.size()) == job.parallelism.tensor;
@@ -144,6 +153,10 @@ std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_
   const bool is_mixed = largest > 0 && largest < std::ssize(result->tensor_groups);
   if (!has_mixed_degrees || is_mixed) position->second = std::move(result);
   return position->second;
+}
+
+std::vector<int> Decisions::same_degrees(int degree) const {
+  return std::vector(problem_.topology->gpus.size() + 1, degree);
 }
 
 std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other,
@@ -175,8 +188,11 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   });
   if (!undecided.tensor || !are_possible) return decide_job(std::move(job));
   job.parallelism.tensor = degrees.back();
-  if (auto it = decide_job(job, degrees.size() > 1); it && has_all(*it, degrees)) return it;
-  return make_job(job, degrees);
+  const bool is_mixed = degrees.size() > 1;
+  if (auto it = decide_job(job, is_mixed ? same_degrees(degrees.back()) : std::vector<int>());
+      it && has_all(*it, degrees))
+    return it;
+  return make_job(job, degrees, is_mixed ? same_degrees(degrees.back()) : std::vector<int>());
 }
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const DecidedJob& base) {
@@ -185,8 +201,29 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const De
   for (const int tensor : tensor_degrees(problem_.topology, base.problem.job.model)) {
     Job job = base.problem.job;
     job.parallelism.tensor = tensor;
-    if (auto it = decide_job(std::move(job), true)) result.push_back(std::move(it));
+    if (auto it = decide_job(std::move(job), same_degrees(tensor))) result.push_back(std::move(it));
   }
+  return result;
+}
+
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const DecidedJob& base) {
+  std::vector<std::shared_ptr<const DecidedJob>> result;
+  if (!problem_.job.automatic.tensor || requires_uniform_pipelines(base)) return result;
+  std::set<int> models;
+  for (const Device& device : problem_.topology->devices) models.insert(device.gpu + 1);
+  if (models.size() < 2) return result;
+  const std::vector<int> now =
+      base.max_degrees.empty() ? same_degrees(base.problem.job.parallelism.tensor) : base.max_degrees;
+  for (const int model : models)
+    for (const int degree : tensor_degrees(problem_.topology, base.problem.job.model)) {
+      std::vector<int> degrees = now;
+      degrees[at(model)] = degree;
+      Job job = base.problem.job;
+      job.parallelism.tensor = 1;
+      for (const int it : models) job.parallelism.tensor = std::max(job.parallelism.tensor, degrees[at(it)]);
+      if (degrees == now) continue;
+      if (auto it = decide_job(std::move(job), degrees)) result.push_back(std::move(it));
+    }
   return result;
 }
 
@@ -231,10 +268,17 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     if (undecided.activations) add([&](Job& it) { it.execution.compression.activations = ratio; });
     if (undecided.gradients) add([&](Job& it) { it.execution.compression.gradients = ratio; });
   }
+  // Another largest degree replaces that of `base` where that is reached, and limits the others.
+  const auto degrees_of = [&](const Job& other) {
+    std::vector<int> degrees = base.max_degrees;
+    for (int& it : degrees)
+      it = it == job.parallelism.tensor ? other.parallelism.tensor : std::min(it, other.parallelism.tensor);
+    return degrees;
+  };
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
     if (decisions_key(other) != decisions_key(job))
-      if (auto it = decide_job(std::move(other), base.has_mixed_degrees())) result.push_back(std::move(it));
+      if (auto it = decide_job(other, degrees_of(other))) result.push_back(std::move(it));
   return result;
 }
 

@@ -35,6 +35,9 @@ class Decisions {
   /// Variants of `job` with mixed tensor degrees, one for each maximum degree. Empty unless the tensor degree
   /// is open and hosts have different numbers of devices. Each host gets groups as large as possible.
   std::vector<std::shared_ptr<const DecidedJob>> mixed_degrees(const DecidedJob& job);
+  /// Variants of `job` with another maximum degree on one GPU model. Empty unless the tensor degree is open
+  /// and there are several models.
+  std::vector<std::shared_ptr<const DecidedJob>> degrees_by_gpu(const DecidedJob& job);
   const std::shared_ptr<const cost::NetworkCost>& network() const { return network_; }
   const Job& undecided_job() const { return problem_.job; }
   bool has_undecided() const { return !(problem_.job.automatic == Automatic{}); }
@@ -42,8 +45,10 @@ class Decisions {
   const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }
 
  private:
-  std::shared_ptr<const DecidedJob> decide_job(Job job, bool has_mixed_degrees = false);
-  std::shared_ptr<DecidedJob> make_job(const Job& job, const std::vector<int>& tensors) const;
+  std::shared_ptr<const DecidedJob> decide_job(Job job, const std::vector<int>& max_degrees = {});
+  std::shared_ptr<DecidedJob> make_job(const Job& job, const std::vector<int>& tensors,
+                                       const std::vector<int>& max_degrees = {}) const;
+  std::vector<int> same_degrees(int degree) const;
 
   const Problem& problem_;
   std::vector<int> excluded_;  // ascending

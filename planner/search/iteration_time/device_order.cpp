@@ -86,16 +86,19 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
 }
 
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
-                                                  const std::vector<int>& tensors) {
+                                                  const std::vector<int>& tensors,
+                                                  const std::vector<int>& max_degrees) {
   std::vector<std::vector<int>> tensor_groups;
-  std::vector<int> rest = order;
   std::map<int, std::size_t> position;  // by device: index in `order`
   for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
+  std::vector<bool> is_grouped(at(topology.size()));
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
-    for (std::vector<int>& tensor_group : stage_tensor_groups(topology, rest, *tensor)) {
-      std::erase_if(rest, [&](int device) {
-        return std::find(tensor_group.begin(), tensor_group.end(), device) != tensor_group.end();
-      });
+    std::vector<int> eligible;
+    for (const int device : order)
+      if (!is_grouped[at(device)] && (max_degrees.empty() || max_degrees[at(device)] >= *tensor))
+        eligible.push_back(device);
+    for (std::vector<int>& tensor_group : stage_tensor_groups(topology, eligible, *tensor)) {
+      for (const int device : tensor_group) is_grouped[at(device)] = true;
       tensor_groups.push_back(std::move(tensor_group));
     }
   }

@@ -18,8 +18,9 @@ std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, cons
                                                   int tensor);
 
 /// The same for several tensor degrees (ascending): every host forms as many groups of the largest degree as
-/// possible, then of the next.
+/// possible, then of the next. `max_degrees`: by device; if empty, there is no limit.
 std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
-                                                  const std::vector<int>& tensors);
+                                                  const std::vector<int>& tensors,
+                                                  const std::vector<int>& max_degrees = {});
 
 }  // namespace dtfm::search

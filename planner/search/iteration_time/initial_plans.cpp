@@ -211,6 +211,18 @@ std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limit
   return shapes;
 }
 
+std::vector<Shape> full_shapes(const DecidedJob& job, const ShapeLimits& limits) {
+  std::vector<Shape> shapes;
+  const int tensor_groups = static_cast<int>(job.tensor_groups.size());
+  for (int stages = 1; stages <= std::min(tensor_groups, job.model.stages.layers()); ++stages) {
+    const int most =
+        std::min(tensor_groups / stages, micro_batch_count(job.problem.job) / batch_step(job, stages));
+    const Shape shape{stages, limits.replicas.value_or(most)};
+    if (shape.replicas <= most && is_possible(job, shape, limits)) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
 std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
                                          const PlanScore& score, bool thorough, std::size_t most) {
   std::vector<PlanCandidate> best;
@@ -242,7 +254,7 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
                                            const PlanScore& score) {
   const Job &now = job->problem.job, &then = from.job->problem.job;
   if (!are_equally_deep(from.plan) || now.parallelism.tensor != then.parallelism.tensor ||
-      job->has_mixed_degrees() != from.job->has_mixed_degrees() || !is_possible(*job, from.shape(), limits))
+      job->max_degrees != from.job->max_degrees || !is_possible(*job, from.shape(), limits))
     return std::nullopt;
   Plan plan = from.plan;
   plan.execution = now.execution;

@@ -24,6 +24,9 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
 /// A subset of the possible shapes: powers of two stages, and numbers of replicas that double.
 std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limits);
 
+/// For every number of stages, the shape that uses as many of the job's tensor-parallel groups as possible.
+std::vector<Shape> full_shapes(const DecidedJob& job, const ShapeLimits& limits);
+
 /// The tensor-parallel groups that `plan` uses or could use: those of the job; with mixed degrees, the plan's
 /// stages that have devices, and groups of the remaining devices, in nearness order.
 std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, const Plan& plan);

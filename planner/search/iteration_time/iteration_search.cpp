@@ -269,8 +269,21 @@ class IterationSearch {
       record_convergence();
     }
     for (const DecidedJobPtr& job : decisions_.mixed_degrees(*pool_.best().job)) screen_coarse_grid(job);
+    decide_degrees_by_gpu();
     const DecidedJobPtr best = pool_.best().job;
     if (best->has_mixed_degrees() && !is_over()) screen_near_best(best);
+  }
+
+  /// Changes the tensor degree on one GPU model at a time, then the other decisions, as long as that helps.
+  void decide_degrees_by_gpu() {
+    for (int round = 0; round < decision_rounds && !is_over(); ++round) {
+      const PlanCandidate before = pool_.best();
+      for (const DecidedJobPtr& job : decisions_.degrees_by_gpu(*before.job))
+        offer_initial_plans(job, full_shapes(*job, options_.limits), false);
+      if (pool_.best().job == before.job || is_over()) return;
+      try_alternatives();
+      record_convergence();
+    }
   }
 
   struct Island {
@@ -395,7 +408,8 @@ class IterationSearch {
   bool anneal(std::vector<Island>& all, double share, double from, std::uint64_t generation) {
     const std::vector<PlanCoolingSchedule> cooling = coolings(all, share, from);
     std::atomic<long long> asked{0};
-    const int ranks = options_.common.ranks ? options_.common.ranks->size() : 1;  // assumed to be equally fast
+    const int ranks =
+        options_.common.ranks ? options_.common.ranks->size() : 1;  // assumed to be equally fast
     const auto stop = [&] {
       report(asked += ranks);
       return must_stop();

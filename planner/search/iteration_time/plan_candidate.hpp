@@ -23,9 +23,11 @@ struct DecidedJob {
 
   Problem problem;
   cost::IterationModel model;
-  std::vector<std::vector<int>>
-      // Devices of possible stages, in nearness order; their compute times are known.
-      tensor_groups;
+  // Devices of possible stages, in nearness order; their compute times are known.
+  std::vector<std::vector<int>> tensor_groups;
+  // Largest degree of stages on each GPU model, by index in the topology plus one; empty with a single
+  // degree.
+  std::vector<int> max_degrees;
 };
 
 /// Whether the job requires uniform pipelines, which also have a single tensor degree.
