@@ -15,8 +15,6 @@
 namespace dtfm::cost {
 namespace {
 
-constexpr std::size_t max_classes = 64;  // chosen by hand: the time of an estimate grows with their square
-
 /// Messages from one node to another. A node is a replica, or a class of interchangeable replicas.
 struct Message {
   int from = 0, to = 0;
@@ -94,7 +92,7 @@ Collective each_class(const Topology& topology, const NetworkCost& network, cons
   std::vector<int> kinds;
   for (const int device : group.devices) kinds.push_back(network.kind(device));
   classes = classes_by(kinds, topology, network, group);
-  collective.is_coarse = classes.size() > max_classes && network.has_coarse_kinds();
+  collective.is_coarse = classes.size() > max_sync_classes && network.has_coarse_kinds();
   if (collective.is_coarse) {
     std::transform(group.devices.begin(), group.devices.end(), kinds.begin(),
                    [&](int device) { return network.coarse_kind(device); });

@@ -10,6 +10,10 @@
 
 namespace dtfm::cost {
 
+/// If only measured links distinguish more replicas than this, they are classified by coarse kinds. Chosen by
+/// hand: the time of an estimate grows with the square of the classes.
+inline constexpr std::size_t max_sync_classes = 64;
+
 /// Replicas that synchronize one shard of the gradients, and how many shards have such replicas: messages of
 /// all of them cost the same and cross the same capacities. If two replicas hold several shards, the messages
 /// between them follow each other.

@@ -61,6 +61,7 @@ class NetworkCost {
   /// all devices of other hosts cost the same and cross the same capacities of many hosts; the capacities of
   /// their own, and of their hosts, are equal. Kinds are numbered from 0.
   int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
+  std::size_t kinds() const { return kinds_; }
   /// Whether measured links distinguish devices that nothing else does, and whose sites are not too many.
   bool has_coarse_kinds() const { return !by_coarse_kind_.empty(); }
   /// Devices of one coarse kind are at one site, and only measured links distinguish them.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <mutex>
 #include <set>
@@ -38,6 +39,7 @@ constexpr std::size_t first_islands = 16, islands_of_few = 8;
 constexpr std::size_t islands = 8, min_islands = 4, later_islands = 3;
 constexpr double first_share = 0.5;            // of a round's moves, for the first annealing of all islands
 constexpr int default_rounds = 4;              // of annealing
+constexpr int max_idle_rounds = 2;             // without a better plan; ends the default rounds
 constexpr int max_doublings = 40;              // of a round's moves: beyond any practical limit
 constexpr double migration_time_share = 0.05;  // of a time limit, for minimizing migration
 // Chosen on `benchmark_tiny_problems medium 0 39`: with 4 × 4 × 400 children plans were 1.3 % slower than the
@@ -62,7 +64,10 @@ class IterationSearch {
     result_.unusable = decisions_.unusable();
     result_.unpriced = score_.unpriced();
     if (options_.warm) offer_warm_start(*options_.warm, *first);
-    screen_shapes(first);
+    if (decisions_.has_undecided()) decide_early(first);
+    const DecidedJobPtr early = pool_.empty() ? first : pool_.best().job;
+    screen_shapes(early);
+    if (early != first && !is_over()) screen_shapes(first);
     if (pool_.empty()) throw NoSuchShape(describe_available(*first));
     exclude_slow_devices(*first);
     if (decisions_.has_undecided()) decide();
@@ -207,6 +212,27 @@ class IterationSearch {
     offer_initial_plans(job, nearby, true);
   }
 
+  /// Compares all micro-batches, recomputations and tensor degrees with few shapes, and then the degrees on
+  /// each GPU model, so that a short search does not depend on the order of decisions.
+  void decide_early(const DecidedJobPtr& first) {
+    offer_initial_plans(first, sparse_full_shapes(*first), false);
+    if (pool_.empty() || is_over()) return;
+    for (const DecidedJobPtr& job : decisions_.alternatives(*first)) {
+      if (is_over()) return;
+      offer_initial_plans(job, sparse_full_shapes(*job), false);
+    }
+    decide_degrees_by_gpu();
+  }
+
+  std::vector<Shape> sparse_full_shapes(const DecidedJob& job) const {
+    std::vector<Shape> shapes = full_shapes(job, options_.limits);
+    std::erase_if(shapes, [&](const Shape& shape) {
+      return !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
+             shape.stages != options_.limits.stages;
+    });
+    return shapes;
+  }
+
   /// Tries the best plans with one decision changed. Returns whether the best plan has improved.
   bool try_alternatives() {
     const PlanCandidate before = pool_.best();
@@ -300,6 +326,7 @@ class IterationSearch {
     const auto of_few =
         static_cast<std::size_t>(islands_of_few * move_multiplier(pool_.best().job->tensor_groups.size()));
     std::vector<Island> all = islands_from(pool_.best_per_shape(std::max(first_islands, of_few)));
+    int idle_rounds = 0;
     for (int round = 0;; ++round) {
       if (round >= default_rounds) {
         evolve(static_cast<std::uint64_t>(round));
@@ -308,12 +335,15 @@ class IterationSearch {
       const double share =
           std::ldexp(1.0, std::max(0, std::min(round, max_doublings) - default_rounds + 1)) / default_rounds;
       const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
+      const PlanCandidate before = pool_.best();
       const bool has_moved = anneal(all, first_share * share, initial_temperature, generation + 1);
       if (!has_moved || is_over()) return;
       std::vector<Island> later = islands_from(pool_.best_diverse(later_islands));
       anneal(later, (1 - first_share) * share, later_initial_temperature, generation + 2);
       if (is_over()) return;
       keep_best(all, std::max(min_islands, all.size() / 2));
+      idle_rounds = is_better(pool_.best(), before) ? 0 : idle_rounds + 1;
+      if (idle_rounds >= max_idle_rounds) round = std::max(round, default_rounds - 1);
       if (round + 1 < default_rounds || !decisions_.has_undecided() || !try_alternatives()) continue;
       all = islands_from(pool_.best_diverse(islands));
       record_convergence();
