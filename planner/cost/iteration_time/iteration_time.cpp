@@ -89,6 +89,41 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
   return time.backward_s[at(virtual_stage)] - rest_s;
 }
 
+/// Whether devices of two pairs are of the same kinds and in the same relation to their hosts.
+bool are_alike(const IterationModel& model, int a, int b, int other_a, int other_b) {
+  const auto& devices = model.problem.topology->devices;
+  const auto is_same = [&](int device, int other) {
+    return model.network.kind(device) == model.network.kind(other) &&
+           model.stages.kind_of(device) == model.stages.kind_of(other) &&
+           devices[at(device)].gpu == devices[at(other)].gpu;
+  };
+  return is_same(a, other_a) && is_same(b, other_b) &&
+         (devices[at(a)].host == devices[at(b)].host) ==
+             (devices[at(other_a)].host == devices[at(other_b)].host);
+}
+
+/// True only if the pipelines have the same cost because their devices are interchangeable.
+bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipeline& b) {
+  if (model.network.shared_count() > 0 || a.micro_batches != b.micro_batches ||
+      a.stages.size() != b.stages.size())
+    return false;
+  for (std::size_t stage = 0; stage < a.stages.size(); ++stage) {
+    const Stage &it = a.stages[stage], &other = b.stages[stage];
+    if (it.layers != other.layers || it.devices.size() != other.devices.size()) return false;
+    // A device exchanges messages with those of its own stage and of the next one.
+    const std::size_t next = (stage + 1) % a.stages.size();
+    for (std::size_t i = 0; i < it.devices.size(); ++i) {
+      for (std::size_t j = 0; j < it.devices.size(); ++j)
+        if (!are_alike(model, it.devices[i], it.devices[j], other.devices[i], other.devices[j])) return false;
+      for (std::size_t j = 0; j < std::min(a.stages[next].devices.size(), b.stages[next].devices.size()); ++j)
+        if (!are_alike(model, it.devices[i], a.stages[next].devices[j], other.devices[i],
+                       b.stages[next].devices[j]))
+          return false;
+    }
+  }
+  return true;
+}
+
 /// Returns the entry with this key, or the older one, and makes it the last.
 template <class Versions, class Matches>
 auto& select_version(Versions& versions, const Matches& matches) {
@@ -108,12 +143,17 @@ const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeli
   const auto matches = [&](const PipelineEntry& it) { return it.flush == flush && it.pipeline == pipeline; };
   PipelineEntry& entry = select_version(pipelines_[number], matches);
   if (!matches(entry)) {
+    const PipelineEntry* before =
+        number > 0 ? &pipelines_[number - 1].entries[pipelines_[number - 1].last] : nullptr;
     entry.flush = -1;  // in case the computation throws
-    entry.cost = pipeline_cost(model_, pipeline, flush, in_flight_);
+    if (before && before->flush == flush && cost_the_same(model_, pipeline, before->pipeline))
+      entry.cost = before->cost;
+    else
+      entry.cost = std::make_shared<const PipelineCost>(pipeline_cost(model_, pipeline, flush, in_flight_));
     entry.pipeline = pipeline;
     entry.flush = flush;
   }
-  return entry.cost;
+  return *entry.cost;
 }
 
 const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t number, const Plan& plan,

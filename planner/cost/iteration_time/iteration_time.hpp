@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -65,7 +66,7 @@ class IterationEstimator {
   struct PipelineEntry {
     Pipeline pipeline;
     int flush = -1;  // −1: empty
-    PipelineCost cost;
+    std::shared_ptr<const PipelineCost> cost;
   };
   struct SyncEntry {
     std::vector<int> key;

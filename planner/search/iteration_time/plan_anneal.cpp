@@ -21,7 +21,7 @@ constexpr int near = 6;  // tensor-parallel groups on either side of a neighbour
 constexpr std::size_t max_pareto_front_size_per_run = 16;
 // Steps of the estimate in all annealing with 64 tensor-parallel groups; grows as their square root. Chosen
 // for the wall times in docs/validation.md.
-constexpr double default_effort = 5e8;
+constexpr double default_effort = 3.5e8;
 
 struct Slot {
   int pipeline = 0, stage = 0;
