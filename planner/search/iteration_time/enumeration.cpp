@@ -57,7 +57,7 @@ class Enumerator {
         pipelines_limit_s_(limit_s - job->problem.constants.iteration_overhead_s),
         limits_(limits),
         stop_(stop),
-        score_(score),
+        evaluator_(job, score),
         classes_(device_classes(*job)),
         batches_(micro_batch_count(job->problem.job)) {
     for (const std::vector<int>& devices : classes_) unused_.push_back(static_cast<int>(devices.size()));
@@ -302,7 +302,7 @@ class Enumerator {
       bounds.push_back(&bound_of(*ordered_[i], layout_.pipelines[i].micro_batches));
     const double bound_s = cost::min_iteration_s(job_->model, layout_, bounds);
     if (bound_s >= limit_s_) return;
-    PlanCandidate candidate = evaluate_with_flushes(job_, layout_, score_);
+    PlanCandidate candidate = evaluator_.evaluate_with_flushes(layout_);
     if (candidate.deficit_bytes > 0) return;
     spend(limits_.plans);
     found_->plans.push_back({std::move(candidate), bound_s});
@@ -313,7 +313,7 @@ class Enumerator {
   const double limit_s_, pipelines_limit_s_;  // of an iteration, and of its pipelines
   EnumerationLimits& limits_;
   const std::function<bool()>& stop_;
-  const PlanScore& score_;
+  PlanEvaluator evaluator_;
   const std::vector<std::vector<int>> classes_;  // devices
   const int batches_;
   std::vector<double> rates_;  // by class

@@ -15,12 +15,13 @@ constexpr int cut_refinement_passes = 2, max_recut_layers = 200;
 constexpr double max_split_steps = 1e6;
 
 /// Distributes micro-batches so that the slowest pipeline ends earliest.
-Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate) {
+Plan balance_micro_batches(PlanEvaluator& evaluator, const PlanCandidate& candidate) {
+  const DecidedJob& job = *evaluator.job();
   if (requires_uniform_pipelines(job)) return candidate.plan;
   Plan plan = candidate.plan;
   const std::vector<int> balanced = cost::balanced_micro_batches(
-      pipeline_paces(plan, cost::estimate_iteration(job.model, plan)),
-      batch_step(job, candidate.shape().stages), static_cast<int>(total_micro_batches(plan)));
+      pipeline_paces(plan, evaluator.estimate(plan)), batch_step(job, candidate.shape().stages),
+      static_cast<int>(total_micro_batches(plan)));
   if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
     return plan;  // fewer pipelines are another shape
   for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
@@ -85,54 +86,66 @@ PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const 
   return candidate;
 }
 
-PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  cost::IterationEstimator estimator(job->model);
-  std::optional<cost::MigrationTimer> migration;
-  if (score.migration()) migration.emplace(*score.migration(), job->model.chunks);
-  PlanCandidate candidate = evaluate_with(job, plan, estimator, migration ? &*migration : nullptr, score);
+PlanEvaluator::PlanEvaluator(std::shared_ptr<const DecidedJob> job, const PlanScore& score)
+    : job_(std::move(job)), score_(score), estimator_(job_->model) {
+  if (score.migration()) migration_.emplace(*score.migration(), job_->model.chunks);
+}
+
+PlanCandidate PlanEvaluator::evaluate(Plan plan) {
+  PlanCandidate candidate =
+      evaluate_with(job_, plan, estimator_, migration_ ? &*migration_ : nullptr, score_);
   candidate.plan = std::move(plan);
   return candidate;
 }
 
-PlanCandidate evaluate_with_flushes(const std::shared_ptr<const DecidedJob>& job, Plan plan,
-                                    const PlanScore& score) {
-  plan.execution.flush = job->problem.job.execution.flush;
-  PlanCandidate candidate = evaluate_plan(job, std::move(plan), score);
-  const bool can_flush = traits(job->model.schedule).forwards_first && job->model.flush == 0;
+PlanCandidate PlanEvaluator::evaluate_with_flushes(Plan plan) {
+  plan.execution.flush = job_->problem.job.execution.flush;
+  PlanCandidate candidate = evaluate(std::move(plan));
+  const bool can_flush = traits(job_->model.schedule).forwards_first && job_->model.flush == 0;
   if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
   Plan flushed = candidate.plan;
-  flushed.execution.flush = std::max(1, fit_flush_interval(*job, flushed));
-  PlanCandidate other = evaluate_plan(job, std::move(flushed), score);
+  flushed.execution.flush = std::max(1, fit_flush_interval(*job_, flushed));
+  PlanCandidate other = evaluate(std::move(flushed));
   return is_better(other, candidate) ? other : candidate;
 }
 
-PlanCandidate balance_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  PlanCandidate candidate = evaluate_with_flushes(job, std::move(plan), score);
-  if (is_homogeneous(candidate.plan, *job)) return candidate;
-  PlanCandidate balanced_plan = evaluate_with_flushes(job, balance_micro_batches(*job, candidate), score);
+PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
+  return PlanEvaluator(job, score).evaluate(std::move(plan));
+}
+
+PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan) {
+  PlanCandidate candidate = evaluator.evaluate_with_flushes(std::move(plan));
+  if (is_homogeneous(candidate.plan, *evaluator.job())) return candidate;
+  PlanCandidate balanced_plan = evaluator.evaluate_with_flushes(balance_micro_batches(evaluator, candidate));
   return is_better(balanced_plan, candidate) ? balanced_plan : candidate;
 }
 
 PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  PlanCandidate best = balance_plan(job, plan, score);
+  PlanEvaluator evaluator(job, score);
+  return fit_plan(evaluator, std::move(plan));
+}
+
+PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan) {
+  const DecidedJob& job = *evaluator.job();
+  PlanCandidate best = balance_plan(evaluator, plan);
   const auto offer = [&](PlanCandidate candidate) {
     if (is_better(candidate, best)) best = std::move(candidate);
   };
-  const bool is_homogeneous_plan = is_homogeneous(plan, *job);
-  const double layers = job->model.stages.layers();
+  const bool is_homogeneous_plan = is_homogeneous(plan, job);
+  const double layers = job.model.stages.layers();
   const bool is_small =
       static_cast<double>(plan.pipelines.front().stages.size()) * layers * layers <= max_split_steps;
   // The best layer split depends on the micro-batches, and vice versa.
   std::vector<Plan> begins = {plan};
   if (!is_homogeneous_plan && best.plan.pipelines != plan.pipelines) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
-    if (is_small) offer(balance_plan(job, split_layers(*job, begin, true), score));
+    if (is_small) offer(balance_plan(evaluator, split_layers(job, begin, true)));
     const bool may_differ =
-        plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(*job);
+        plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(job);
     if (is_small && may_differ && !is_homogeneous_plan)
-      offer(balance_plan(job, split_layers(*job, begin, false), score));
+      offer(balance_plan(evaluator, split_layers(job, begin, false)));
   }
-  if (is_homogeneous_plan) offer(evaluate_with_flushes(job, balance_micro_batches(*job, best), score));
+  if (is_homogeneous_plan) offer(evaluator.evaluate_with_flushes(balance_micro_batches(evaluator, best)));
   return best;
 }
 
@@ -157,6 +170,7 @@ void cut(Plan& plan, std::size_t stage, int end) {
 PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
   if (!best.plan.execution.flush || best.job->model.flush > 0 || !have_same_layers(best.plan)) return best;
   if (best.job->model.stages.layers() > max_recut_layers) return best;
+  PlanEvaluator evaluator(best.job, score);
   for (int pass = 0; pass < cut_refinement_passes; ++pass) {
     const double before = best.score;
     for (std::size_t stage = 0; stage + 1 < best.plan.pipelines.front().stages.size(); ++stage) {
@@ -167,7 +181,7 @@ PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
         if (end == now) continue;
         Plan other = best.plan;
         cut(other, stage, end);
-        PlanCandidate candidate = balance_plan(best.job, std::move(other), score);
+        PlanCandidate candidate = balance_plan(evaluator, std::move(other));
         if (is_better(candidate, best)) best = std::move(candidate);
       }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "planner/cost/iteration_time/iteration_time.hpp"
@@ -18,8 +19,31 @@ namespace dtfm::search {
 /// less than half as long.
 int fit_flush_interval(const DecidedJob& job, const Plan& plan);
 
-/// Fits `plan` to `job`: chooses layers per stage and micro-batches per pipeline to make it fastest, and adds
-/// flushes if memory requires them and the job does not fix their interval.
+/// Evaluates plans of one job that differ little from each other.
+class PlanEvaluator {
+ public:
+  /// `score` must outlive this.
+  PlanEvaluator(std::shared_ptr<const DecidedJob> job, const PlanScore& score);
+
+  const std::shared_ptr<const DecidedJob>& job() const { return job_; }
+  /// Valid until the next evaluation. It does not count as one.
+  const cost::IterationEstimate& estimate(const Plan& plan) { return estimator_.estimate(plan); }
+  /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
+  PlanCandidate evaluate(Plan plan);
+  /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
+  /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
+  PlanCandidate evaluate_with_flushes(Plan plan);
+
+ private:
+  std::shared_ptr<const DecidedJob> job_;
+  const PlanScore& score_;
+  cost::IterationEstimator estimator_;
+  std::optional<cost::MigrationTimer> migration_;
+};
+
+/// Fits `plan` to the job: chooses layers per stage and micro-batches per pipeline to make it fastest, and
+/// adds flushes if memory requires them and the job does not fix their interval.
+PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan);
 PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
 /// Evaluates `plan` with an estimator of the job's model; `plan` of the result stays empty. `migration` is
@@ -28,21 +52,16 @@ PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const 
                             cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
                             const PlanScore& score);
 
-/// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
+/// PlanEvaluator::evaluate for a single plan.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
 
 /// Time of each pipeline of the plan as a function of its micro-batches, near their present number.
 std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::IterationEstimate& estimate);
 
-/// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
-/// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
-PlanCandidate evaluate_with_flushes(const std::shared_ptr<const DecidedJob>& job, Plan plan,
-                                    const PlanScore& score);
-
 /// Evaluates `plan`, with flushes if memory requires them and the job does not fix their interval. With
 /// heterogeneous devices, micro-batches are redistributed so that the slowest pipeline ends earliest, if that
 /// is better.
-PlanCandidate balance_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
+PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan);
 
 /// If a plan needs flushes, tries every layer for each stage boundary, common to all pipelines. A cut that
 /// gives fewer layers to the smallest memory allows rarer flushes, but cuts in between may be worse than

@@ -232,6 +232,7 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
     best.insert(position, std::move(candidate));
     if (best.size() > most) best.pop_back();
   };
+  PlanEvaluator evaluator(job, score);
   std::set<int> blocks = {1, shape.stages};
   for (int count = 2; thorough && count < shape.stages; count *= 2) blocks.insert(count);
   if (shape.replicas == 1) blocks = {1};
@@ -240,10 +241,10 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
   for (const std::vector<int>& group_sequence :
        group_sequences(*job, tensor_groups, count, thorough ? 24 : 1, score))
     for (const int block_count : blocks)
-      offer(balance_plan(job, lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count), score));
+      offer(balance_plan(evaluator, lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count)));
   for (PlanCandidate& candidate : best) {
     assign_micro_batches_evenly(*job, candidate.plan);  // as in the initial layout
-    candidate = fit_plan(job, std::move(candidate.plan), score);
+    candidate = fit_plan(evaluator, std::move(candidate.plan));
   }
   std::stable_sort(best.begin(), best.end(), is_better);
   return best;

@@ -29,7 +29,7 @@ class PlanEvolution {
         limits_(limits),
         score_(score),
         rng_(rng),
-        estimator_(job_->model),
+        evaluator_(job_, score),
         population_(std::move(population)) {
     std::stable_sort(population_.begin(), population_.end(), is_better);
     if (population_.size() > max_population) population_.resize(max_population, population_.front());
@@ -37,8 +37,7 @@ class PlanEvolution {
 
   std::vector<PlanCandidate> run(int children, const std::function<bool()>& stop) {
     for (int i = 0; i < children && !(stop && stop()); ++i)
-      if (std::optional<Plan> child = make_child())
-        keep(evaluate_with_flushes(job_, *std::move(child), score_));
+      if (std::optional<Plan> child = make_child()) keep(evaluator_.evaluate_with_flushes(*std::move(child)));
     return std::move(population_);
   }
 
@@ -247,7 +246,7 @@ class PlanEvolution {
     plan.execution = job_->problem.job.execution;
     for (int pass = 0; pass < balance_passes; ++pass) {
       const std::vector<int> balanced =
-          cost::balanced_micro_batches(pipeline_paces(plan, estimator_.estimate(plan)), 1, total);
+          cost::balanced_micro_batches(pipeline_paces(plan, evaluator_.estimate(plan)), 1, total);
       for (int i = 0; i < pipelines; ++i) {
         if (balanced[at(i)] == 0) return std::nullopt;
         plan.pipelines[at(i)].micro_batches = balanced[at(i)];
@@ -294,7 +293,7 @@ class PlanEvolution {
   const ShapeLimits& limits_;
   const PlanScore& score_;
   Rng& rng_;
-  cost::IterationEstimator estimator_;
+  PlanEvaluator evaluator_;
   std::vector<PlanCandidate> population_;            // best first
   std::vector<Pipeline> before_;                     // of the parent of the current child
   std::map<std::vector<int>, Layers> known_layers_;  // by the first devices of the stages
