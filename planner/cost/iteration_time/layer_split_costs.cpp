@@ -29,6 +29,7 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
       stage_resources_(pipelines.front().devices.size()),
       limits_(stage_resources_.size()),
       held_(model.schedule, model.chunks),
+      hop_kinds_(stage_resources_.size()),
       hops_(stage_resources_.size() * at(model.stages.layers() + 1)),
       needs_(model.by_degree.size(), std::vector<std::vector<StageNeeds>>(at(model.stages.layers() + 1))) {
   Weights most;
@@ -105,6 +106,16 @@ void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micr
 void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vector<int>& from,
                               const std::vector<int>& to) {
   const int parts = parts_between(from, to);
+  HopKind kind{weights, {}};
+  const auto& all = model_.problem.topology->devices;
+  for (int part = 0; part < parts; ++part) {
+    const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+    const bool is_inside = all[at(sender)].host == all[at(receiver)].host;
+    add_once(kind.parts, {model_.network.kind(sender), model_.network.kind(receiver), is_inside ? 1 : 0});
+  }
+  std::vector<HopKind>& known = hop_kinds_[at(stage)];
+  if (std::find(known.begin(), known.end(), kind) != known.end()) return;
+  known.push_back(std::move(kind));
   for (int end = 1; end < layers(); ++end) {
     double there = 0, back = 0, latency = 0, latency_back = 0;
     for (int part = 0; part < parts; ++part) {

@@ -1,6 +1,7 @@
 // Contributions of a stage or a hop to the time of pipelines, for any layers: the terms of best_layer_split.
 #pragma once
 
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,11 @@ class LayerSplitCosts {
     InFlightMicroBatches held;
     double capacity = 0;
   };
+  struct HopKind {  // all of them take equally long
+    Weights weights;
+    std::vector<std::array<int, 3>> parts;  // kinds of sender and receiver, and whether they are on one host
+    friend bool operator==(const HopKind&, const HopKind&) = default;
+  };
   std::size_t at_hop(int stage, int end) const;
   void add_stage(int stage, const Weights& weights, const StageChain& chain);
   void add_limit(const IterationModel& model, int stage, int micro_batches, const std::vector<int>& devices);
@@ -86,7 +92,8 @@ class LayerSplitCosts {
   std::vector<std::vector<StageResource>> stage_resources_;  // by stage
   std::vector<std::vector<Limit>> limits_;                   // by stage
   InFlightByDevice held_;
-  std::vector<ResourceTime> hops_;  // [stage][end]
+  std::vector<std::vector<HopKind>> hop_kinds_;  // by stage
+  std::vector<ResourceTime> hops_;               // [stage][end]
   // Cache of the memory of stages that begin with layer `row_`, by tensor degree, end and chunk.
   int row_ = -1;
   std::vector<std::vector<std::vector<StageNeeds>>> needs_;
