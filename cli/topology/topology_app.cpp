@@ -199,8 +199,8 @@ void add_import_command(CLI::App& app, TopologyOptions& options) {
   add_help_option(command);
 }
 
-void add_read_command(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
-  command.footer(footer);
+void add_read_command(CLI::App& command, Mode mode, const char* examples, TopologyOptions& options) {
+  command.footer(examples);
   command.callback([&options, mode] { options.mode = mode; });
   command.add_option("TOPOLOGY", options.files, "devices and the network between them (YAML)")->type_name("");
   begin_group(command, heading::output);

@@ -213,4 +213,62 @@ TEST_CASE("devices are of one kind if nothing distinguishes them") {
   const NetworkCost other(different, {});
   CHECK(other.kind(0) == other.kind(2));
   CHECK(other.kind(0) != other.kind(1));
+  for (Device& device : different.devices) device.downlink = BitsPerSecond(B);
+  CHECK(NetworkCost(different, {}).kinds() == 2);  // equal capacities of their own do not distinguish devices
+}
+
+namespace {
+
+/// Returns two sites of `size` devices, whose links are measured with a difference of up to 10 %.
+Topology measured_sites(Rng& rng, int size) {
+  Topology topology = flat_topology({size, size}, {}, {});
+  Eigen::MatrixXd latency(2 * size, 2 * size), bandwidth(2 * size, 2 * size);
+  for (int from = 0; from < 2 * size; ++from)
+    for (int to = 0; to < 2 * size; ++to) {
+      const bool inside = (from < size) == (to < size);
+      latency(from, to) = (inside ? a : 4 * a) * (1 + 0.1 * rng.uniform());
+      bandwidth(from, to) = 8 * (inside ? 5 * B : B) * (1 + 0.1 * rng.uniform());
+    }
+  topology.links = MeasuredLinks{latency, bandwidth};
+  return topology;
+}
+
+/// Returns the end of sharded-ps by its definition: every replica sends a shard to every other one, and when
+/// it has all of its own, their sum.
+double sharded_ps_end(const Topology& topology, double bytes) {
+  const NetworkCost network(topology, {});
+  const int n = topology.size();
+  double end = 0;
+  for (int owner = 0; owner < n; ++owner) {
+    double received = 0;
+    for (int from = 0; from < n; ++from)
+      if (from != owner) received = std::max(received, network.message(from, owner).total_s(bytes / n));
+    for (int to = 0; to < n; ++to) {
+      if (to == owner) continue;
+      const MessageCost cost = network.message(owner, to);
+      const double start = std::max(received, cost.occupancy_s(bytes / n));
+      end = std::max(end, start + cost.total_s(bytes / n));
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("many replicas that only measured links distinguish are estimated by the worst links") {
+  Rng rng = Rng::for_task(1, 2);
+  for (const int size : {8, 32, 40, 100}) {
+    CAPTURE(size);
+    const Topology topology = measured_sites(rng, size);
+    const NetworkCost network(topology, {});
+    CHECK(network.kinds() == 2 * at(size));
+    REQUIRE(network.has_coarse_kinds());
+    for (int device = 0; device < 2 * size; ++device)
+      CHECK(network.coarse_kind(device) == (device < size ? 0 : 1));
+    const double exact = sharded_ps_end(topology, S), estimate = last_end(topology, GradientSync::sharded_ps);
+    if (2 * at(size) <= max_sync_classes)
+      CHECK(estimate == Approx(exact));
+    else
+      CHECK((exact <= estimate * (1 + 1e-12) && estimate <= 1.1 * exact));
+  }
 }

@@ -40,7 +40,8 @@ TEST_CASE("a plan that exceeds memory in any case flushes after every micro-batc
   const auto job = Decisions(problem).first();
   const PlanScore score(Objective::iteration_time, problem.topology);
   const Plan plan = cut_at(problem.job, layers / 2);
-  const PlanCandidate found = balance_plan(job, plan, score);
+  PlanEvaluator evaluator(job, score);
+  const PlanCandidate found = balance_plan(evaluator, plan);
   REQUIRE(found.deficit_bytes > 0);
   CHECK(found.plan.execution.flush == 1);
   for (const std::optional<int> flush : {std::optional<int>(), std::optional(2), std::optional(4)}) {
@@ -78,7 +79,8 @@ TEST_CASE("if memory requires flushes a stage boundary is placed at the best lay
         const Problem problem = problem_with(first_memory, second_memory, speed);
         const auto job = Decisions(problem).first();
         const PlanScore score(Objective::iteration_time, problem.topology);
-        const PlanCandidate fitted = fit_plan(job, cut_at(problem.job, layers / 2), score);
+        PlanEvaluator evaluator(job, score);
+        const PlanCandidate fitted = fit_plan(evaluator, cut_at(problem.job, layers / 2));
         const PlanCandidate recut = refine_layer_cuts(fitted, score);
         if (!fitted.plan.execution.flush) {
           CHECK(recut.plan == fitted.plan);
@@ -87,7 +89,7 @@ TEST_CASE("if memory requires flushes a stage boundary is placed at the best lay
         ++flushed;
         PlanCandidate best = fitted;
         for (int layer = 1; layer < layers; ++layer) {
-          const PlanCandidate other = balance_plan(job, cut_at(problem.job, layer), score);
+          const PlanCandidate other = balance_plan(evaluator, cut_at(problem.job, layer));
           if (is_better(other, best)) best = other;
         }
         CHECK(recut.score == best.score);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/shards.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/catch.hpp"
@@ -98,6 +99,49 @@ TEST_CASE("every host has the largest possible tensor-parallel groups in the ord
         Groups{{9}, {7, 8}, {6}, {4, 5}, {0, 1, 2, 3}});
   CHECK(stage_tensor_groups(problem.topology, order, std::vector{2}) ==
         Groups{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
+}
+
+TEST_CASE("a maximum degree by device limits the groups of its host") {
+  const Problem problem = host_problem({4, 4}, 4);
+  const std::vector<int> order = {0, 1, 2, 3, 4, 5, 6, 7}, max_degrees = {4, 4, 4, 4, 2, 2, 2, 2};
+  using Groups = std::vector<std::vector<int>>;
+  CHECK(stage_tensor_groups(problem.topology, order, std::vector{1, 2, 4}, max_degrees) ==
+        Groups{{0, 1, 2, 3}, {4, 5}, {6, 7}});
+}
+
+// A stage of several slow GPUs is as fast as one of fewer fast ones.
+TEST_CASE("the degree may differ between GPU models") {
+  int better = 0;
+  for (const double speed : {0.5, 0.25}) {
+    CAPTURE(speed);
+    Problem problem = host_problem({4, 4, 4, 4}, 16);
+    Topology& topology = problem.topology.edit();
+    topology.gpus.push_back(topology.gpus.front());
+    topology.gpus.back().name = "slow";
+    topology.gpus.back().peak = FlopsPerSecond(topology.gpus.front().peak->value() * speed);
+    for (Device& device : topology.devices)
+      if (device.host >= 2) device.gpu = 1;
+    Decisions decisions(problem);
+    const auto jobs = decisions.degrees_by_gpu(*decisions.first());
+    REQUIRE(!jobs.empty());
+    for (const auto& job : jobs)
+      for (const std::vector<int>& group : job->tensor_groups) {
+        const int gpu = topology.devices[at(group.front())].gpu;
+        CHECK(static_cast<int>(group.size()) <= job->max_degrees[at(gpu + 1)]);
+      }
+    const IterationSearchResult found = search_iteration(problem, search_options(20'000));
+    double best_common = 1e300;
+    for (const int degree : {1, 2, 4}) {
+      Problem common = problem;
+      common.job.parallelism.tensor = degree;
+      common.job.automatic.tensor = false;
+      const PlanCandidate it = search_iteration(common, search_options(20'000)).finalists.front();
+      if (it.deficit_bytes <= 0) best_common = std::min(best_common, it.iteration_s);
+    }
+    CHECK(found.finalists.front().iteration_s <= best_common * 1.001);
+    better += found.finalists.front().iteration_s < best_common * 0.999;
+  }
+  CHECK(better > 0);
 }
 
 TEST_CASE("the search finds the optimum over all degrees of all stages") {
