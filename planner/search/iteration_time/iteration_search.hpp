@@ -47,15 +47,17 @@ struct IterationSearchResult {
 /// 0. Warm start: the running plan is evaluated unchanged and repaired
 /// (planner/search/iteration_time/warm_start). All scores count only the time that migration leaves of the
 /// horizon.
-/// 1. Coarse screening: all shapes of a coarse grid (or all shapes if they are few) in some layouts, then all
+/// 1. Early decisions: every micro-batch, recomputation and tensor degree that is open, with few shapes; then
+/// the tensor degree on each GPU model.
+/// 2. Coarse screening: all shapes of a coarse grid (or all shapes if they are few) in some layouts, then all
 /// shapes near the best ones in all layouts.
-/// 2. Decisions: every micro-batch, if open, with some shapes of its own; then one open decision at a time,
+/// 3. Decisions: every micro-batch, if open, with some shapes of its own; then one open decision at a time,
 /// starting from the best plans of different shapes. Every new combination is screened again.
-/// 3. Annealing of the best plans, then of the best results, in rounds. Each round keeps the better half of
-/// the starts, which share the same number of moves. Without a limit there are `default_rounds`; with one
-/// there are more, each with twice the moves of the previous one.
-///
-/// 4. After the default rounds, and after each further one, evolution of the best plans, whose pipelines may
+/// 4. Annealing of the best plans, then of the best results, in rounds. Each round keeps the better half of
+/// the starts, which share the same number of moves. Without a limit there are `default_rounds`, or fewer if
+/// two in succession find nothing better; with a limit there are more, each with twice the moves of the
+/// previous one.
+/// 5. After the default rounds, and after each further one, evolution of the best plans, whose pipelines may
 /// then have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.

@@ -19,7 +19,7 @@ namespace {
 constexpr double guidance = 0.05;
 constexpr int near = 6;  // tensor-parallel groups on either side of a neighbour
 constexpr std::size_t max_pareto_front_size_per_run = 16;
-// Steps of the estimate in all annealing with 64 tensor-parallel groups; grows as their square root. Chosen
+// Steps of the estimate in all annealing with 64 tensor-parallel groups; grows as their fourth root. Chosen
 // for the wall times in docs/validation.md.
 constexpr double default_effort = 3.5e8;
 
@@ -389,7 +389,7 @@ double move_multiplier(std::size_t tensor_groups) {
 long long affordable_moves(const PlanCandidate& start, double moves, double parts) {
   constexpr double least = 500;
   const double tensor_groups = static_cast<double>(start.job->tensor_groups.size()) / 64;
-  const double effort = default_effort * std::max(1.0, std::sqrt(tensor_groups)) / parts;
+  const double effort = default_effort * std::max(1.0, std::pow(tensor_groups, 0.25)) / parts;
   const double wanted = moves * move_multiplier(start.job->tensor_groups.size());
   return static_cast<long long>(std::max(least, std::min(wanted, effort / effort_of_move(start))));
 }
