@@ -372,6 +372,8 @@ def interrupted(kind, note, *more):
             time.sleep(wait_s)
             process.send_signal(kind)
             out, err = process.communicate(timeout=120)
+        if process.returncode == -kind and not out and not err:
+            continue  # on a busy machine the signal can come before the program handles it
         check(process.returncode == 130, "exit", process.returncode, "after", kind, err)
         if not Path("cut.json").exists():
             check("interrupted before there was a plan" in err and out == "", "no plan, and", err, out)

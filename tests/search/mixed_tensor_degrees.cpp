@@ -129,13 +129,13 @@ TEST_CASE("the degree may differ between GPU models") {
         const int gpu = topology.devices[at(group.front())].gpu;
         CHECK(static_cast<int>(group.size()) <= job->max_degrees[at(gpu + 1)]);
       }
-    const IterationSearchResult found = search_iteration(problem, search_options(20'000));
+    const IterationSearchResult found = search_iteration(problem, search_options(10'000));
     double best_common = 1e300;
     for (const int degree : {1, 2, 4}) {
       Problem common = problem;
       common.job.parallelism.tensor = degree;
       common.job.automatic.tensor = false;
-      const PlanCandidate it = search_iteration(common, search_options(20'000)).finalists.front();
+      const PlanCandidate it = search_iteration(common, search_options(10'000)).finalists.front();
       if (it.deficit_bytes <= 0) best_common = std::min(best_common, it.iteration_s);
     }
     CHECK(found.finalists.front().iteration_s <= best_common * 1.001);
