@@ -33,9 +33,10 @@ struct Phase {
 };
 
 struct Collective {
-  std::vector<int> devices;       // by node; of a class: one of its devices
-  std::vector<int> others;        // by node; of a class: another of its devices, no_index: none
-  std::vector<int> parts;         // by node: parts that a device holds
+  std::vector<int> devices;                    // by node; of a class: one of its devices
+  std::vector<int> others;                     // by node; of a class: another of its devices, no_index: none
+  std::vector<std::vector<int>> members = {};  // by node, if nodes are classes: all devices
+  std::vector<int> parts;                      // by node: parts that a device holds
   bool repeats_channels = false;  // messages of different phases may have the same sender and receiver
   int passes = 1;                 // through all phases
   bool is_coarse = false;         // classes of different replicas: messages cost as much as the worst ones
@@ -103,6 +104,8 @@ Collective each_class(const Topology& topology, const NetworkCost& network, cons
     for (const std::size_t member : members)
       collective.node_of[member] = static_cast<int>(collective.devices.size());
     collective.devices.push_back(group.devices[members.front()]);
+    std::vector<int>& devices = collective.members.emplace_back();
+    for (const std::size_t member : members) devices.push_back(group.devices[member]);
     collective.others.push_back(members.size() > 1 ? group.devices[members[1]] : no_index);
     collective.parts.push_back(group.parts[members.front()]);
   }
@@ -291,7 +294,7 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
   return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));
 }
 
-/// Messages that cross a shared capacity, one of those that a message stands for among them.
+/// Messages over a shared capacity, counted for the first device of a class.
 struct LinkShare {
   int link = 0;  // its id, then its index
   double messages = 0;
@@ -335,7 +338,7 @@ class SyncTimer {
     for (const int node : first.node_of) result_.ends_s.push_back(all_.front().ready_s[at(node)]);
     for (const RunningCollective& running : all_)
       for (const double ready_s : running.ready_s) result_.seconds = std::max(result_.seconds, ready_s);
-    for (const LinkUse& link : links_) result_.link_bytes.emplace_back(link.id, link.bytes);
+    add_link_bytes();
     return std::move(result_);
   }
 
@@ -353,6 +356,8 @@ class SyncTimer {
           add_shares(it, running, network_.shared(from, to), it.from != it.to, true);
           // Inside a class the messages that its first device receives count, not those of another one.
           if (it.from == it.to) add_shares(it, running, network_.shared(to, from), true, false);
+          find_siblings(collective, it.from, from, to, true);
+          find_siblings(collective, it.to, it.from == it.to ? from : to, it.from == it.to ? to : from, false);
         }
         routes.push_back(
             {collective.is_coarse ? network_.coarse_message(from, to) : network_.message(from, to),
@@ -369,6 +374,44 @@ class SyncTimer {
       if (is_of_receiver ? of_receiver : of_others)
         shares_.push_back({id, messages_over(owner, it, running)});
     }
+  }
+
+  /// Capacities of the other members of a class that correspond to those of its first device, `device`, for
+  /// messages to or from `peer`.
+  void find_siblings(const Collective& collective, int node, int device, int peer, bool is_sender) {
+    if (collective.members.empty()) return;
+    const std::vector<int> own = private_ids(device, peer, is_sender);
+    if (own.empty()) return;
+    for (const int member : collective.members[at(node)]) {
+      if (member == device) continue;
+      const std::vector<int> ids = private_ids(member, member == peer ? device : peer, is_sender);
+      for (std::size_t i = 0; i < std::min(own.size(), ids.size()); ++i)
+        if (own[i] != ids[i]) siblings_.emplace_back(own[i], ids[i]);
+    }
+  }
+
+  std::vector<int> private_ids(int device, int peer, bool is_sender) const {
+    std::vector<int> ids;
+    for (const int id : is_sender ? network_.shared(device, peer) : network_.shared(peer, device)) {
+      const CapacityOwner owner = network_.owner(id);
+      if (is_sender ? owner == CapacityOwner::sender || owner == CapacityOwner::sender_host
+                    : owner == CapacityOwner::receiver || owner == CapacityOwner::receiver_host)
+        ids.push_back(id);
+    }
+    return ids;
+  }
+
+  void add_link_bytes() {
+    std::sort(siblings_.begin(), siblings_.end());
+    siblings_.erase(std::unique(siblings_.begin(), siblings_.end()), siblings_.end());
+    std::map<int, double> bytes;
+    for (const LinkUse& link : links_) {
+      bytes[link.id] += link.bytes;
+      for (auto it = std::lower_bound(siblings_.begin(), siblings_.end(), std::pair(link.id, 0));
+           it != siblings_.end() && it->first == link.id; ++it)
+        bytes[it->second] += link.bytes;
+    }
+    result_.link_bytes.assign(bytes.begin(), bytes.end());
   }
 
   /// Messages over a capacity, of all parts.
@@ -502,8 +545,9 @@ class SyncTimer {
   const NetworkCost& network_;
   std::vector<RunningCollective> all_;
   std::vector<LinkShare> shares_;
-  std::vector<LinkUse> links_;  // that messages cross
-  double slowest_s_ = 0;        // longest message of the current phase
+  std::vector<std::pair<int, int>> siblings_;  // capacity of the first device of a class, and of another one
+  std::vector<LinkUse> links_;                 // that messages cross
+  double slowest_s_ = 0;                       // longest message of the current phase
   SyncTime result_;
 };
 

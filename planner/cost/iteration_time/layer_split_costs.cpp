@@ -106,12 +106,12 @@ void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micr
 void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vector<int>& from,
                               const std::vector<int>& to) {
   const int parts = parts_between(from, to);
-  HopKind kind{weights, {}};
+  HopKind kind{weights, parts, {}};
   const auto& all = model_.problem.topology->devices;
   for (int part = 0; part < parts; ++part) {
     const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
     const bool is_inside = all[at(sender)].host == all[at(receiver)].host;
-    add_once(kind.parts, {model_.network.kind(sender), model_.network.kind(receiver), is_inside ? 1 : 0});
+    add_once(kind.ends, {model_.network.kind(sender), model_.network.kind(receiver), is_inside ? 1 : 0});
   }
   std::vector<HopKind>& known = hop_kinds_[at(stage)];
   if (std::find(known.begin(), known.end(), kind) != known.end()) return;

@@ -75,7 +75,8 @@ class LayerSplitCosts {
   };
   struct HopKind {  // all of them take equally long
     Weights weights;
-    std::vector<std::array<int, 3>> parts;  // kinds of sender and receiver, and whether they are on one host
+    int parts = 1;
+    std::vector<std::array<int, 3>> ends;  // kinds of sender and receiver, and whether they are on one host
     friend bool operator==(const HopKind&, const HopKind&) = default;
   };
   std::size_t at_hop(int stage, int end) const;

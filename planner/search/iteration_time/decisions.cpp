@@ -216,12 +216,14 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
       base.max_degrees.empty() ? same_degrees(base.problem.job.parallelism.tensor) : base.max_degrees;
   for (const int model : models)
     for (const int degree : tensor_degrees(problem_.topology, base.problem.job.model)) {
+      if (now[at(model)] == degree) continue;
       std::vector<int> degrees = now;
       degrees[at(model)] = degree;
       Job job = base.problem.job;
       job.parallelism.tensor = 1;
       for (const int it : models) job.parallelism.tensor = std::max(job.parallelism.tensor, degrees[at(it)]);
-      if (degrees == now) continue;
+      // Models that the topology lacks must not distinguish equal jobs.
+      for (int& it : degrees) it = std::min(it, job.parallelism.tensor);
       if (auto it = decide_job(std::move(job), degrees)) result.push_back(std::move(it));
     }
   return result;

@@ -217,8 +217,9 @@ std::vector<Shape> full_shapes(const DecidedJob& job, const ShapeLimits& limits)
   for (int stages = 1; stages <= std::min(tensor_groups, job.model.stages.layers()); ++stages) {
     const int most =
         std::min(tensor_groups / stages, micro_batch_count(job.problem.job) / batch_step(job, stages));
-    const Shape shape{stages, limits.replicas.value_or(most)};
-    if (shape.replicas <= most && is_possible(job, shape, limits)) shapes.push_back(shape);
+    Shape shape{stages, most};
+    while (shape.replicas > 0 && !is_possible(job, shape, limits)) --shape.replicas;
+    if (shape.replicas > 0) shapes.push_back(shape);
   }
   return shapes;
 }

@@ -343,7 +343,8 @@ class IterationSearch {
       if (is_over()) return;
       keep_best(all, std::max(min_islands, all.size() / 2));
       idle_rounds = is_better(pool_.best(), before) ? 0 : idle_rounds + 1;
-      if (idle_rounds >= max_idle_rounds) round = std::max(round, default_rounds - 1);
+      if (idle_rounds >= max_idle_rounds && !options_.keeps_pareto_front)
+        round = std::max(round, default_rounds - 1);
       if (round + 1 < default_rounds || !decisions_.has_undecided() || !try_alternatives()) continue;
       all = islands_from(pool_.best_diverse(islands));
       record_convergence();
