@@ -33,8 +33,7 @@ struct Phase {
 };
 
 struct Collective {
-  std::vector<int> devices;                    // by node; of a class: one of its devices
-  std::vector<int> others;                     // by node; of a class: another of its devices, no_index: none
+  std::vector<int> devices;                    // by node; of a class: the first of its devices
   std::vector<std::vector<int>> members = {};  // by node, if nodes are classes: all devices
   std::vector<int> parts;                      // by node: parts that a device holds
   bool repeats_channels = false;  // messages of different phases may have the same sender and receiver
@@ -48,7 +47,6 @@ struct Collective {
 Collective each_replica(const ReplicaGroup& group) {
   Collective collective;
   collective.devices = group.devices;
-  collective.others.assign(group.devices.size(), no_index);
   collective.parts = group.parts;
   collective.node_of.resize(group.devices.size());
   std::iota(collective.node_of.begin(), collective.node_of.end(), 0);
@@ -85,14 +83,13 @@ Classes classes_by(const std::vector<int>& kinds, const Topology& topology, cons
   return classes;
 }
 
-/// Classes of interchangeable replicas of one site. If there are too many, those of replicas that only
-/// measured links distinguish, with the worst of these links.
-Collective each_class(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group,
-                      Classes& classes) {
+/// A node is a class of interchangeable replicas of one site. If there are too many, replicas that only
+/// measured links distinguish are one class, with the worst of these links.
+Collective each_class(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
   Collective collective;
   std::vector<int> kinds;
   for (const int device : group.devices) kinds.push_back(network.kind(device));
-  classes = classes_by(kinds, topology, network, group);
+  Classes classes = classes_by(kinds, topology, network, group);
   collective.is_coarse = classes.size() > max_sync_classes && network.has_coarse_kinds();
   if (collective.is_coarse) {
     std::transform(group.devices.begin(), group.devices.end(), kinds.begin(),
@@ -106,7 +103,6 @@ Collective each_class(const Topology& topology, const NetworkCost& network, cons
     collective.devices.push_back(group.devices[members.front()]);
     std::vector<int>& devices = collective.members.emplace_back();
     for (const std::size_t member : members) devices.push_back(group.devices[member]);
-    collective.others.push_back(members.size() > 1 ? group.devices[members[1]] : no_index);
     collective.parts.push_back(group.parts[members.front()]);
   }
   return collective;
@@ -114,14 +110,14 @@ Collective each_class(const Topology& topology, const NetworkCost& network, cons
 
 /// Every replica sends one shard to every other one, which sums it, and then the sum of its own shard.
 Collective sharded_ps(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  Classes classes;
-  Collective collective = each_class(topology, network, group, classes);
+  Collective collective = each_class(topology, network, group);
   Phase all{group.bytes / static_cast<double>(group.devices.size())};
-  for (std::size_t from = 0; from < classes.size(); ++from)
-    for (std::size_t to = 0; to < classes.size(); ++to) {
-      const auto senders = static_cast<double>(classes[from].size());
+  const std::vector<std::vector<int>>& members = collective.members;
+  for (std::size_t from = 0; from < members.size(); ++from)
+    for (std::size_t to = 0; to < members.size(); ++to) {
+      const auto senders = static_cast<double>(members[from].size());
       const double own = from == to ? 1 : 0;
-      const double per_sender = static_cast<double>(classes[to].size()) - own;
+      const double per_sender = static_cast<double>(members[to].size()) - own;
       if (per_sender > 0)
         all.messages.push_back(
             {static_cast<int>(from), static_cast<int>(to), per_sender, senders - own, senders * per_sender});
@@ -177,8 +173,7 @@ Collective tree(const Topology&, const NetworkCost&, const ReplicaGroup& group) 
 /// The owners of the same shard form a ring across sites (all-reduce). Then every owner sends its shard to
 /// its whole site (all-gather).
 Collective hierarchical(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
-  Classes classes;
-  Collective collective = each_class(topology, network, group, classes);
+  Collective collective = each_class(topology, network, group);
   std::map<int, std::size_t> number_of;  // by site
   std::vector<std::vector<int>> sites;   // classes of the replicas of each site, in their order
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
@@ -350,7 +345,7 @@ class SyncTimer {
       routes.reserve(phase.messages.size());
       for (const Message& it : phase.messages) {
         const int from = collective.devices[at(it.from)],
-                  to = it.from == it.to ? collective.others[at(it.from)] : collective.devices[at(it.to)];
+                  to = it.from == it.to ? collective.members[at(it.from)][1] : collective.devices[at(it.to)];
         const std::size_t first_share = shares_.size();
         if (network_.shared_count() > 0) {
           add_shares(it, running, network_.shared(from, to), it.from != it.to, true);

@@ -62,11 +62,11 @@ class NetworkCost {
   /// their own, and of their hosts, are equal. Kinds are numbered from 0.
   int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
   std::size_t kinds() const { return kinds_; }
-  /// Whether measured links distinguish devices that nothing else does, and whose sites are not too many.
+  /// Whether there are devices that only measured links distinguish, and few enough coarse kinds for a table.
   bool has_coarse_kinds() const { return !by_coarse_kind_.empty(); }
   /// Devices of one coarse kind are at one site, and only measured links distinguish them.
   int coarse_kind(int device) const { return coarse_kind_[static_cast<std::size_t>(device)]; }
-  /// The worst message between devices of these coarse kinds. Requires has_coarse_kinds.
+  /// The worst message of the topology between devices of these coarse kinds. Requires has_coarse_kinds.
   const MessageCost& coarse_message(int from, int to) const { return by_coarse_kind_[coarse_pair(from, to)]; }
   /// Whether the devices of this host share a capacity.
   bool limits_host(int host) const {

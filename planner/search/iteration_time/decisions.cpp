@@ -222,7 +222,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
       Job job = base.problem.job;
       job.parallelism.tensor = 1;
       for (const int it : models) job.parallelism.tensor = std::max(job.parallelism.tensor, degrees[at(it)]);
-      // Models that the topology lacks must not distinguish equal jobs.
+      // The degrees of models that no device has must not distinguish equal jobs.
       for (int& it : degrees) it = std::min(it, job.parallelism.tensor);
       if (auto it = decide_job(std::move(job), degrees)) result.push_back(std::move(it));
     }
