@@ -103,7 +103,7 @@ TEST_CASE("uniform pipelines and interleaved schedules are not evolved") {
   CHECK_FALSE(can_evolve(*Decisions(problem).first()));
 }
 
-TEST_CASE("a stopped evolution returns its population") {
+TEST_CASE("a stopped evolution returns its starts") {
   const Problem problem = random_problem(0);
   Decisions decisions(problem);
   const PlanScore score(Objective::iteration_time, problem.topology);

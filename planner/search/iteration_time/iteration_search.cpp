@@ -20,6 +20,7 @@
 #include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_evolution.hpp"
 #include "planner/search/iteration_time/plan_pool.hpp"
+#include "planner/search/iteration_time/ring_order.hpp"
 #include "planner/search/iteration_time/too_slow_devices.hpp"
 
 namespace dtfm::search {
@@ -42,9 +43,9 @@ constexpr int default_rounds = 4;              // of annealing
 constexpr int max_idle_rounds = 2;             // without a better plan; ends the default rounds
 constexpr int max_doublings = 40;              // of a round's moves: beyond any practical limit
 constexpr double migration_time_share = 0.05;  // of a time limit, for minimizing migration
-// Chosen on `benchmark_tiny_problems medium 0 39`: with 4 × 4 × 400 children plans were 1.3 % slower than the
-// best ones known, with 8 × 4 × 1000 0.5 %, with 16 × 4 × 4000 0.1 %, for 9, 46 and 320 % more time.
-constexpr int evolution_epochs = 8, evolution_islands = 4, children_per_island = 1000;
+// Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by move_multiplier.
+constexpr int evolution_epochs = 6, evolution_islands = 4;
+constexpr double children_per_island = 1000;
 constexpr int max_idle_epochs = 2;  // without a better plan; ends the evolution
 constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
@@ -383,16 +384,15 @@ class IterationSearch {
     int idle_epochs = 0;
     for (int epoch = 0; epoch < evolution_epochs && idle_epochs < max_idle_epochs && !is_over(); ++epoch) {
       const PlanCandidate before = pool_.best();
-      std::vector<PlanCandidate> population = pool_.best_diverse(max_kept_);
-      std::erase_if(population, [&](const PlanCandidate& it) {
-        return it.job != job || it.plan.pipelines.size() > max_heterogeneous_pipelines;
-      });
-      if (population.empty()) return;
+      std::vector<PlanCandidate> starts = pool_.best_diverse(max_kept_);
+      std::erase_if(starts, [&](const PlanCandidate& it) { return it.job != job; });
+      if (starts.empty()) return;
+      const long long children =
+          affordable_moves(before, children_per_island, evolution_epochs * evolution_islands);
       const auto island = [&](int i, const PlanScore& score) {
         const auto task = (round << 32) + static_cast<std::uint64_t>(epoch * evolution_islands + i);
         Rng rng = Rng::for_task(options_.common.seed, task);
-        return evolve_plans(population, options_.limits, score, children_per_island, rng,
-                            [&] { return must_stop(); });
+        return evolve_plans(starts, options_.limits, score, children, rng, [&] { return must_stop(); });
       };
       offer(evolution_islands, {job}, island);
       record_convergence();
@@ -421,17 +421,21 @@ class IterationSearch {
     return result;
   }
 
-  /// Anneals, then fits layers and micro-batches to the resulting devices, if that is better.
+  /// Anneals, then fits layers, micro-batches and the order of a ring to the resulting devices, if that is
+  /// better.
   AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
                               const std::function<bool()>& stop) const {
     if (cooling.evaluations < 1) return {start, 0, false, {}};
     AnnealedPlan result = anneal_plan(start, score_, cooling, rng, stop);
     if (result.evaluations == 1 || !result.is_complete || cooling.evaluations <= cooling.moves) return result;
     const PlanScore score = score_.with_own_count();
-    const PlanCandidate fitted = fit_plan(result.best.job, result.best.plan, score);
-    PlanCandidate recut = refine_layer_cuts(is_better(fitted, result.best) ? fitted : result.best, score);
+    const auto offer = [&](PlanCandidate changed) {
+      if (is_better(changed, result.best)) result.best = std::move(changed);
+    };
+    offer(fit_plan(result.best.job, result.best.plan, score));
+    offer(refine_layer_cuts(result.best, score));
+    offer(order_pipelines(result.best, score));
     result.evaluations += score.evaluated();
-    if (is_better(recut, result.best)) result.best = std::move(recut);
     return result;
   }
 

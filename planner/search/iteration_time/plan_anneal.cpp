@@ -92,13 +92,12 @@ class PlanAnnealer {
     return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate();
   }
 
-  /// A plan that exceeds memory costs twice as much, plus as much again for every GB of excess.
   double energy() {
     ++evaluations_;
     estimate_ = &estimator_.estimate(plan_);
     const double seconds = (1 - guidance) * estimate_->iteration_s + guidance * estimate_->mean_end_s;
-    return score_.of(seconds, weight_, estimate_->egress_usd, migration()) *
-           (estimate_->deficit_bytes > 0 ? 2 + estimate_->deficit_bytes / 1e9 : 1);
+    return energy_of(score_.of(seconds, weight_, estimate_->egress_usd, migration()),
+                     estimate_->deficit_bytes);
   }
 
   void keep_if_best() {

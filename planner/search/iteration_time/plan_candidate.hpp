@@ -70,6 +70,15 @@ struct PlanCandidate {
   Shape shape() const { return {depth(plan), static_cast<int>(plan.pipelines.size())}; }
 };
 
+/// Score of a plan for annealing: one that exceeds memory costs twice as much, plus as much again for every
+/// GB.
+inline double energy_of(double score, double deficit_bytes) {
+  return deficit_bytes > 0 ? score * (2 + deficit_bytes / 1e9) : score;
+}
+inline double energy_of(const PlanCandidate& it) {
+  return energy_of(it.score, it.deficit_bytes);
+}
+
 /// Plans that fit in memory come first; then those that exceed it less, or have a lower score.
 inline bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
   if ((a.deficit_bytes > 0) != (b.deficit_bytes > 0)) return a.deficit_bytes <= 0;

@@ -10,62 +10,83 @@
 #include "planner/core/index.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
+#include "planner/search/iteration_time/ring_order.hpp"
 
 namespace dtfm::search {
 namespace {
 
 // Chosen by hand.
-constexpr std::size_t max_population = 24;
+constexpr int population_size = 4;
+constexpr std::size_t max_best = 24;  // plans that are kept besides the population
 constexpr std::size_t max_groups = 64;
+// As fractions of the best score; those of annealing, but it does not end as cold.
+constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
 constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
 
 using Layers = std::vector<std::pair<int, int>>;
 
 class PlanEvolution {
  public:
-  PlanEvolution(std::vector<PlanCandidate> population, const ShapeLimits& limits, const PlanScore& score,
+  PlanEvolution(std::vector<PlanCandidate> starts, const ShapeLimits& limits, const PlanScore& score,
                 Rng& rng)
-      : job_(population.front().job),
+      : job_(starts.front().job),
         limits_(limits),
         score_(score),
         rng_(rng),
         evaluator_(job_, score),
-        population_(std::move(population)) {
-    std::stable_sort(population_.begin(), population_.end(), is_better);
-    if (population_.size() > max_population) population_.resize(max_population, population_.front());
+        best_(std::move(starts)) {
+    std::stable_sort(best_.begin(), best_.end(), is_better);
+    if (best_.size() > max_best) best_.resize(max_best, best_.front());
   }
 
-  std::vector<PlanCandidate> run(int children, const std::function<bool()>& stop) {
-    for (int i = 0; i < children && !(stop && stop()); ++i)
-      if (std::optional<Plan> child = make_child()) keep(evaluator_.evaluate_with_flushes(*std::move(child)));
-    return std::move(population_);
+  std::vector<PlanCandidate> run(long long children, const std::function<bool()>& stop) {
+    std::vector<PlanCandidate> population;
+    for (int i = 0; i < population_size; ++i) population.push_back(tournament());
+    const double scale = best_.front().score;
+    for (long long i = 0; i < children && !(stop && stop()); ++i) {
+      PlanCandidate& parent = population[at(below(population.size()))];
+      std::optional<Plan> plan = make_child(parent.plan);
+      if (!plan) continue;
+      PlanCandidate child = evaluator_.evaluate_with_flushes(*std::move(plan));
+      const double share = static_cast<double>(i) / static_cast<double>(children);
+      const double temperature =
+          scale * warm_temperature * std::pow(cold_temperature / warm_temperature, share);
+      const double worse = energy_of(child) - energy_of(parent);
+      if (worse > 0 && rng_.uniform() >= std::exp(-worse / temperature)) continue;
+      keep_if_among_best(child);
+      parent = std::move(child);
+    }
+    return std::move(best_);
   }
 
  private:
   int below(std::size_t bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
 
-  const Plan& parent() {
-    const PlanCandidate &a = population_[at(below(population_.size()))],
-                        &b = population_[at(below(population_.size()))];
-    return (is_better(a, b) ? a : b).plan;
+  /// The better one of two random plans among the best.
+  const PlanCandidate& tournament() {
+    const PlanCandidate &a = best_[at(below(best_.size()))], &b = best_[at(below(best_.size()))];
+    return is_better(a, b) ? a : b;
   }
 
-  void keep(PlanCandidate child) {
-    for (const PlanCandidate& it : population_)
+  void keep_if_among_best(const PlanCandidate& child) {
+    for (const PlanCandidate& it : best_)
       if (it.plan.pipelines == child.plan.pipelines) return;
-    const auto position = std::find_if(population_.begin(), population_.end(),
+    const auto position = std::find_if(best_.begin(), best_.end(),
                                        [&](const PlanCandidate& it) { return is_better(child, it); });
-    population_.insert(position, std::move(child));
-    if (population_.size() > max_population) population_.pop_back();
+    best_.insert(position, child);
+    if (best_.size() > max_best) best_.pop_back();
   }
 
   /// A parent with one change, more often a small one. Nothing if the change is not possible.
-  std::optional<Plan> make_child() {
-    Plan child = parent();
-    constexpr int kinds = 16;
-    const int kind = below(kinds);
-    if (kind < 3) {
-      if (!(kind < 2 ? move_layer(child) : move_micro_batch(child))) return std::nullopt;
+  std::optional<Plan> make_child(Plan child) {
+    constexpr int unordered_kinds = 16, ordered_kinds = 20;
+    const int kind =
+        below(traits(child.execution.gradient_sync).is_ordered ? ordered_kinds : unordered_kinds);
+    if (kind < 3 || kind >= unordered_kinds) {
+      const bool changed = kind < 2    ? move_layer(child)
+                           : kind == 2 ? move_micro_batch(child)
+                                       : reorder_pipelines(child);
+      if (!changed) return std::nullopt;
       return child;
     }
     before_ = child.pipelines;
@@ -75,8 +96,8 @@ class PlanEvolution {
                          : kind < 11 ? remove_group(child)
                          : kind < 12 ? split_pipeline(child)
                          : kind < 13 ? join_pipelines(child)
-                         : kind < 14 ? reverse_part(child)
-                                     : recombine(child, parent());
+                         : kind < 14 ? reverse_stages(child)
+                                     : recombine(child, tournament().plan);
     if (!changed || !is_allowed(child)) return std::nullopt;
     return fit(std::move(child));
   }
@@ -165,17 +186,43 @@ class PlanEvolution {
     return true;
   }
 
-  /// Reverses consecutive stages of a pipeline, or exchanges two pipelines, whose order matters in a ring.
-  bool reverse_part(Plan& plan) {
-    if (below(2) == 0) {
-      Pipeline &a = random_pipeline(plan), &b = random_pipeline(plan);
-      std::swap(a, b);
-      return &a != &b;
-    }
+  /// Reverses consecutive stages of a pipeline.
+  bool reverse_stages(Plan& plan) {
     std::vector<Stage>& stages = random_pipeline(plan).stages;
     const int a = below(stages.size()), b = below(stages.size());
     std::reverse(stages.begin() + std::min(a, b), stages.begin() + std::max(a, b) + 1);
     return a != b;
+  }
+
+  void shuffle(std::vector<Pipeline>& all) {
+    for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[at(below(i))]);
+  }
+
+  /// Exchanges two pipelines, or moves consecutive ones to another place, sometimes in reverse.
+  bool reorder_pipelines(Plan& plan) {
+    std::vector<Pipeline>& all = plan.pipelines;
+    if (all.size() < 2) return false;
+    const int kind = below(4);
+    if (kind == 3 && plan.execution.gradient_sync == GradientSync::ring) {
+      const std::vector<Pipeline> before = all;
+      if (below(2) == 0) shuffle(all);
+      plan = order_ring(job_->model, std::move(plan));
+      return plan.pipelines != before;
+    }
+    if (kind == 0 || kind == 3) {
+      Pipeline &a = random_pipeline(plan), &b = random_pipeline(plan);
+      std::swap(a, b);
+      return &a != &b;
+    }
+    std::vector<long> ends;
+    for (int i = 0; i < 3; ++i) ends.push_back(below(all.size() + 1));
+    std::sort(ends.begin(), ends.end());
+    if (ends[0] == ends[1] || (kind == 1 && ends[1] == ends[2])) return false;
+    if (kind == 1)
+      std::rotate(all.begin() + ends[0], all.begin() + ends[1], all.begin() + ends[2]);
+    else
+      std::reverse(all.begin() + ends[0], all.begin() + ends[1]);
+    return true;
   }
 
   /// Keeps some pipelines, and takes from the other plan those whose groups are free; a pipeline that shares
@@ -219,8 +266,7 @@ class PlanEvolution {
 
   bool is_allowed(const Plan& plan) const {
     const std::size_t pipelines = plan.pipelines.size();
-    if (pipelines == 0 || pipelines > max_heterogeneous_pipelines ||
-        pipelines != at(limits_.replicas.value_or(static_cast<int>(pipelines))))
+    if (pipelines == 0 || pipelines != at(limits_.replicas.value_or(static_cast<int>(pipelines))))
       return false;
     return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
       const int stages = static_cast<int>(it.stages.size());
@@ -294,7 +340,7 @@ class PlanEvolution {
   const PlanScore& score_;
   Rng& rng_;
   PlanEvaluator evaluator_;
-  std::vector<PlanCandidate> population_;            // best first
+  std::vector<PlanCandidate> best_;                  // found so far, best first
   std::vector<Pipeline> before_;                     // of the parent of the current child
   std::map<std::vector<int>, Layers> known_layers_;  // by the first devices of the stages
 };
@@ -306,10 +352,10 @@ bool can_evolve(const DecidedJob& job) {
          !traits(job.model.schedule).in_rounds && job.tensor_groups.size() <= max_groups;
 }
 
-std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> population, const ShapeLimits& limits,
-                                        const PlanScore& score, int children, Rng& rng,
+std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const ShapeLimits& limits,
+                                        const PlanScore& score, long long children, Rng& rng,
                                         const std::function<bool()>& stop) {
-  return PlanEvolution(std::move(population), limits, score, rng).run(children, stop);
+  return PlanEvolution(std::move(starts), limits, score, rng).run(children, stop);
 }
 
 }  // namespace dtfm::search

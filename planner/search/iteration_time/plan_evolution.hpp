@@ -15,13 +15,15 @@ namespace dtfm::search {
 /// tensor degree, micro-batches need not come in rounds, and there are few groups.
 bool can_evolve(const DecidedJob& job);
 
-/// Evolves `population`, plans of one decided job that can be evolved, by `children` children, and returns
-/// it, best first. A child is a plan with a group moved, added, removed or exchanged, a pipeline split,
-/// reversed or joined with another, pipelines of two plans recombined, or a layer or micro-batch moved.
-/// Layers of changed pipelines are split anew, and micro-batches balanced. A child replaces the worst plan if
-/// it is better. `stop` is called before every child.
-std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> population, const ShapeLimits& limits,
-                                        const PlanScore& score, int children, Rng& rng,
+/// Evolves a population that starts from some of `starts`, plans of one decided job that can be evolved, and
+/// returns the best of all plans, best first. A child is a plan with a group moved, added, removed or
+/// exchanged, a pipeline split, reversed or joined with another, pipelines recombined with those of one of
+/// the best plans, a layer or micro-batch moved, or, if gradient synchronization depends on it, another order
+/// of the pipelines. Layers of changed pipelines are split again, and micro-batches balanced. A child
+/// replaces its parent if it is better, or with a probability that falls as in annealing. `stop` is called
+/// before every child.
+std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const ShapeLimits& limits,
+                                        const PlanScore& score, long long children, Rng& rng,
                                         const std::function<bool()>& stop);
 
 }  // namespace dtfm::search
