@@ -15,8 +15,8 @@
 namespace dtfm::cost {
 namespace {
 
-/// More devices or groups take too long, and are bounded without groups.
-constexpr std::size_t max_grouped_devices = 256, max_groups = 16;
+/// With more devices or groups the bound would take several seconds, so it leaves groups out.
+constexpr std::size_t max_grouped_devices = 100, max_groups = 16;
 /// Steps in which the share of a group in the pipelines across groups is rounded.
 constexpr int share_steps = 8;
 
