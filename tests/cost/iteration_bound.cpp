@@ -145,6 +145,50 @@ TEST_CASE("the best of all plans of tiny problems is not below the bound") {
   }
 }
 
+// Two sites with slow links between them, and sharded parameter servers, so that the bound distinguishes
+// pipelines inside a site from those across.
+TEST_CASE("the best of all plans on two sites is not below the bound") {
+  for (const int number : {2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23}) {
+    CAPTURE(number);
+    Problem problem = tiny_problem(number, {4, 5, 4, 5, 4, 6});
+    REQUIRE(problem.job.execution.gradient_sync == GradientSync::sharded_ps);
+    Topology& topology = problem.topology.edit();
+    topology.sites.push_back({"there"});
+    auto& links = std::get<MeasuredLinks>(topology.links);
+    for (int from = 0; from < topology.size(); ++from) {
+      topology.devices[at(from)].site = from % 2;
+      for (int to = 0; to < topology.size(); ++to)
+        if ((from - to) % 2 == 0)
+          links.latency(from, to) *= 0.1;
+        else
+          links.bandwidth(from, to) *= number % 4 == 2 ? 0.1 : 0.03;
+    }
+    const IterationModel model(problem);
+    CHECK(IterationBounds(model).for_all_plans().value <= tiny_optimum(problem).seconds);
+  }
+}
+
+// Two sites of two devices; two layers of 1 s forward and 2 s backward; eight micro-batches; two pipelines of
+// two stages. Activations and the gradients of a layer have 1 GB, and all messages of a device to the other
+// site share 1 GB/s.
+// Pipelines inside their sites: 6 s for the first micro-batch and 3 s for three others each. Then each device
+// exchanges half of 1 GB twice with the other site: 15 + 1 s. A pipeline across sites has two more seconds
+// for the first micro-batch: with four micro-batches it takes 17 s, and with three the other one has five.
+TEST_CASE("gradients or activations have to cross between sites") {
+  Link between = link_of(0, 1e9);
+  between.shared_by_sender = true;
+  Problem problem{flat_topology({2, 2}, link_of(0, 1e15), between), chain_job(2, 2.5e8, 1e9), {}};
+  problem.topology.edit().gpus[0].memory = Bytes(1e15);
+  problem.job.training.global_batch = 8;
+  problem.job.training.precision = Precision::fp32;
+  problem.job.execution.schedule = Schedule::gpipe;
+  problem.job.execution.gradient_sync = GradientSync::sharded_ps;
+  const IterationModel model(problem);
+  CHECK(IterationBounds(model).for_all_plans(2, 2).value == Approx(16).epsilon(1e-5));
+  const double simulated = replay(iteration_graph(problem, plan_of(problem.job, 2, 2, 4)).graph).makespan;
+  CHECK(simulated == Approx(16).epsilon(1e-5));
+}
+
 TEST_CASE("faster links and devices do not raise the bound") {
   for (const bool shared : {false, true})
     for (std::uint64_t seed = 0; seed < 200; ++seed) {

@@ -58,6 +58,7 @@ IterationBounds::IterationBounds(const IterationModel& model)
   find_rates();
   find_memory();
   find_sync();
+  find_groups();
 }
 
 void IterationBounds::find_links() {
@@ -250,10 +251,10 @@ double IterationBounds::hops_s(int stages) const {
 
 /// If the schedule splits the backward, only the forward of the path is counted, because weight gradients are
 /// computed in parallel to it.
-double IterationBounds::micro_batch_path_s(int stages) const {
+double IterationBounds::micro_batch_path_s(int stages, double min_hops_s) const {
   const WorkBound& work =
       traits(model_.schedule).splits_backward ? layer_times_.forward : layer_times_.forward_backward;
-  return (stages == 1 ? work.single_device_s : work.sum_s) + hops_s(stages);
+  return (stages == 1 ? work.single_device_s : work.sum_s) + std::max(hops_s(stages), min_hops_s);
 }
 
 /// Lower bound on the time of m micro-batches including pipeline fill. Before its first forward, stage s

@@ -1,6 +1,7 @@
 // Lower bounds on the iteration time that no plan beats, whether estimated or simulated.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,12 +45,36 @@ class IterationBounds {
   int min_stages() const;
 
  private:
+  /// Relative. Bisections end here, and the result is lowered by it, so rounding does not matter.
+  static constexpr double bisection_precision = 1e-9;
+  /// Jobs with more layers are bounded by perfectly balanced compute alone, because cutting them takes long.
+  static constexpr int max_cut_layers = 512;
+
   struct Line {
     double fixed_s = 0, seconds_per_byte = 0;
   };
   struct Part {
     double value = 0;
     const char* method = "";
+  };
+  /// What pipelines of one kind take at least.
+  struct PipelineCosts {
+    Line sync;                // after a device's last backward pass, as a function of its gradients' bytes
+    double first_sync_s = 0;  // after all pipelines, for the first layer
+    double hop_s = 0;         // of one of the hops, there and back, with latency
+    double hop_busy_s = 0;    // occupancy of one of the hops, in each direction
+
+    /// Synchronization of a device's gradients of these bytes, whatever the stage boundaries of other
+    /// pipelines: its links have to carry all of its messages, the last of which arrives one latency later,
+    /// and every synchronization takes two messages in sequence.
+    double device_sync_s(double bytes) const {
+      return sync.fixed_s + std::max(sync.fixed_s, bytes * sync.seconds_per_byte);
+    }
+  };
+  struct DeviceGroup {
+    int devices = 0;
+    SyncTrafficBound traffic;       // of each of them
+    double outside_s_per_byte = 0;  // until a device has exchanged bytes with devices of other groups
   };
   void find_links();
   void find_layers();
@@ -68,19 +93,28 @@ class IterationBounds {
   double compressed_sync_s(int replicas, double bytes) const;
   double min_gradient_bytes(std::pair<int, int> layers) const;
   void find_sync();
-  double device_sync_s(int replicas, double bytes) const;
+  PipelineCosts costs_of(int replicas) const;
   bool stage_runs(std::pair<int, int> layers, int stage, int stages, int micro_batches, int rounds,
-                  int replicas, double limit_s) const;
+                  const PipelineCosts& costs, double limit_s) const;
   bool stage_fits(std::pair<int, int> layers, int in_flight) const;
-  bool can_cut(int stages, int micro_batches, int rounds, int replicas, double limit_s,
+  bool can_cut(int stages, int micro_batches, int rounds, const PipelineCosts& costs, double limit_s,
                bool& lacks_memory) const;
-  bool pipeline_runs(int stages, int micro_batches, int replicas, double limit_s) const;
-  int max_micro_batches(int stages, int replicas, double limit_s) const;
+  bool pipeline_runs(int stages, int micro_batches, const PipelineCosts& costs, double limit_s) const;
+  int max_micro_batches(int stages, const PipelineCosts& costs, double limit_s) const;
+  void find_groups();
+  std::vector<std::vector<double>> group_syncs(int replicas) const;
+  std::vector<double> micro_batches_by_depth(const PipelineCosts& costs, int min_depth, int max_depth,
+                                             std::optional<int> stages, double limit_s) const;
+  double balanced_micro_batches(int stages, double sync_s, double limit_s) const;
+  bool may_finish_in_groups(const std::vector<std::vector<double>>& syncs, int replicas,
+                            std::optional<int> stages, double limit_s) const;
+  double groups_bound_s(const std::vector<double>& least_s, std::optional<int> stages,
+                        std::optional<int> replicas) const;
   bool may_finish(int computing, int replicas, std::optional<int> stages, double limit_s) const;
   double balanced_any_depth_s(int computing, int replicas) const;
   double stage_s(const WorkBound& work_bound, double balanced, int stages) const;
   double hops_s(int stages) const;
-  double micro_batch_path_s(int stages) const;
+  double micro_batch_path_s(int stages, double min_hops_s = 0) const;
   double fill_time_s(int stages, int micro_batches) const;
   double total_fill_s(int stages, int pipelines) const;
   Part pipelines(int stages, int replicas) const;
@@ -114,6 +148,8 @@ class IterationBounds {
   // bytes of its gradients; and after all pipelines, for the first layer.
   std::vector<Line> syncs_;
   std::vector<double> first_sync_s_;
+  std::vector<DeviceGroup> groups_;  // sites, or hosts of a single site; empty if they make no difference
+  PipelineCosts crossing_;           // the hops of pipelines on devices of several groups
 };
 
 }  // namespace dtfm::cost

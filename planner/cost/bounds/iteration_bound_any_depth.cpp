@@ -5,41 +5,11 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
+#include "planner/cost/bounds/concave_majorant.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 
 namespace dtfm::cost {
-namespace {
-
-/// Relative. Bisections end here, and the result is lowered by it, so rounding does not matter.
-constexpr double bisection_precision = 1e-9;
-/// Jobs with more layers are bounded by perfectly balanced compute alone, because cutting them takes long.
-constexpr int max_cut_layers = 512;
-
-/// Returns an upper bound on the sum of f over at most `count` numbers that are at least 1 and sum to at most
-/// `sum`: f's least concave majorant with f(0) = 0. `values` are f(1), f(2), …
-double max_sum(const std::vector<double>& values, int count, int sum) {
-  std::vector<std::pair<double, double>> hull = {{0, 0}};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::pair<double, double> point{static_cast<double>(i + 1), values[i]};
-    if (point.second <= hull.back().second) continue;
-    while (hull.size() > 1) {
-      const auto &a = hull[hull.size() - 2], &b = hull.back();
-      if ((b.second - a.second) * (point.first - a.first) > (point.second - a.second) * (b.first - a.first))
-        break;
-      hull.pop_back();
-    }
-    hull.push_back(point);
-  }
-  const double mean = static_cast<double>(sum) / count;
-  for (std::size_t i = 1; i < hull.size(); ++i) {
-    const auto &a = hull[i - 1], &b = hull[i];
-    if (mean <= b.first)
-      return count * (a.second + (b.second - a.second) * (mean - a.first) / (b.first - a.first));
-  }
-  return count * hull.back().second;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 /// Times after the last backward pass of a device. The numbers of replicas are those of pipelines with
 /// micro-batches. Others may hold further replicas, so these bounds do not decrease with the number.
@@ -66,25 +36,23 @@ void IterationBounds::find_sync() {
   }
 }
 
-/// Lower bound on the synchronization of a device's gradients of these bytes, whatever the stage boundaries
-/// of other pipelines: its links have to carry all of its messages, the last of which arrives one latency
-/// later, and every synchronization takes two messages in sequence.
-double IterationBounds::device_sync_s(int replicas, double bytes) const {
-  const Line& sync = syncs_[at(replicas)];
-  return replicas < 2 ? 0 : sync.fixed_s + std::max(sync.fixed_s, bytes * sync.seconds_per_byte);
+/// The costs of any pipeline if `replicas` of them have micro-batches.
+IterationBounds::PipelineCosts IterationBounds::costs_of(int replicas) const {
+  return {syncs_[at(replicas)], first_sync_s_[at(replicas)]};
 }
 
 /// Whether a stage with these layers, the `stage`-th of `stages`, may have finished within `limit_s`, if its
 /// pipeline computes `micro_batches` in `rounds` that end with a flush.
 ///
 /// gpipe: at the last micro-batch of a round, the forward phase has taken the latency of one micro-batch plus
-/// (m − 1) times the slowest stage or hop. The same holds for the backward phase up to this stage. The stages
-/// before it may run their last backward pass while it synchronizes its gradients.
+/// (m − 1) times the slowest stage or hop. The same holds for the backward phase up to this stage, which
+/// crosses only the hops behind it, and up to the first stage, which crosses all. The stages before it may
+/// run their last backward pass while it synchronizes its gradients.
 ///
 /// Other schedules: the stage waits for its first input, computes all its work, and then synchronizes its
 /// gradients. Or else the last gradients go back to the first stage, which then synchronizes.
 bool IterationBounds::stage_runs(std::pair<int, int> layers, int stage, int stages, int micro_batches,
-                                 int rounds, int replicas, double limit_s) const {
+                                 int rounds, const PipelineCosts& costs, double limit_s) const {
   const auto within = [&](const std::vector<double>& before) {
     return before[at(layers.second)] - before[at(layers.first)];
   };
@@ -93,23 +61,24 @@ bool IterationBounds::stage_runs(std::pair<int, int> layers, int stage, int stag
   const double forward = within(layer_times_.forward.before_s),
                backward = within(layer_times_.backward.before_s),
                both = within(layer_times_.forward_backward.before_s);
-  const double first_s = first_sync_s_[at(replicas)] + layer_times_.first_update_s;
-  double after_s = overlap ? 0 : device_sync_s(replicas, within(gradients_before_));
+  const double first_s = costs.first_sync_s + layer_times_.first_update_s;
+  double after_s = overlap ? 0 : costs.device_sync_s(within(gradients_before_));
   if (is_first) after_s = std::max(after_s + layer_times_.first_update_s, first_s);
-  const double path_s = micro_batch_path_s(stages), others = micro_batches - rounds;
+  const double path_s = micro_batch_path_s(stages, costs.hop_s), others = micro_batches - rounds;
   const double waited_s = layer_times_.forward.before_s[at(layers.first)] + one_way_.sum(stage + 1);
   if (schedule.forwards_first) {
-    const double hop = one_way_busy_.max_edge(stages);
-    const double steady = std::max(
-        both, std::max(forward, hop) + (layers.second == layers_ ? backward : std::max(backward, hop)));
-    const double last_s = is_first ? path_s
-                                   : layer_times_.forward.sum_s + one_way_.sum(stages) +
-                                         layer_times_.backward.sum_s -
-                                         layer_times_.backward.before_s[at(layers.first)];
-    return (rounds - 1) * path_s + last_s + others * steady + after_s <= limit_s;
+    const double hop = std::max(costs.hop_busy_s, one_way_busy_.max_edge(stages));
+    const double phases = std::max(both, std::max(forward, hop) + std::max(backward, hop));
+    if (is_first) return rounds * path_s + others * phases + after_s <= limit_s;
+    const double behind = layers.second == layers_ ? 0 : one_way_busy_.max_edge(stages - stage);
+    const double steady = std::max(both, std::max(forward, hop) + std::max(backward, behind));
+    const double last_s = layer_times_.forward.sum_s + one_way_.sum(stages) + layer_times_.backward.sum_s -
+                          layer_times_.backward.before_s[at(layers.first)];
+    return (rounds - 1) * path_s + last_s + others * steady + after_s <= limit_s &&
+           rounds * path_s + others * phases + first_s <= limit_s;
   }
   if (waited_s + micro_batches * both + after_s > limit_s) return false;
-  const double slowest = std::max(forward, hop_busy_.max_edge(stages));
+  const double slowest = std::max({forward, costs.hop_busy_s, hop_busy_.max_edge(stages)});
   if (schedule.splits_backward) return rounds * path_s + others * slowest <= limit_s;
   const double back_s =
       layer_times_.backward.before_s[at(layers.first)] + hop_.sum(stage + 1) - one_way_.sum(stage + 1);
@@ -126,14 +95,14 @@ bool IterationBounds::stage_fits(std::pair<int, int> layers, int in_flight) cons
 
 /// Whether the layers can be cut into at most `stages` stages that fit and run. The later a stage begins, the
 /// further it may reach, so the fewest stages have as many layers as possible, from the first stage on.
-bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, int replicas, double limit_s,
-                              bool& lacks_memory) const {
+bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, const PipelineCosts& costs,
+                              double limit_s, bool& lacks_memory) const {
   const bool forwards_first = traits(model_.schedule).forwards_first;
   const int in_flight = forwards_first ? (micro_batches + rounds - 1) / rounds : 1;
   int begin = 0;
   for (int stage = 0; stage < stages && begin < layers_; ++stage) {
     const auto can_end = [&](int end) {
-      if (!stage_runs({begin, end}, stage, stages, micro_batches, rounds, replicas, limit_s)) return false;
+      if (!stage_runs({begin, end}, stage, stages, micro_batches, rounds, costs, limit_s)) return false;
       const bool fits = stage_fits({begin, end}, in_flight);
       lacks_memory = lacks_memory || !fits;
       return fits;
@@ -152,8 +121,9 @@ bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, int rep
 
 /// Whether a pipeline of `stages` stages may finish its micro-batches within `limit_s`, however its layers
 /// are cut and on whichever devices.
-bool IterationBounds::pipeline_runs(int stages, int micro_batches, int replicas, double limit_s) const {
-  const double first_s = first_sync_s_[at(replicas)] + layer_times_.first_update_s;
+bool IterationBounds::pipeline_runs(int stages, int micro_batches, const PipelineCosts& costs,
+                                    double limit_s) const {
+  const double first_s = costs.first_sync_s + layer_times_.first_update_s;
   if (traits(model_.schedule).has_chunks)
     return micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages) +
                first_s <=
@@ -163,22 +133,22 @@ bool IterationBounds::pipeline_runs(int stages, int micro_batches, int replicas,
   if (model_.flush > 0) {
     bool lacks_memory = false;
     const int rounds = (micro_batches + model_.flush - 1) / model_.flush;
-    return can_cut(stages, micro_batches, rounds, replicas, limit_s, lacks_memory);
+    return can_cut(stages, micro_batches, rounds, costs, limit_s, lacks_memory);
   }
   for (int rounds = 1; rounds <= micro_batches; ++rounds) {
     bool lacks_memory = false;
-    if (can_cut(stages, micro_batches, rounds, replicas, limit_s, lacks_memory)) return true;
+    if (can_cut(stages, micro_batches, rounds, costs, limit_s, lacks_memory)) return true;
     if (!lacks_memory) return false;
   }
   return false;
 }
 
 /// The most micro-batches that a pipeline may finish within `limit_s`; 0: none.
-int IterationBounds::max_micro_batches(int stages, int replicas, double limit_s) const {
+int IterationBounds::max_micro_batches(int stages, const PipelineCosts& costs, double limit_s) const {
   int low = 0, high = micro_batches_ + 1;
   while (low + 1 < high) {
     const int middle = (low + high) / 2;
-    (pipeline_runs(stages, middle, replicas, limit_s) ? low : high) = middle;
+    (pipeline_runs(stages, middle, costs, limit_s) ? low : high) = middle;
   }
   return low;
 }
@@ -186,10 +156,10 @@ int IterationBounds::max_micro_batches(int stages, int replicas, double limit_s)
 /// Whether all micro-batches may be finished within `limit_s` by `computing` of the pipelines.
 bool IterationBounds::may_finish(int computing, int replicas, std::optional<int> stages,
                                  double limit_s) const {
-  std::vector<double> most(at(stages ? *stages : max_stages()));
-  for (int depth = stages.value_or(1); depth <= static_cast<int>(most.size()); ++depth)
-    most[at(depth - 1)] = max_micro_batches(depth, replicas, limit_s);
-  return max_sum(most, computing, static_cast<int>(rates_.size())) >= micro_batches_ - 1e-6;
+  const std::vector<double> most =
+      micro_batches_by_depth(costs_of(replicas), 1, max_stages(), stages, limit_s);
+  const ConcaveMajorant majorant(most);
+  return majorant.max_sum(computing, static_cast<int>(rates_.size())) >= micro_batches_ - 1e-6;
 }
 
 /// The sum of `stage_runs` over all stages, weighted by their rates, if compute is perfectly balanced over
@@ -221,25 +191,29 @@ IterationBound IterationBounds::for_all_plans(std::optional<int> stages, std::op
   bool lacks_memory = false;
   for (int depth = stages.value_or(1); depth <= stages.value_or(max_stages()) && !bound.fits; ++depth)
     bound.fits = may_fit(depth, 1) && (traits(model_.schedule).has_chunks || layers_ > max_cut_layers ||
-                                       can_cut(depth, 1, 1, 1, infinity, lacks_memory));
+                                       can_cut(depth, 1, 1, {}, infinity, lacks_memory));
   if (!bound.fits) return bound;
   double least = infinity;
+  std::vector<double> least_s(at(most), infinity);  // by number of pipelines with micro-batches, minus 1
   for (int computing = 1; computing <= most; ++computing) {
     const int held = replicas.value_or(computing);
+    if (held * state_ > memory_sums_.back() * (1 + bisection_precision)) continue;
     double low = balanced_any_depth_s(computing, held);
-    if (low >= least || held * state_ > memory_sums_.back() * (1 + bisection_precision)) continue;
-    if (layers_ <= max_cut_layers) {
-      if (!may_finish(computing, held, stages, least)) continue;
-      double high = least;
-      if (!std::isfinite(high))
-        for (high = std::max(2 * low, 1e-9); !may_finish(computing, held, stages, high);) high *= 2;
+    if (low < least && layers_ <= max_cut_layers) {
+      double high = std::isfinite(least) ? least : std::max(2 * low, 1e-9);
+      bool is_feasible = may_finish(computing, held, stages, high);
+      if (std::isfinite(least) && !is_feasible) low = high;
+      for (; !is_feasible && high > low; is_feasible = may_finish(computing, held, stages, high)) high *= 2;
       while (high - low > bisection_precision * high) {
         const double middle = (low + high) / 2;
         (may_finish(computing, held, stages, middle) ? high : low) = middle;
       }
     }
-    least = low;
+    least_s[at(computing - 1)] = low;
+    least = std::min(least, low);
   }
+  if (!groups_.empty() && std::isfinite(least))
+    least = std::max(least, groups_bound_s(least_s, stages, replicas));
   if (!std::isfinite(least)) return {0, "no pipeline fits in memory", false};
   bound.method =
       "pipelines of any depths on the fastest devices, then gradient synchronization over the "

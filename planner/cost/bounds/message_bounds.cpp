@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -75,6 +76,19 @@ SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<
     return std::min(model.network.message(a, b).seconds_per_byte,
                     model.network.message(b, a).seconds_per_byte);
   });
+}
+
+HopBound min_hop_between(const IterationModel& model, const std::vector<std::vector<int>>& groups) {
+  const SmallestMessages messages(model);
+  HopBound hop{infinity, infinity};
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      for (const int a : groups[i])
+        for (const int b : groups[j]) {
+          hop.total_s = std::min(hop.total_s, messages.total_s(a, b) + messages.total_s(b, a));
+          hop.busy_s = std::min({hop.busy_s, messages.occupancy_s(a, b), messages.occupancy_s(b, a)});
+        }
+  return hop;
 }
 
 }  // namespace dtfm::cost

@@ -13,13 +13,20 @@ SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>&
 /// Seconds for which a hop over the smallest boundary is occupied by one micro-batch. Only under gpipe are
 /// forward and backward separate phases, whose times add up.
 SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices);
-/// Seconds until a message over the smallest boundary has arrived, and for which it occupies its link, each in
-/// the better direction of a pair.
+/// Seconds until a message over the smallest boundary has arrived, and for which it occupies its link, each
+/// in the better direction of a pair.
 SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices);
 SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices);
 
 /// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
 SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices);
 SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices);
+
+/// The cheapest hop over the smallest boundary between devices of different groups: seconds until both
+/// messages of a micro-batch have arrived, and for which one of them occupies its link.
+struct HopBound {
+  double total_s = 0, busy_s = 0;
+};
+HopBound min_hop_between(const IterationModel& model, const std::vector<std::vector<int>>& groups);
 
 }  // namespace dtfm::cost

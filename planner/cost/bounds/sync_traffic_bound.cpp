@@ -9,7 +9,8 @@
 namespace dtfm::cost {
 
 std::vector<SyncTrafficBound::Peer> SyncTrafficBound::peers_of(const NetworkCost& network,
-                                                               const std::vector<int>& devices, int device,
+                                                               const std::vector<int>& devices,
+                                                               const std::vector<int>& group, int device,
                                                                bool sends) {
   std::vector<Peer> peers;
   peers.reserve(devices.size());
@@ -18,7 +19,8 @@ std::vector<SyncTrafficBound::Peer> SyncTrafficBound::peers_of(const NetworkCost
     const int from = sends ? device : other, to = sends ? other : device;
     const double seconds_per_byte = network.message(from, to).seconds_per_byte;
     peers.push_back({seconds_per_byte > 0 ? 1 / seconds_per_byte : infinity,
-                     network.shared_count() > 0 ? network.shared(from, to) : SharedPath()});
+                     network.shared_count() > 0 ? network.shared(from, to) : SharedPath(),
+                     std::binary_search(group.begin(), group.end(), other)});
   }
   return peers;
 }
@@ -40,15 +42,34 @@ SyncTrafficBound::Sets SyncTrafficBound::sets_of(const NetworkCost& network, con
     }
     Set& set = best < 0 ? sets.emplace_back() : shared[best];
     ++set.members;
+    set.inside += peer.is_inside ? 1 : 0;
     set.capacity += peer.rate;
   }
   for (auto& [id, set] : shared) {
     set.capacity = std::min(set.capacity, 1 / network.shared_seconds_per_byte(id));
     sets.push_back(set);
   }
+  sort_by_service(sets);
+  return sets;
+}
+
+void SyncTrafficBound::sort_by_service(Sets& sets) {
   std::sort(sets.begin(), sets.end(),
             [](const Set& a, const Set& b) { return a.members * b.capacity < b.members * a.capacity; });
-  return sets;
+}
+
+/// The same sets if at most `inside` receivers are in the group. No set has more of them. Of receivers that
+/// share nothing, the fastest are the best choice.
+SyncTrafficBound::Sets SyncTrafficBound::restricted(const Sets& sets, int inside) {
+  Sets result;
+  int single = 0;
+  for (Set set : sets) {
+    if (set.members == 1 && set.inside == 1 && ++single > inside) continue;
+    set.members += std::min<double>(set.inside, inside) - set.inside;
+    if (set.members > 0) result.push_back(set);
+  }
+  sort_by_service(result);
+  return result;
 }
 
 /// Returns the least τ with Σ min(members, τ · capacity) ≥ partners.
@@ -63,14 +84,16 @@ double SyncTrafficBound::seconds(const Sets& sets, double partners) {
   return sets.empty() ? 0 : sets.back().members / sets.back().capacity;
 }
 
-SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices) {
+SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
+                                   const std::vector<int>& group) {
   const NetworkCost& network = model.network;
-  total_s_ = devices.size() > 1 ? infinity : 0;
-  for (const int device : devices) {
+  const bool has_peers = devices.size() > 1 || devices != group;
+  total_s_ = has_peers ? infinity : 0;
+  for (const int device : group) {
     std::vector<Sets>& all = devices_.emplace_back();
     double total_s = 0;
     for (const bool sends : {true, false}) {
-      const std::vector<Peer> peers = peers_of(network, devices, device, sends);
+      const std::vector<Peer> peers = peers_of(network, devices, group, device, sends);
       const bool has_choice = std::any_of(peers.begin(), peers.end(), [](const Peer& peer) {
         return peer.path.end() - peer.path.begin() > 1;
       });
@@ -82,17 +105,26 @@ SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vecto
         total_s = std::max(total_s, 1 / capacity);
       }
     }
-    if (devices.size() > 1) total_s_ = std::min(total_s_, total_s);
+    if (has_peers) total_s_ = std::min(total_s_, total_s);
   }
   std::sort(devices_.begin(), devices_.end());
   devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
 }
 
-double SyncTrafficBound::to_each_s(int partners) const {
+double SyncTrafficBound::to_each_s(int partners, int inside) const {
   double least = infinity;
   for (const std::vector<Sets>& device : devices_) {
     double slowest = 0;
-    for (const Sets& sets : device) slowest = std::max(slowest, seconds(sets, partners));
+    for (const Sets& sets : device) {
+      if (inside >= partners) {
+        slowest = std::max(slowest, seconds(sets, partners));
+        continue;
+      }
+      const Sets possible = restricted(sets, inside);
+      double members = 0;
+      for (const Set& set : possible) members += set.members;
+      slowest = members < partners ? infinity : std::max(slowest, seconds(possible, partners));
+    }
     least = std::min(least, slowest);
   }
   return least;

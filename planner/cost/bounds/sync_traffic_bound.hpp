@@ -17,29 +17,41 @@ namespace dtfm::cost {
 /// depends on capacities, so faster links never raise the bound.
 class SyncTrafficBound {
  public:
-  /// Takes O(n² log n) time for n devices.
-  SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices);
+  /// Bounds for each of `devices`, which are all devices of the topology that a plan may use. Takes
+  /// O(n² log n) time for n devices.
+  SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices)
+      : SyncTrafficBound(model, devices, devices) {}
+  /// Bounds for each device of `group` (ascending), which exchanges bytes with others of `devices`.
+  SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
+                   const std::vector<int>& group);
 
   /// Seconds per byte until a device has exchanged as many bytes with each of `partners` other devices.
   /// `partners` is less than the number of devices.
-  double to_each_s(int partners) const;
+  double to_each_s(int partners) const { return to_each_s(partners, partners); }
+  /// The same if at most `inside` of the partners are in the group. Infinite if there are too few devices
+  /// outside it.
+  double to_each_s(int partners, int inside) const;
   /// Seconds per byte until a device has sent, and received, that many bytes in total.
   double total_s() const { return total_s_; }
 
  private:
   struct Set {
     double members = 0, capacity = 0;  // bytes per second
+    double inside = 0;                 // those of the members that are in the group
     friend auto operator<=>(const Set&, const Set&) = default;
   };
   using Sets =
       std::vector<Set>;  // disjoint sets of all other devices, those that are served first come first
+  static void sort_by_service(Sets& sets);
+  static Sets restricted(const Sets& sets, int inside);
   static double seconds(const Sets& sets, double partners);
   struct Peer {
     double rate = 0;  // bytes per second
     SharedPath path;
+    bool is_inside = true;
   };
-  static std::vector<Peer> peers_of(const NetworkCost& network, const std::vector<int>& devices, int device,
-                                    bool sends);
+  static std::vector<Peer> peers_of(const NetworkCost& network, const std::vector<int>& devices,
+                                    const std::vector<int>& group, int device, bool sends);
   static Sets sets_of(const NetworkCost& network, const std::vector<Peer>& peers, bool most_used);
 
   std::vector<std::vector<Sets>> devices_;  // each different one: directions and choices of capacities
