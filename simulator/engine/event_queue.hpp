@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "simulator/engine/lazy_queue.hpp"
 
@@ -18,7 +19,10 @@ class EventQueue {
   }
   bool empty() const { return queue_.empty(); }
   std::size_t size() const { return queue_.size(); }
-  double next_date() { return queue_.first().date; }
+  /// Infinite if the queue is empty.
+  double next_date() {
+    return queue_.empty() ? std::numeric_limits<double>::infinity() : queue_.first().date;
+  }
   /// An event that comes `k` positions after the next one, or later; null if finding it would need sorting.
   const Event* peek_sorted(std::size_t k) const {
     const Entry* entry = queue_.peek_sorted(k);

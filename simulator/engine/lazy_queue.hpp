@@ -14,7 +14,7 @@ namespace dtfm::sim {
 template <class Entry, class IsBefore>
 class LazyQueue {
  public:
-  bool empty() const { return size() == 0; }
+  bool empty() const { return is_exhausted() && unsorted_.empty(); }
   std::size_t size() const { return sorted_run_.size() - consumed_ + heap_.size() + unsorted_.size(); }
 
   void push(const Entry& entry) {

@@ -55,23 +55,23 @@ GraphNetwork::GraphNetwork(const TaskGraph& graph)
   }
 }
 
-/// A link that a route crosses more than once gets one use, with the sum of the shares.
 void GraphNetwork::add_uses(const Route& route) {
-  const auto begin = static_cast<std::ptrdiff_t>(uses_.size());
   for (std::size_t i = 0; i < route.links.size(); ++i)
-    uses_.push_back({route.links[i], route.flow_counts.empty() ? 1 : route.flow_counts[i]});
+    add_use({route.links[i], route.flow_counts.empty() ? 1 : route.flow_counts[i]});
   if (graph_.model.cross_traffic)
-    for (const int link : route.reverse) uses_.push_back({link, acknowledgement_share});
-  std::stable_sort(uses_.begin() + begin, uses_.end(),
-                   [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
-  std::size_t kept = static_cast<std::size_t>(begin);
-  for (std::size_t i = kept; i < uses_.size(); ++i)
-    if (kept > static_cast<std::size_t>(begin) && uses_[kept - 1].link == uses_[i].link)
-      uses_[kept - 1].share += uses_[i].share;
-    else
-      uses_[kept++] = uses_[i];
-  uses_.resize(kept);
+    for (const int link : route.reverse) add_use({link, acknowledgement_share});
   first_use_.push_back(static_cast<int>(uses_.size()));
+}
+
+/// Keeps the uses of a route, the last in the list, sorted by link. A link that the route crosses more than
+/// once gets one use, with the sum of the shares.
+void GraphNetwork::add_use(const LinkUse& use) {
+  const auto position = std::lower_bound(uses_.begin() + first_use_.back(), uses_.end(), use,
+                                         [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
+  if (position != uses_.end() && position->link == use.link)
+    position->share += use.share;
+  else
+    uses_.insert(position, use);
 }
 
 std::span<const LinkUse> GraphNetwork::uses_of(const Task& task) const {

@@ -47,6 +47,7 @@ class GraphNetwork {
 
  private:
   void add_uses(const Route& route);
+  void add_use(const LinkUse& use);
 
   const TaskGraph& graph_;
   std::vector<double> bandwidth_, latency_;

@@ -135,12 +135,12 @@ Replay GraphReplay::run() {
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
     if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
   // Events at the start time come before the first tasks start.
-  if (queue_.empty() || queue_.next_date() > now_) start_ready();
+  if (queue_.next_date() > now_) start_ready();
   double next = 0;
   while (!is_over(next = next_date()) && !is_stopped()) {
     now_ = next;
     end_flows();
-    while (!queue_.empty() && queue_.next_date() == now_) {
+    while (queue_.next_date() == now_) {
       prefetch_ahead();
       handle(queue_.pop());
     }
@@ -152,10 +152,10 @@ Replay GraphReplay::run() {
 
 /// The time of the next event or end of a flow. Rates are updated only after all events at the current time.
 double GraphReplay::next_date() {
-  if (!queue_.empty() && queue_.next_date() == now_) return now_;
+  const double next_event = queue_.next_date();
+  if (next_event == now_) return now_;
   network_.fluid().update_rates(now_);
-  const double end = std::max(now_, round_to_tick(network_.fluid().ends().next().date));
-  return queue_.empty() ? end : std::min(end, queue_.next_date());
+  return std::min(next_event, std::max(now_, round_to_tick(network_.fluid().ends().next().date)));
 }
 
 bool GraphReplay::is_over(double next) const {

@@ -22,6 +22,8 @@ bool nearly_equal(double a, double b, double tolerance) {
 }  // namespace
 
 FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(0) {
+  links_.reserve(links.size());
+  slots_.reserve(links.size());
   for (const LinkCapacity& link : links) add_link(link);
 }
 
