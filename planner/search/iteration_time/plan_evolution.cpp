@@ -17,7 +17,7 @@ namespace {
 // Chosen by hand.
 constexpr std::size_t max_population = 24;
 constexpr std::size_t max_groups = 64;
-constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
+constexpr int balance_passes = 2;  // the pace of a pipeline depends on its micro-batches, and vice versa
 
 using Layers = std::vector<std::pair<int, int>>;
 
@@ -59,7 +59,7 @@ class PlanEvolution {
     if (population_.size() > max_population) population_.pop_back();
   }
 
-  /// A parent with one change, more often a small one. Nothing if the change is not possible.
+  /// A copy of a parent with one random change, most often a small one. Nothing if that is not possible.
   std::optional<Plan> make_child() {
     Plan child = parent();
     constexpr int kinds = 16;
@@ -81,7 +81,7 @@ class PlanEvolution {
     return fit(std::move(child));
   }
 
-  // Changes. Each returns whether it changed something; layers of changed pipelines are split afterwards.
+  // Changes. Each returns whether it changed something. `fit` then splits the layers of changed pipelines.
 
   bool move_layer(Plan& plan) {
     std::vector<Stage>& stages = random_pipeline(plan).stages;
@@ -178,8 +178,8 @@ class PlanEvolution {
     return a != b;
   }
 
-  /// Keeps some pipelines, and takes from the other plan those whose groups are free; a pipeline that shares
-  /// groups with the kept ones is taken without these.
+  /// Keeps each pipeline with probability 1/2, and adds the pipelines of the other plan, without groups that
+  /// the kept ones use.
   bool recombine(Plan& plan, const Plan& other) {
     std::erase_if(plan.pipelines, [&](const Pipeline&) { return below(2) == 0; });
     std::set<int> used = used_devices(plan);
@@ -231,8 +231,8 @@ class PlanEvolution {
 
   // Layers and micro-batches.
 
-  /// Splits the layers of changed pipelines by themselves, or in common with equally deep ones, and balances
-  /// micro-batches. Nothing if a pipeline would compute none.
+  /// Splits the layers of each changed pipeline by itself, or of all pipelines of a depth in common, and
+  /// balances micro-batches. Nothing if a pipeline would get no micro-batches.
   std::optional<Plan> fit(Plan plan) {
     const int total = micro_batch_count(job_->problem.job);
     const int pipelines = static_cast<int>(plan.pipelines.size());
@@ -272,7 +272,7 @@ class PlanEvolution {
     for (std::size_t stage = 0; stage < layers.size(); ++stage) pipeline.stages[stage].layers = layers[stage];
   }
 
-  /// Known splits are used again, also for other numbers of micro-batches.
+  /// Cached by the devices of the stages alone, although the split also depends on the micro-batches.
   const Layers& best_layers(const std::vector<const Pipeline*>& pipelines) {
     std::vector<cost::StageChain> chains;
     std::vector<int> key;

@@ -1,4 +1,4 @@
-// Evolutionary search over whole plans, whose pipelines may have different depths.
+// Steady-state evolutionary search over plans whose pipelines may have different depths.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,12 @@ namespace dtfm::search {
 /// tensor degree, micro-batches need not come in rounds, and there are few groups.
 bool can_evolve(const DecidedJob& job);
 
-/// Evolves `population`, plans of one decided job that can be evolved, by `children` children, and returns
-/// it, best first. A child is a plan with a group moved, added, removed or exchanged, a pipeline split,
-/// reversed or joined with another, pipelines of two plans recombined, or a layer or micro-batch moved.
-/// Layers of changed pipelines are split anew, and micro-batches balanced. A child replaces the worst plan if
-/// it is better. `stop` is called before every child.
+/// Evolves `population`, plans of one decided job that can be evolved, and returns it, best first. Creates
+/// `children` children, one at a time. A child is a plan with one random change: a group is moved, added,
+/// removed or exchanged; a pipeline is split, partly reversed, exchanged or joined with another; pipelines of
+/// two plans are recombined; or a layer or micro-batch is moved. Layers of changed pipelines are split again,
+/// and micro-batches balanced, except after a move of a layer or micro-batch. A new child joins the
+/// population, and the worst plan leaves it if it is full. `stop` is called before every child.
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> population, const ShapeLimits& limits,
                                         const PlanScore& score, int children, Rng& rng,
                                         const std::function<bool()>& stop);
