@@ -15,7 +15,7 @@
 namespace dtfm::cli {
 namespace {
 
-/// FNV-1a (Fowler, Noll and Vo), 64 bits; files differ by accident, not by intent.
+/// FNV-1a (Fowler, Noll and Vo), 64 bits. A cryptographic hash is not needed: files differ only by accident.
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

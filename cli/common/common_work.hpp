@@ -1,4 +1,4 @@
-// Work that several processes do together, from the view of one of them. Null stands for the only process.
+// Work that is distributed across several processes (ranks). `ranks` is null if there is only one process.
 #pragma once
 
 #include <optional>
@@ -18,13 +18,13 @@ inline bool is_root(const Ranks* ranks) {
 /// compared.
 void check_same_input(Ranks* ranks, const io::ReadLog& read);
 
-/// After an interrupt or the loss of a rank, whether this rank has to write `output` in place of the root,
-/// which seems to be the lost one: true on rank 1 if the root leaves the file unchanged for 0.4 s, which is
-/// less than the time that launchers grant.
+/// Whether this rank has to write `output` in place of the root, after an interrupt or the loss of a rank.
+/// True on rank 1 if the file stays unchanged for 0.4 s, so that the root seems to be lost. Launchers grant
+/// more time than that.
 bool replaces_root(const Ranks* ranks, const std::optional<std::string>& output);
 
-/// Ends the common work, of which nothing is left. Returns whether this process continues: whether it is the
-/// root. Unless `quiet`, says on stderr how much was exchanged.
+/// Ends the distributed work. Returns whether this process continues, which only the root does. Unless
+/// `quiet`, prints on stderr how much was communicated.
 bool continues_alone(Ranks* ranks, bool quiet);
 
 }  // namespace dtfm::cli

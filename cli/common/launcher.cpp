@@ -21,8 +21,8 @@ int number_in_environment(std::initializer_list<const char*> names, int missing)
 
 Launch launch_of_environment() {
   Launch launch;
-  // Of Open MPI; of MPICH and of Slurm with PMI-2; of Slurm with PMIx, which gives the size only in a variable
-  // that is also set without MPI.
+  // Open MPI sets OMPI_COMM_WORLD_SIZE; MPICH, and Slurm with PMI-2, set PMI_SIZE. Slurm with PMIx has the
+  // size only in SLURM_STEP_NUM_TASKS, which is also set without MPI.
   const bool has_pmix = std::getenv("PMIX_RANK") != nullptr;
   const int pmix_size = has_pmix ? number_in_environment({"SLURM_STEP_NUM_TASKS"}, 1) : 0;
   const int size = number_in_environment({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, pmix_size);

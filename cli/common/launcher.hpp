@@ -1,4 +1,4 @@
-// What mpirun or srun says in the environment about the processes that it has started.
+// What the environment variables of mpirun or srun say about the processes that it has started.
 #pragma once
 
 namespace dtfm::cli {
@@ -9,7 +9,7 @@ struct Launch {
   int local_size = 1;  // those on this machine
 };
 
-/// One process, unless a launcher for MPI has started several.
+/// Reads the environment. Without an MPI launcher, there is one process.
 Launch launch_of_environment();
 
 /// The cores that this process may use without taking those of other processes of the launch.

@@ -10,9 +10,9 @@
 
 namespace dtfm::cli {
 
-/// Starts MPI if a launcher has started several processes; otherwise returns null. Silences all processes but
-/// the root, which alone prints. An interrupt, or losing another rank, ends the exchange of data and
-/// interrupts this process, too: what it has so far must be written before the launcher kills it. Throws
+/// Starts MPI if a launcher has started several processes; otherwise returns null. Only the root prints; all
+/// other processes are silenced. After an interrupt or the loss of another rank, this process no longer
+/// communicates and counts as interrupted, so that it writes its result before the launcher kills it. Throws
 /// Error if several processes were started but the program was built without MPI.
 std::unique_ptr<RankTransport> start_ranks(std::string_view program);
 

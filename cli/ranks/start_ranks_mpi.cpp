@@ -1,4 +1,4 @@
-// Ranks as processes of MPI.
+// The implementation with MPI: every rank is an MPI process.
 #include <chrono>
 #include <limits>
 #include <string>
@@ -39,7 +39,7 @@ class MpiTransport : public RankTransport {
   }
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
-  /// MPI_Finalize waits for all ranks, so it must not be called without one of them.
+  /// MPI_Finalize waits for all ranks, so it must not be called after one was lost.
   ~MpiTransport() override {
     if (!is_lost_) MPI_Finalize();
   }

@@ -1,4 +1,4 @@
-// Builds without MPI.
+// The implementation for builds without MPI.
 #include "cli/common/launcher.hpp"
 #include "cli/ranks/run_on_ranks.hpp"
 

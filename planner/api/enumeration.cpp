@@ -21,7 +21,7 @@ bool supports_enumeration(const PlanRequest& request) {
 
 constexpr int first_share = 5, prove_factor = 5;
 
-/// A fifth of the limits, for the first enumeration; pipelines have to be listed in any case.
+/// The first enumeration has a fifth of the limits, except of pipelines, which every enumeration lists.
 search::EnumerationLimits first_limits(search::EnumerationLimits limits) {
   for (long long* limit : {&limits.steps, &limits.bounds, &limits.plans}) *limit /= first_share;
   return limits;
@@ -49,9 +49,9 @@ void keep_finalists(const search::IterationSearchOptions& options, PlanResult& r
   result.finalist_results.resize(most);
 }
 
-/// Enumerates all plans, and simulates those that may be faster than the best plan of `result`, the fastest
-/// of which becomes its first one. Returns false, and changes nothing but the number of evaluations, if there
-/// are too many plans.
+/// Enumerates all plans, and simulates those that may be faster than the best plan of `result`. The fastest
+/// one becomes the first plan of `result`. If there are too many plans, or the caller stops the search,
+/// returns false and changes nothing but the number of evaluations.
 bool improve_by_enumeration(const PlanRequest& request, const search::EnumerationLimits& limits,
                             PlanResult& result) {
   constexpr std::size_t at_once = 64;  // simulated before bounds are compared again
@@ -88,8 +88,8 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
 
 }  // namespace
 
-/// The better the plan that bounds are compared with, the fewer plans are left. So a short search precedes a
-/// short enumeration, and the whole search a long one.
+/// The faster the plan that bounds are compared with, the more plans they rule out. Therefore a short search
+/// precedes a short enumeration and, if that gives up, the whole search precedes a long one.
 PlanResult search_and_enumerate(const PlanRequest& given) {
   PlanRequest request = given;
   if (!request.options.common.begin) request.options.common.begin = std::chrono::steady_clock::now();
@@ -99,7 +99,7 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
       !search::can_enumerate(request.problem, request.options.limits, limits))
     return search_and_simulate(request);
   request.options.common.ranks = nullptr;  // the problem is so small that every rank plans alone
-  PlanRequest first = request;  // its time limit is that of all steps
+  PlanRequest first = request;             // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);
   if (improve_by_enumeration(request, first_limits(limits), result)) return result;

@@ -1,5 +1,4 @@
-// Simulates the best plans of a search, because the closed formulas only estimate how long an iteration
-// takes.
+// Simulates the best plans of a search, because the search itself only estimates their iteration times.
 #pragma once
 
 #include <functional>

@@ -67,7 +67,7 @@ struct PlanResult {
 /// no device's times are known, search::NoSuchShape if no plan has the requested numbers of stages and
 /// replicas.
 PlanResult plan(const PlanRequest& request);
-/// The same without enumerating the plans of small problems, and without a prediction interval.
+/// Like `plan`, but never enumerates plans, and gives no prediction interval.
 PlanResult search_and_simulate(const PlanRequest& request);
 
 struct ScoreRequest {

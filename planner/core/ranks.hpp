@@ -1,6 +1,7 @@
-// Several processes, the ranks, that compute together. All run the same program on the same input and hold
-// the same state. Only independent tasks are divided among them: each rank computes some, all exchange the
-// results, and every rank continues with all of them. The first rank, the root, prints and writes files.
+// Several processes (ranks) that compute together. All run the same program on the same input and hold the
+// same state. Only independent tasks are distributed: each rank computes some of them, an all-gather gives
+// every rank all results, and every rank continues with these. The first rank, the root, prints and writes
+// files.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +31,9 @@ class RankTransport {
   virtual std::optional<std::vector<std::string>> exchange(const std::string& own) = 0;
 };
 
-/// The ranks, as one of them sees them. Clocks differ, so ranks must not decide by them what to do next, or
-/// they would wait for different things: outside of tasks, `now` returns the same time on all ranks, the latest
-/// of all clocks in the last exchange.
+/// The ranks, from the view of one of them. Their clocks differ, and if each decided by its own clock what to
+/// do next, they could deadlock. Therefore, outside of tasks, `now` returns the same time on all ranks: the
+/// latest of all clocks at the last exchange.
 class Ranks {
  public:
   using Clock = std::chrono::steady_clock;
@@ -47,13 +48,13 @@ class Ranks {
   int size() const { return transport_.size(); }
   /// The tasks of a rank among `count`, ascending.
   std::vector<int> tasks_of(int rank, int count) const;
-  /// Whether tasks are divided. Not inside of a task, after `leave`, and after another rank was lost.
+  /// Whether tasks are distributed. False inside a task, after `leave`, and after another rank was lost.
   bool divides() const { return !is_alone_ && !in_tasks_; }
   /// Whether another rank was lost or this one had to stop.
   bool is_broken() const { return is_broken_; }
   /// Safe to call from any thread.
   Clock::time_point now() const;
-  /// Rounds of exchanged messages so far, and their bytes, of all ranks together.
+  /// Number of exchanges so far, and their bytes, of all ranks together.
   int rounds() const { return rounds_; }
   long long bytes() const { return bytes_; }
 
@@ -107,7 +108,7 @@ struct Workers {
   Ranks* ranks = nullptr;
 };
 
-/// The time by which ranks may decide; without ranks, simply the time.
+/// The time by which ranks may decide what to do next; without ranks, the current time.
 inline std::chrono::steady_clock::time_point now_of(const Ranks* ranks) {
   return ranks ? ranks->now() : std::chrono::steady_clock::now();
 }
@@ -173,10 +174,10 @@ std::vector<Result> results_of(std::vector<std::optional<TaskOutcome<Result>>> o
   return results;
 }
 
-/// Like parallel_map, but all ranks compute it: rank r the tasks r, r + size, … Every rank must call it with
-/// tasks that give the same results. `codec` writes and reads a result. Failures of tasks are thrown as Error
-/// or, if they were no Error, as BrokenInvariant. If another rank is lost, this one computes the missing
-/// tasks itself.
+/// Like parallel_map, but distributed: rank r computes the tasks r, r + size, … Every rank must call it with
+/// tasks that give the same results. `codec` writes and reads a result. If a task throws Error, so does this;
+/// if it throws anything else, this throws BrokenInvariant. If another rank is lost, this one computes the
+/// missing tasks itself.
 template <class Task, class Codec = PlainCodec>
 auto distributed_map(int count, const Workers& workers, const Task& task, const Codec& codec = {}) {
   using Result = decltype(task(0));

@@ -1,4 +1,4 @@
-// Finds the pipelines of a plan that do the same at the same time, so that a graph needs only some of them.
+// Finds interchangeable pipelines of a plan, so that a task graph needs only some of them.
 #pragma once
 
 #include "planner/core/plan.hpp"

@@ -27,8 +27,9 @@ struct IterationBound {
 /// of `stages` stages each, on any devices with known layer times, with any layers for the stages of each
 /// pipeline (at least one each) and any split of the job's micro-batches.
 ///
-/// The proofs stand at the parts in the source. Messages take no less than over the best pair of devices, or
-/// over the pairs that connect as many devices at the least cost. Contention is not counted.
+/// Each part is proven in the comment above it in the source. A message takes at least as long as over the
+/// best pair of devices, or over the cheapest pairs that connect the required number of devices. Contention
+/// is ignored.
 class IterationBounds {
  public:
   /// `model` must outlive this object. Takes O(n²) time for n devices. Throws Error if too few devices have

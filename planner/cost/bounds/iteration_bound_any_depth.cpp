@@ -9,10 +9,10 @@
 #include "planner/cost/bounds/iteration_bound.hpp"
 
 namespace dtfm::cost {
-namespace {}  // namespace
 
-/// Times after the last backward pass of a device. The numbers of replicas are those of pipelines with
-/// micro-batches. Others may hold further replicas, so these bounds do not decrease with the number.
+/// Bounds on synchronization after the last backward pass of a device, by number of pipelines with
+/// micro-batches. Pipelines without micro-batches may hold further replicas, so a bound must hold for any
+/// larger number of replicas too.
 void IterationBounds::find_sync() {
   const int max = static_cast<int>(rates_.size());
   syncs_.assign(at(max + 1), {});
@@ -86,7 +86,7 @@ bool IterationBounds::stage_runs(std::pair<int, int> layers, int stage, int stag
          rounds * path_s + others * std::max(slowest, backward) + first_s <= limit_s;
 }
 
-/// Whether a device has enough memory for these layers. Otherwise more flushes may help.
+/// Whether a device has enough memory for these layers. If not, more frequent flushes may help.
 bool IterationBounds::stage_fits(std::pair<int, int> layers, int in_flight) const {
   return state_before_[at(layers.second)] - state_before_[at(layers.first)] +
              in_flight * model_.stages.kept_bytes(layers) <=

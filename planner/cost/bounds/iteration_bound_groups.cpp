@@ -63,10 +63,11 @@ double max_profit(const std::vector<GroupProfits>& groups, int pipelines) {
 }
 
 /// Whether the convex function is at least `limit` in [0, max]. `start` is where it may be smaller; becomes
-/// the place of its least value so far.
+/// the place of its least value so far. If the search is not precise enough, the function is taken to stay
+/// above, which only makes the bound lower.
 template <class Function>
 bool stays_above(double limit, const Function& function, double max, double& start) {
-  constexpr double precision = 1e-9;
+  constexpr double precision = 1e-4;
   double low = 0, high = max;
   if (function(start) < limit) return false;
   while (high - low > precision * high) {
@@ -217,7 +218,7 @@ bool IterationBounds::may_finish_in_groups(const std::vector<std::vector<double>
 /// without, it is at least the least of the first n values of `least_s`.
 double IterationBounds::groups_bound_s(const std::vector<double>& least_s, std::optional<int> stages,
                                        std::optional<int> replicas) const {
-  constexpr double precision = 1e-7, give_up = 100;
+  constexpr double precision = 1e-4, give_up = 100;
   const int slots = static_cast<int>(rates_.size());
   std::vector<int> numbers;
   for (int n = replicas.value_or(1); n <= replicas.value_or(slots / stages.value_or(1)); ++n)

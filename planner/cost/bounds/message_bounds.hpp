@@ -13,8 +13,8 @@ SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>&
 /// Seconds for which a hop over the smallest boundary is occupied by one micro-batch. Only under gpipe are
 /// forward and backward separate phases, whose times add up.
 SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices);
-/// Seconds until a message over the smallest boundary has arrived, and for which it occupies its link, each
-/// in the better direction of a pair.
+/// For a message over the smallest boundary: seconds until it has arrived, and seconds for which it occupies
+/// its link, each in the faster direction of a pair.
 SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices);
 SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices);
 

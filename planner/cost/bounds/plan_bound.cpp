@@ -52,8 +52,8 @@ std::vector<StageTimes> stage_times(const IterationModel& model, const Pipeline&
   return result;
 }
 
-/// Part of the stage's optimizer step that is for these of its layers. Parameters that are tied to the first
-/// layer of the same stage are updated with it.
+/// Time of the stage's optimizer step for these layers alone. Parameters that are tied to the first layer of
+/// the same stage are updated with that layer.
 double update_s(const IterationModel& model, const Stage& stage, std::pair<int, int> layers) {
   if (stage.layers.first > 0) return compute(model, stage, layers).update_s;
   return compute(model, stage, {0, layers.second}).update_s -
@@ -62,8 +62,8 @@ double update_s(const IterationModel& model, const Stage& stage, std::pair<int, 
 
 }  // namespace
 
-/// - A device computes its micro-batches one after the other: after the first has come from the stages before
-///   it, and before the gradients of the last have gone back through them.
+/// - A device computes its micro-batches one after the other. Before that, the first one has to pass all
+///   earlier stages; after that, the gradients of the last one have to go back through them.
 /// - If m micro-batches pass a resource (stage or hop) one after another, the pipeline takes at least as long
 ///   as one micro-batch and m − 1 times the resource: under gpipe for the forward phase followed by the
 ///   backward phase, otherwise for one of them.

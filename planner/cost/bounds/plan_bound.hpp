@@ -1,5 +1,5 @@
-// Lower bounds on the times of given pipelines and plans: no schedule, contention or order of messages makes
-// them faster. An enumeration of plans leaves out those whose bound exceeds what another plan takes.
+// Lower bounds on the times of given pipelines and plans, as simulated. The enumeration skips plans whose
+// bound is not below the time of a plan that it already has.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace dtfm::cost {
 
 /// Seconds from the start of an iteration.
 struct PipelineBound {
-  std::vector<double> gradients_s;  // by stage: its last backward pass, without weight gradients that wait
+  std::vector<double> gradients_s;  // by stage: its last backward pass, without delayed weight gradients
   double end_s = 0;                 // of the last computation
 };
 
@@ -23,8 +23,7 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
 double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& replicas,
                   std::pair<int, int> layers);
 
-/// The same for the first layers that are synchronized together, after the first stages' last backward
-/// passes.
+/// The same for the first bucket of layers, from the last backward pass of the first stages.
 double min_first_sync_s(const IterationModel& model, const Plan& plan);
 
 /// Bound on the iteration time of a plan whose pipelines have these bounds, in the order of the plan.

@@ -7,10 +7,10 @@
 
 namespace dtfm::cost {
 
-/// A device sends to other devices over links that are its own, or that several receivers share. In τ seconds
-/// a set of receivers gets at most τ · capacity bytes, and if every receiver needs only one byte, at most as
-/// many as it has members. The same holds for what a device receives. All results are the minimum over
-/// `devices`, so they hold for every device of a plan.
+/// Suppose that a device sends one byte to each of several receivers. A set of receivers behind a shared
+/// capacity gets at most τ · capacity bytes in τ seconds, and no more bytes than it has members. The same
+/// holds for what a device receives. All results are the minimum over `devices`, so they hold for every
+/// device of a plan.
 ///
 /// A set consists of the receivers whose path crosses one shared capacity. Where paths cross several, the
 /// bound is the better of two choices: the one that most receivers share, or the one that fewest do. Neither
@@ -41,7 +41,7 @@ class SyncTrafficBound {
     friend auto operator<=>(const Set&, const Set&) = default;
   };
   using Sets =
-      std::vector<Set>;  // disjoint sets of all other devices, those that are served first come first
+      std::vector<Set>;  // a partition of all other devices, in the order in which they are best served
   static void sort_by_service(Sets& sets);
   static Sets restricted(const Sets& sets, int inside);
   static double seconds(const Sets& sets, double partners);

@@ -18,13 +18,13 @@ namespace {
 /// Messages from one node to another. A node is a replica, or a class of interchangeable replicas.
 struct Message {
   int from = 0, to = 0;
-  /// Messages that it stands for: of each sender, of each receiver, and of all of them.
+  /// Number of messages that it represents: per sender, per receiver, and in total.
   double per_sender = 1, per_receiver = 1, in_all = 1;
   int ring = no_index;
 };
 
-/// Messages that are sent at the same time, each as soon as its sender has everything that it received
-/// before. Messages of one ring are in its order; each of them is sent once in every round.
+/// Concurrent messages. A sender starts when it has received its messages of all previous phases. Messages of
+/// one ring are in the order of the ring; each is sent once per round.
 struct Phase {
   double bytes = 0;  // of a message
   double rounds = 1;
@@ -56,8 +56,8 @@ Collective each_replica(const ReplicaGroup& group) {
 /// The replicas of a node, by index in the group.
 using Classes = std::vector<std::vector<std::size_t>>;
 
-/// Classes of replicas with the same kinds. Each of them has a host of its own, or all are on one host; if
-/// that limits their traffic together, every one of them is a class.
+/// Classes of replicas of the same kind. The replicas of a class either have hosts of their own or are all on
+/// one host. Replicas on a host that limits their total traffic are classes of one replica each.
 Classes classes_by(const std::vector<int>& kinds, const Topology& topology, const NetworkCost& network,
                    const ReplicaGroup& group) {
   using Key = std::array<int, 4>;  // kind, parts, host or no_index, device or no_index
@@ -83,8 +83,8 @@ Classes classes_by(const std::vector<int>& kinds, const Topology& topology, cons
   return classes;
 }
 
-/// A node is a class of interchangeable replicas of one site. If there are too many, replicas that only
-/// measured links distinguish are one class, with the worst of these links.
+/// Every class of interchangeable replicas is a node. If there are too many classes, those that differ only
+/// in measured links are merged, and get the slowest of these links.
 Collective each_class(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
   Collective collective;
   std::vector<int> kinds;
@@ -108,7 +108,7 @@ Collective each_class(const Topology& topology, const NetworkCost& network, cons
   return collective;
 }
 
-/// Every replica sends one shard to every other one, which sums it, and then the sum of its own shard.
+/// Every replica sends to every other one the shard that this one sums, and then the sum of its own shard.
 Collective sharded_ps(const Topology& topology, const NetworkCost& network, const ReplicaGroup& group) {
   Collective collective = each_class(topology, network, group);
   Phase all{group.bytes / static_cast<double>(group.devices.size())};
@@ -257,11 +257,11 @@ struct MessageTime {
   double total_s() const { return occupancy_s + latency_s; }
 };
 
-/// When the members of a ring, who are ready at these times, end so many rounds: in every round, a member
-/// sends its message when it has sent the previous one and received that of its predecessor.
+/// Times at which the members of a ring, ready at `ready_s`, have completed all rounds. In every round, a
+/// member sends its message when it has sent the previous one and received that of its predecessor.
 ///
-/// Large rings take the longest path through the rounds: it waits at the slowest member in all of them, or
-/// goes around the ring in all of them, or once, and waits at the slowest member in the others.
+/// Large rings use the longest of three paths through the rounds: one stays at the slowest member; one goes
+/// around the ring in all rounds; one goes around once and stays at the slowest member in the other rounds.
 std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<double> ready_s,
                                 double rounds) {
   constexpr std::size_t max_exact = 32;  // members: the time of the exact recurrence grows with their square
@@ -289,13 +289,13 @@ std::vector<double> ring_ends_s(std::span<const MessageTime> hops, std::vector<d
   return std::vector(n, *std::max_element(ready_s.begin(), ready_s.end()) + std::max(waiting_s, around_s));
 }
 
-/// Messages over a shared capacity, counted for the first device of a class.
+/// Number of messages that one message of the list stands for on a shared capacity of its devices.
 struct LinkShare {
-  int link = 0;  // its id, then its index
+  int link = 0;  // id of the capacity; after number_links its index in links_
   double messages = 0;
 };
 
-/// What a message costs by itself, and which of the link shares are its own.
+/// Cost of a message without contention, and its range in shares_.
 struct Route {
   MessageCost cost;
   double usd_per_byte = 0;
@@ -349,7 +349,7 @@ class SyncTimer {
         const std::size_t first_share = shares_.size();
         if (network_.shared_count() > 0) {
           add_shares(it, running, network_.shared(from, to), it.from != it.to, true);
-          // Inside a class the messages that its first device receives count, not those of another one.
+          // Within a class, count what its first device receives, over that device's own capacities.
           if (it.from == it.to) add_shares(it, running, network_.shared(to, from), true, false);
           find_siblings(collective, it.from, from, to, true);
           find_siblings(collective, it.to, it.from == it.to ? from : to, it.from == it.to ? to : from, false);
@@ -371,8 +371,8 @@ class SyncTimer {
     }
   }
 
-  /// Capacities of the other members of a class that correspond to those of its first device, `device`, for
-  /// messages to or from `peer`.
+  /// Records which capacities of the other members of a class correspond to those of its first device,
+  /// `device`, for messages to or from `peer`.
   void find_siblings(const Collective& collective, int node, int device, int peer, bool is_sender) {
     if (collective.members.empty()) return;
     const std::vector<int> own = private_ids(device, peer, is_sender);
@@ -409,7 +409,7 @@ class SyncTimer {
     result_.link_bytes.assign(bytes.begin(), bytes.end());
   }
 
-  /// Messages over a capacity, of all parts.
+  /// Number of messages over a capacity, of all shards together.
   static double messages_over(CapacityOwner owner, const Message& it, const RunningCollective& running) {
     const auto parts_of = [&](int node) {
       return std::min(running.count, static_cast<double>(running.collective.parts[at(node)]));
@@ -439,7 +439,7 @@ class SyncTimer {
       it.link = static_cast<int>(std::lower_bound(ids.begin(), ids.end(), it.link) - ids.begin());
   }
 
-  /// A link carries the phases one after the other.
+  /// Adds phase `number` to the use of all links. A link carries one phase after the other.
   void use_links(std::size_t number) {
     for (LinkUse& link : links_) {
       link.round_bytes = link.phase_bytes = 0;

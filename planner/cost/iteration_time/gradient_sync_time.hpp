@@ -10,33 +10,32 @@
 
 namespace dtfm::cost {
 
-/// If only measured links distinguish more replicas than this, they are classified by coarse kinds. Chosen by
-/// hand: the time of an estimate grows with the square of the classes.
+/// With more classes of interchangeable replicas than this, replicas are classified by coarse kinds, which
+/// ignore measured links. Chosen by hand: the time of an estimate grows with the square of the classes.
 inline constexpr std::size_t max_sync_classes = 64;
 
-/// Replicas that synchronize one shard of the gradients, and how many shards have such replicas: messages of
-/// all of them cost the same and cross the same capacities. If two replicas hold several shards, the messages
-/// between them follow each other.
+/// Replicas that synchronize one shard of the gradients. A group stands for all shards whose replicas have
+/// messages that cost the same and cross the same capacities. If two replicas both hold several shards, they
+/// send the messages of these shards one after another.
 struct ReplicaGroup {
   std::vector<int> devices;  // one of each pipeline, at least two, in the order of the pipelines
-  std::vector<int> parts;    // by device: shards of the same gradients that it holds
+  std::vector<int> parts;    // by device: number of shards that it holds
   double bytes = 0;          // of a shard
-  int count = 1;
+  int count = 1;             // shards that the group stands for
 };
 
 struct SyncTime {
   double seconds = 0;         // until the last replica has the sums
-  double channel_busy_s = 0;  // of the busiest sender and receiver: the sum of its messages
+  double channel_busy_s = 0;  // of the busiest pair of sender and receiver: the sum of its messages
   double egress_usd = 0;
-  /// By device of the first group: when it has the sums. Interchangeable devices get the latest of their
-  /// times.
+  /// When each device of the first group has the sums. Of interchangeable devices, all have the latest time.
   std::vector<double> ends_s;
   std::vector<std::pair<int, double>> link_bytes;  // by id of the shared capacity, ascending
 };
 
-/// Time of concurrent synchronizations. A message that crosses a shared capacity takes
-/// at least as long as that capacity needs for all messages of the same phase. Throws Error for an algorithm
-/// that jobs may not name.
+/// Time of concurrent synchronizations. A message that crosses a shared capacity takes at least as long as
+/// that capacity needs for all messages of the same phase. Throws Error for an algorithm that has no time
+/// formula.
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
                             std::span<const ReplicaGroup> groups);
 

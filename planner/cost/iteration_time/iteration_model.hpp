@@ -1,4 +1,4 @@
-// What all estimates of one job on one topology share.
+// Immutable data that all estimates of one job on one topology share.
 #pragma once
 
 #include <memory>

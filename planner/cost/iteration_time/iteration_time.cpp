@@ -89,7 +89,7 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
   return time.backward_s[at(virtual_stage)] - rest_s;
 }
 
-/// Whether devices of two pairs are of the same kinds and in the same relation to their hosts.
+/// Whether `a` and `b` are interchangeable with `other_a` and `other_b`, and share a host just as those do.
 bool are_alike(const IterationModel& model, int a, int b, int other_a, int other_b) {
   const auto& devices = model.problem.topology->devices;
   const auto is_same = [&](int device, int other) {
@@ -102,7 +102,8 @@ bool are_alike(const IterationModel& model, int a, int b, int other_a, int other
              (devices[at(other_a)].host == devices[at(other_b)].host);
 }
 
-/// True only if the pipelines have the same cost because their devices are interchangeable.
+/// True only if the pipelines have the same cost because their devices are interchangeable. May be false for
+/// other pipelines of the same cost.
 bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipeline& b) {
   if (model.network.shared_count() > 0 || a.micro_batches != b.micro_batches ||
       a.stages.size() != b.stages.size())
@@ -124,7 +125,7 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
   return true;
 }
 
-/// Returns the entry with this key, or the older one, and makes it the last.
+/// Returns the entry that matches, or else the older one to be replaced, and makes it the last one used.
 template <class Versions, class Matches>
 auto& select_version(Versions& versions, const Matches& matches) {
   if (!matches(versions.entries[versions.last])) versions.last = 1 - versions.last;
@@ -184,7 +185,7 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
 }
 
 /// Buckets become ready from the last layers to the first. A device compresses, decompresses and computes one
-/// after the other, and a channel or a link carries one bucket after the other.
+/// thing at a time. A channel (a sender and a receiver) or a link carries one bucket after the other.
 void IterationEstimator::synchronize(const Plan& plan) {
   buckets_ = gradient_buckets(model_, plan, costs_);
   if (syncs_.size() < buckets_.size()) syncs_.resize(buckets_.size());

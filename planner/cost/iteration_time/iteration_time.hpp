@@ -1,5 +1,5 @@
-// Closed-form estimate of the iteration time of any plan, which the search minimizes. It shares only its
-// inputs with the simulator, which checks it.
+// Analytical estimate of the iteration time of any plan, which the search minimizes. It shares only its
+// inputs with the simulator; tests compare the two.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ struct IterationEstimate {
   double iteration_s = 0;
   double pipelines_s = 0;               // end of the last pipeline's computations
   double gradient_sync_end_s = 0;       // end of the last synchronization; 0 if there is none
-  double update_s = 0, overhead_s = 0;  // durations, after the later of both ends
+  double update_s = 0, overhead_s = 0;  // durations, after pipelines_s and gradient_sync_end_s
   /// Mean end of all pipelines and synchronizations. It also rewards improvements off the critical path.
   double mean_end_s = 0;
-  double deficit_bytes = 0;        // by which devices exceed their memory, in total; 0: the plan fits
+  double deficit_bytes = 0;        // total by which devices exceed their memory; 0: the plan fits
   double egress_usd = 0;           // per iteration
   std::vector<double> pipeline_s;  // by pipeline: end of its computations
   std::vector<double> steady_s;    // by pipeline: additional time of one more micro-batch
@@ -31,27 +31,28 @@ struct IterationEstimate {
 
 /// Estimates one plan:
 ///
-/// 1. The cost of every pipeline by itself (`pipeline_cost`); all start together.
-/// 2. If links are shared, the delay by messages of other pipelines (`LinkContention`).
-/// 3. Gradient synchronization. Layers that the same stages hold are synchronized together
-///    (`gradient_sync_time`), once the last of these stages has their gradients; with overlap, every layer by
-///    itself. Synchronizations between the same devices follow each other, as do those that share a link.
-/// 4. The optimizer step of every device, and the overhead of the iteration.
+/// 1. Compute the cost of every pipeline without the others (`pipeline_cost`). All start together.
+/// 2. If links are shared, add the delay by messages of other pipelines (`LinkContention`).
+/// 3. Add gradient synchronization (`gradient_sync_time`). Layers that lie in one stage of each pipeline are
+///    synchronized together, once the last of these stages has their gradients; with overlap, every layer is
+///    synchronized separately. Synchronizations of the same devices, or over the same link, follow each
+///    other.
+/// 4. Add the optimizer step of every device and the iteration overhead.
 ///
 /// Every stage must have as many devices as one of the model's degrees, and devices with known times. The
 /// plan's execution must be that of the model's job, except for the flushes. Throws Error for a plan that the
 /// schedule cannot run, or with invalid tensor degrees (check_tensor_degrees).
 IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan);
 
-/// Consecutive layers that the same stages hold.
+/// Consecutive layers that lie in one stage of each pipeline.
 struct GradientBucket {
   std::pair<int, int> layers;
   std::vector<int> stage;  // by pipeline: the virtual stage that holds them
 };
 
-/// Estimates plans that differ little from each other. It keeps the costs of the two last versions of each
-/// pipeline and of each synchronization, so that neither an accepted nor a rejected change of one pipeline
-/// computes those of others again. The estimates equal `estimate_iteration`.
+/// Estimates plans that differ little from each other. It caches the costs of the last two versions of each
+/// pipeline and of each synchronization. So after a change of one pipeline, accepted or rejected, the costs
+/// of the others are not computed again. The estimates equal those of `estimate_iteration`.
 class IterationEstimator {
  public:
   /// `model` must outlive this.
@@ -59,7 +60,7 @@ class IterationEstimator {
 
   /// Valid until the next call.
   const IterationEstimate& estimate(const Plan& plan);
-  /// The work of a pipeline of the last plan, with messages that take as long as under contention.
+  /// The work of a pipeline of the last plan. Its messages take as long as under contention.
   const PipelineWork& work(int pipeline) const;
 
  private:

@@ -58,7 +58,7 @@ double LinkContention::all_bytes(int capacity) const {
   return forward_bytes_[at(capacity)] + backward_bytes_[at(capacity)];
 }
 
-/// Seconds of a message on this link. `equal`: number of pipelines that equal this one.
+/// Seconds of a message on this link. `equal`: number of equal pipelines, including this one.
 double LinkContention::message_s(const PipelineCost& cost, int equal, const LinkDemand& demand) const {
   const double s_per_byte = network_.shared_seconds_per_byte(demand.capacity);
   if (has_phases_) return demand.overhead_s + boundary_bytes_[boundary(demand)] * s_per_byte;
@@ -73,7 +73,7 @@ double LinkContention::message_s(const PipelineCost& cost, int equal, const Link
   return demand.overhead_s + std::min(synchronized_s / free_share, synchronized_s + others_s / micro_batches);
 }
 
-/// Returns whether messages over other boundaries of the pipeline use the link too, perhaps meanwhile.
+/// Whether the pipeline's messages over other boundaries may use the link at the same time.
 bool LinkContention::shares_with_itself(const PipelineCost& cost, const LinkDemand& demand) const {
   return !has_phases_ &&
          std::count_if(cost.link_demands.begin(), cost.link_demands.end(),
@@ -82,7 +82,7 @@ bool LinkContention::shares_with_itself(const PipelineCost& cost, const LinkDema
 
 PipelineWork LinkContention::contended_work(const PipelineCost& cost, int equal) const {
   PipelineWork work = cost.work;
-  std::vector<int> links;  // by number, in the order of the hops: equal pipelines have equal works
+  std::vector<int> links;  // numbered in the order of the hops, so that equal pipelines have equal works
   for (const LinkDemand& it : cost.link_demands) {
     HopTime& hop = (it.is_forward ? work.forward_hops : work.backward_hops)[at(it.hop)];
     const double seconds = message_s(cost, equal, it);
@@ -99,7 +99,7 @@ void LinkContention::delay_by_busy_links(const PipelineCost& cost, PipelineTime&
   const int flushes = flush_count(cost.work.flush, cost.work.micro_batches);
   double forward_s = time.forwards_s, rest_s = time.end_s - time.forwards_s, steady_s = 0;
   for (const LinkDemand& it : cost.link_demands) {
-    // A link is busy from its first message to its last one, whatever their boundaries.
+    // A link may be busy from the pipeline's first message over any boundary to its last one.
     double before_s = it.before_s, after_s = it.after_s;
     for (const LinkDemand& other : cost.link_demands)
       if (other.capacity == it.capacity && (!has_phases_ || other.is_forward == it.is_forward)) {

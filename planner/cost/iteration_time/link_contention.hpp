@@ -10,20 +10,21 @@ namespace dtfm::cost {
 
 /// Times of pipelines that share links. All start together.
 ///
-/// - Equal pipelines stay synchronized, and so do all pipelines if the schedule computes all forwards first.
-///   Their messages over a stage boundary are sent at the same time, so each takes as long as the link needs
-///   for all of them. Those over other boundaries follow.
+/// - Equal pipelines are synchronized, and so are all pipelines if the schedule computes all forwards first.
+///   They send over a stage boundary at the same time, so each message takes as long as the link needs for
+///   all of them. Their messages over other boundaries on the same link wait for each other.
 /// - Messages of other pipelines are sent at random times. If they occupy a link for a share ρ of the time, a
 ///   message of x seconds takes x / (1 − ρ) on average (Kleinrock, Queueing Systems II, 4.4: processor
-///   sharing), but no longer than it and all of the others that are sent per micro-batch.
+///   sharing), but at most x plus the time of all of them divided by the pipeline's micro-batches.
 /// - A pipeline does not end before every link that it uses has carried the messages of all pipelines.
 class LinkContention {
  public:
   LinkContention(Schedule schedule, const NetworkCost& network);
 
-  /// The result is valid until the next call. A pipeline without contention has the time of its cost.
+  /// The result is valid until the next call. The time of a pipeline without contention is
+  /// `PipelineCost::time`.
   const std::vector<const PipelineTime*>& times(std::span<const PipelineCost* const> costs);
-  /// The work of pipeline `number` of the last call, with messages that take as long as under contention.
+  /// The work of pipeline `number` of the last call. Its messages take as long as under contention.
   const PipelineWork& work(int number) const { return contended_[static_cast<std::size_t>(number)].work; }
 
  private:

@@ -61,7 +61,7 @@ bool NetworkCost::have_equal_links(int device, int other) const {
   return true;
 }
 
-/// Rules do not distinguish devices of one link class. Measured links are compared one by one.
+/// Rules do not distinguish devices of one link class. Measured links are compared pair by pair.
 void NetworkCost::number_kinds() {
   const auto* rules = std::get_if<RuleLinks>(&topology_->links);
   const auto capacity = [&](int id) { return id < 0 ? 0 : shared_seconds_per_byte(id); };

@@ -21,7 +21,7 @@ struct MessageCost {
   double total_s(double bytes) const { return occupancy_s(bytes) + latency_s; }
 };
 
-/// Whose messages share a capacity: those of one device, of all devices of one host, or of many hosts.
+/// Which messages share a capacity: those of one device, of all devices of one host, or of many hosts.
 enum class CapacityOwner { sender, sender_host, receiver, receiver_host, many };
 
 /// Ids of the shared capacities that a message crosses, as a range.
@@ -57,9 +57,9 @@ class NetworkCost {
   CapacityOwner owner(int id) const { return capacities_[static_cast<std::size_t>(id)].owner; }
   /// Shared capacities that a message crosses. `from` and `to` must differ.
   SharedPath shared(int from, int to) const;
-  /// Devices of one kind are interchangeable, apart from the devices on their hosts: messages to and from
-  /// all devices of other hosts cost the same and cross the same capacities of many hosts; the capacities of
-  /// their own, and of their hosts, are equal. Kinds are numbered from 0.
+  /// Devices of one kind are interchangeable, except in messages to devices on their own hosts: messages to
+  /// and from any device of another host cost the same and cross the same capacities of many hosts, and the
+  /// capacities of the devices and of their hosts are equally large. Kinds are numbered from 0.
   int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
   std::size_t kinds() const { return kinds_; }
   /// Whether there are devices that only measured links distinguish, and few enough coarse kinds for a table.

@@ -120,7 +120,7 @@ void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline
   cost.egress_usd += usd * pipeline.micro_batches;
 }
 
-/// Sets before_s and after_s of all link demands: what a micro-batch needs to pass the rest of the pipeline.
+/// Sets before_s and after_s of all link demands: the path of one micro-batch before and after the link.
 void find_windows(Schedule schedule, PipelineCost& cost) {
   if (cost.link_demands.empty()) return;
   const PipelineWork& work = cost.work;

@@ -1,4 +1,4 @@
-// What a pipeline costs by itself: its time, memory and egress, and its demand for shared links.
+// Cost of a pipeline without the others: time, memory, egress, and demand for shared links.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct LinkDemand {
   bool is_forward = true;
   double bytes = 0;       // per micro-batch
   double overhead_s = 0;  // of a message, before its first byte
-  /// Seconds in which the first micro-batch reaches the link, and in which the last one is computed and sent
-  /// after it has left the link. If the schedule computes all forwards first, within the phase.
+  /// Seconds until the first micro-batch reaches the link, and from when the last one has left it to the end
+  /// of the pipeline (of the forward or backward phase, if the schedule computes all forwards first).
   double before_s = 0, after_s = 0;
   friend bool operator==(const LinkDemand&, const LinkDemand&) = default;
 };
@@ -31,12 +31,12 @@ struct PipelineCost {
   PipelineTime time;                     // without contention with other pipelines
   std::vector<double> update_s;          // optimizer step of a device, over all its chunks; by virtual stage
   std::vector<double> memory_bytes;      // peak memory of a device, by stage
-  double deficit_bytes = 0;              // by which its devices exceed their memory, in total
+  double deficit_bytes = 0;              // total by which its devices exceed their memory
   double egress_usd = 0;                 // per iteration, without gradient synchronization
   std::vector<LinkDemand> link_demands;  // ordered by hop, forward before backward
 };
 
-/// Devices of the stage with this virtual stage.
+/// Devices that hold this virtual stage.
 inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t virtual_stage) {
   return pipeline.stages[virtual_stage % pipeline.stages.size()].devices;
 }
@@ -51,7 +51,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
 double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
                     bool backward);
 
-/// Times of the slowest of these devices, each time by itself.
+/// The longest forward time of these devices, the longest backward time, and so on.
 ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>& devices,
                             std::pair<int, int> layers);
 

@@ -146,8 +146,8 @@ double busiest_s(const PipelineWork& work) {
   return most;
 }
 
-/// Extrapolates from a few unrolled micro-batches: after `warm_up` of them the pipeline is in steady state,
-/// which repeats after as many more. The cool-down is as long as the warm-up.
+/// Extrapolates from a few unrolled micro-batches. After `warm_up` of them the pipeline is in steady state,
+/// whose period is assumed to divide `warm_up`. The cool-down is as long as the warm-up.
 PipelineTime unrolled_time(Schedule schedule, const PipelineWork& work) {
   const int warm_up = 2 * stages_of(work) / work.chunks;
   PipelineWork first = work;
@@ -183,9 +183,9 @@ void PipelineTime::delay(double seconds) {
   end_s += seconds;
 }
 
-/// Rounds between flushes do not overlap: the first stage is the last to end a round, and starts the next
-/// one. If the backward is split, it does not wait for the weight gradients of others, so this is an upper
-/// bound.
+/// Rounds between flushes do not overlap, because the first stage is the last to end a round, and starts the
+/// next one. If the backward is split, the first stage does not wait for the weight gradients of the others,
+/// so the result is an upper bound.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work) {
   if (work.flush <= 0 || work.flush >= work.micro_batches) return time_of_round(schedule, work);
   PipelineWork round = work;

@@ -68,9 +68,8 @@ struct PipelineTime {
 ///   steady state is the maximum cycle mean: a cycle from stage i to stage j and back, with the hops between
 ///   them, is shared by j − i + 1 micro-batches. Warm-up and cool-down are the longest paths of the first
 ///   micro-batches.
-/// - Others, and 1f1b if hops share links: the first micro-batches are unrolled (`unroll_pipeline`), and
-/// their
-///   growth is extrapolated.
+/// - Others, and 1f1b if hops share links: the first micro-batches are unrolled (`unroll_pipeline`), and the
+///   rest is extrapolated from the steady state.
 PipelineTime pipeline_time(Schedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm::cost

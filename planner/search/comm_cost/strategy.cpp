@@ -24,8 +24,8 @@ constexpr std::array table{
     Strategy{"megatron", "file order, stage by stage, as Megatron-LM numbers its ranks", run_megatron},
 };
 
-/// The strategy that this rank runs. Steps of some depend on each other; ranks other than the root then need
-/// only any placement.
+/// The strategy that this rank runs. If a strategy is sequential, only the root runs it. The other ranks need
+/// only some placement, whichever it is.
 const Strategy& strategy_of_rank(const Strategy& given, const SearchOptions& options) {
   if (!options.ranks || given.is_divided) return given;
   options.ranks->leave();

@@ -222,7 +222,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
       Job job = base.problem.job;
       job.parallelism.tensor = 1;
       for (const int it : models) job.parallelism.tensor = std::max(job.parallelism.tensor, degrees[at(it)]);
-      // The degrees of models that no device has must not distinguish equal jobs.
+      // Jobs that differ only in the degrees of models without devices are equal.
       for (int& it : degrees) it = std::min(it, job.parallelism.tensor);
       if (auto it = decide_job(std::move(job), degrees)) result.push_back(std::move(it));
     }
@@ -270,7 +270,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     if (undecided.activations) add([&](Job& it) { it.execution.compression.activations = ratio; });
     if (undecided.gradients) add([&](Job& it) { it.execution.compression.gradients = ratio; });
   }
-  // Another largest degree replaces that of `base` where that is reached, and limits the others.
+  // GPU models with the largest degree of `base` get the new largest degree, which also limits the others.
   const auto degrees_of = [&](const Job& other) {
     std::vector<int> degrees = base.max_degrees;
     for (int& it : degrees)

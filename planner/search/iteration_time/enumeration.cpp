@@ -16,7 +16,7 @@
 namespace dtfm::search {
 namespace {
 
-constexpr int steps_per_plan = 10;  // about as long as so many steps
+constexpr int steps_per_plan = 10;  // a plan takes about as long as this many steps
 constexpr int steps_between_stop_checks = 10'000;
 
 using JobPtr = std::shared_ptr<const DecidedJob>;
@@ -48,7 +48,7 @@ std::vector<std::vector<int>> device_classes(const DecidedJob& job) {
 
 class Enumerator {
  public:
-  /// `limits` are lowered by what is done.
+  /// Subtracts from `limits` what it does.
   Enumerator(const JobPtr& job, const ShapeLimits& shape, double limit_s, EnumerationLimits& limits,
              const PlanScore& score, const std::function<bool()>& stop)
       : job_(job),
@@ -91,8 +91,8 @@ class Enumerator {
   };
   using Shapes = std::map<Usage, std::vector<PipelineShape>>;
 
-  /// The work of a layer is the time that it takes on the first class of devices. No layer is faster on
-  /// another class than its rate says.
+  /// The work of a layer is its time on the first class of devices. The rate of a class is the largest ratio
+  /// of work to time over all layers, so a device never does more work per second.
   void find_rates() {
     rates_.assign(classes_.size(), 0);
     for (int layer = 0; layer < job_->model.stages.layers(); ++layer) {
@@ -109,7 +109,7 @@ class Enumerator {
     return time.forward_s + time.backward_s;
   }
 
-  /// Least time in which all unused devices together compute so many micro-batches.
+  /// Lower bound on the time in which all unused devices together compute this many micro-batches.
   double min_rest_s(int batches) const {
     double rate = 0;
     for (std::size_t i = 0; i < classes_.size(); ++i)
@@ -254,7 +254,7 @@ class Enumerator {
     return std::find(chosen_.begin(), chosen_.end(), shape) - chosen_.begin();
   }
 
-  /// The first layers are synchronized after the last backward pass, which leaves less time for it.
+  /// The first layers are synchronized after the last backward pass, so the pipelines have less time.
   void add_ordered_layout() {
     count_steps(steps_per_plan);
     layout_ = {1, job_->problem.job.execution, {}};

@@ -1,4 +1,4 @@
-// Enumerates the plans of small problems: exact where searches are not.
+// Enumerates all plans of a small problem, so that the best one is certain to be among them.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct Enumeration {
   bool is_complete = true;  // false if a limit was reached, the caller stopped it, or there are tensor groups
 };
 
-/// How much an enumeration may do before it gives up, all combinations of open decisions together. The
+/// How much an enumeration may do before it gives up, in total over all combinations of open decisions. The
 /// defaults take up to 4 s and 120 MB (tests/benchmarks/tiny_problems.cpp).
 struct EnumerationLimits {
   std::size_t jobs = 500;        // combinations of what the job leaves open
@@ -33,8 +33,8 @@ struct EnumerationLimits {
   long long plans = 50'000;      // that no bound rules out
 };
 
-/// Whether the problem has no more pipelines and decisions than `limits` allow, and no tensor parallelism: of
-/// the groups of a host, only those in nearness order would be tried.
+/// Whether the problem has no more pipelines and decisions than `limits` allow, and no tensor parallelism.
+/// (With tensor parallelism, not all ways to form groups on a host would be tried.)
 bool can_enumerate(const Problem& problem, const ShapeLimits& shape, const EnumerationLimits& limits);
 
 /// All plans of a problem whose lower bound is below `limit_s`: all combinations of what the job leaves open,

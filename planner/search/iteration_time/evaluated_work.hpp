@@ -50,7 +50,7 @@ EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
 
 /// Runs work(0), …, work(count − 1) in parallel and passes the results to `take` in order, as long as that
 /// returns true. The results taken do not depend on the number of workers. Limited work is started in
-/// batches, so that little of it is wasted. `jobs`: those of all plans that the work may find.
+/// batches, so that little of it is wasted. `jobs`: the decided jobs of all plans that the work may find.
 template <class Work, class Take>
 void take_in_order(int count, const Workers& workers, const DecidedJobs& jobs, bool is_limited,
                    const Work& work, const Take& take) {

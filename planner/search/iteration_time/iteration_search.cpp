@@ -38,10 +38,10 @@ constexpr int decision_rounds = 6;
 // islands_of_few is multiplied by move_multiplier.
 constexpr std::size_t first_islands = 16, islands_of_few = 8;
 constexpr std::size_t islands = 8, min_islands = 4, later_islands = 3;
-constexpr double first_share = 0.5;            // of a round's moves, for the first annealing of all islands
-constexpr int default_rounds = 4;              // of annealing
-constexpr int max_idle_rounds = 2;             // without a better plan; ends the default rounds
-constexpr int max_doublings = 40;              // of a round's moves: beyond any practical limit
+constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all islands
+constexpr int default_rounds = 4;    // of annealing
+constexpr int max_idle_rounds = 2;   // successive rounds without a better plan; ends the default rounds
+constexpr int max_doublings = 40;    // of a round's moves: beyond any practical limit
 constexpr double migration_time_share = 0.05;  // of a time limit, for minimizing migration
 // Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by move_multiplier.
 constexpr int evolution_epochs = 6, evolution_islands = 4;
@@ -183,7 +183,7 @@ class IterationSearch {
     record_convergence();
   }
 
-  /// Takes a copy of the pointer, because the pool moves its plans when it keeps another.
+  /// Copies the pointer, because the pool may move the plan that it belongs to.
   void screen_shapes(const DecidedJobPtr job) {
     screen_coarse_grid(job);
     screen_near_best(job);
@@ -352,7 +352,7 @@ class IterationSearch {
     }
   }
 
-  /// Annealing keeps the depth of the pipelines, which must be the same for all.
+  /// Skips plans whose pipelines differ in depth, which annealing does not support.
   static std::vector<Island> islands_from(const std::vector<PlanCandidate>& starts) {
     std::vector<Island> result;
     for (const PlanCandidate& start : starts)
@@ -366,16 +366,16 @@ class IterationSearch {
     if (all.size() > most) all.erase(all.begin() + static_cast<long>(most), all.end());
   }
 
-  /// Moves of one of `islands_now` islands: its part of `share` of the moves, or of the effort, of a search
-  /// without limits.
+  /// Moves of one of `islands_now` islands, which together get `share` of the moves (or of the effort, if
+  /// that is less) of a search without limits.
   static long long moves_of(const PlanCandidate& start, double share, std::size_t islands_now) {
     const auto parts = static_cast<double>(islands_now);
     const auto moves = affordable_moves(start, first_share * default_moves / parts, 2 * parts);
     return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
   }
 
-  /// Evolves the best plans on several islands, which exchange their best plans between epochs. Annealing
-  /// keeps the depths of pipelines and devices of its starts; evolution does not.
+  /// Evolves the best plans, in epochs. Every island of an epoch starts from the same plans, the best so far,
+  /// with random numbers of its own. Unlike annealing, evolution changes the number and depth of pipelines.
   void evolve(std::uint64_t round) {
     const DecidedJobPtr job = pool_.best().job;
     if (is_over() || options_.warm || options_.keeps_pareto_front || !pool_.has_fitting() ||

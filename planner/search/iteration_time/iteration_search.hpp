@@ -53,12 +53,12 @@ struct IterationSearchResult {
 /// shapes near the best ones in all layouts.
 /// 3. Decisions: every micro-batch, if open, with some shapes of its own; then one open decision at a time,
 /// starting from the best plans of different shapes. Every new combination is screened again.
-/// 4. Annealing of the best plans, then of the best results, in rounds. Each round keeps the better half of
-/// the starts, which share the same number of moves. Without a limit there are `default_rounds`, or fewer if
-/// two in succession find nothing better; with a limit there are more, each with twice the moves of the
-/// previous one.
-/// 5. After the default rounds, and after each further one, evolution of the best plans, whose pipelines may
-/// then have different depths.
+/// 4. Annealing in rounds (successive halving): of the best plan of each shape, then of the best plans so
+/// far. Each round keeps the better half of the shapes, and all rounds have equally many moves. Without a
+/// limit there are `default_rounds`, or fewer if two in succession find nothing better. With a limit more
+/// rounds follow, each with twice the moves of the previous one.
+/// 5. Evolution of the best plans, after the default rounds and after each further one. Pipelines may then
+/// have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
 /// `evaluations` limits every step, but not before a plan fits in memory. Independent tasks are folded in

@@ -19,8 +19,8 @@ namespace {
 constexpr double guidance = 0.05;
 constexpr int near = 6;  // tensor-parallel groups on either side of a neighbour
 constexpr std::size_t max_pareto_front_size_per_run = 16;
-// Steps of the estimate in all annealing with 64 tensor-parallel groups; grows as their fourth root. Chosen
-// for the wall times in docs/validation.md.
+// Limit on the steps of estimates in all annealing of a search with 64 tensor-parallel groups. It grows with
+// the fourth root of their number. Chosen for the wall times in docs/validation.md.
 constexpr double default_effort = 3.5e8;
 
 struct Slot {
@@ -358,9 +358,9 @@ class PlanAnnealer {
   bool are_pipelines_heterogeneous_ = false;
 };
 
-/// Steps of the estimate after a move of `candidate`, some 10 ns each; the factors were fitted by hand to
-/// profiles of plans of 64 to 1,024 devices. The whole plan is compared with the one before; some pipelines
-/// are estimated again, two of them, or about half of all if links are shared; and two synchronizations.
+/// Steps of the estimate after a move of `candidate`, some 10 ns each. The factors were fitted by hand to
+/// profiles of plans of 64 to 1,024 devices. The estimate compares the whole plan with the previous one, and
+/// evaluates again two pipelines (about half of them if links are shared) and two synchronizations.
 double effort_of_move(const PlanCandidate& candidate) {
   const cost::IterationModel& model = candidate.job->model;
   const auto [stages, replicas] = candidate.shape();

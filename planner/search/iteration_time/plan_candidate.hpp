@@ -25,8 +25,8 @@ struct DecidedJob {
   cost::IterationModel model;
   // Devices of possible stages, in nearness order; their compute times are known.
   std::vector<std::vector<int>> tensor_groups;
-  // Largest degree of stages on each GPU model, by index in the topology plus one; empty with a single
-  // degree.
+  // Largest tensor degree on each GPU model: [index of the model in the topology + 1]. Empty unless degrees
+  // are mixed.
   std::vector<int> max_degrees;
 };
 

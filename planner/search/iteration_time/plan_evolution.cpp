@@ -102,7 +102,7 @@ class PlanEvolution {
     return fit(std::move(child));
   }
 
-  // Changes. Each returns whether it changed something; layers of changed pipelines are split afterwards.
+  // Changes. Each returns whether it changed something. `fit` then splits the layers of changed pipelines.
 
   bool move_layer(Plan& plan) {
     std::vector<Stage>& stages = random_pipeline(plan).stages;
@@ -198,18 +198,20 @@ class PlanEvolution {
     for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[at(below(i))]);
   }
 
-  /// Exchanges two pipelines, or moves consecutive ones to another place, sometimes in reverse.
+  /// Exchanges two pipelines or two successive sequences of pipelines, reverses one, or, in a ring, orders
+  /// all of them from their present or a random order.
   bool reorder_pipelines(Plan& plan) {
     std::vector<Pipeline>& all = plan.pipelines;
     if (all.size() < 2) return false;
+    enum Kind { two, sequences, reversed, ring };
     const int kind = below(4);
-    if (kind == 3 && plan.execution.gradient_sync == GradientSync::ring) {
+    if (kind == ring && plan.execution.gradient_sync == GradientSync::ring) {
       const std::vector<Pipeline> before = all;
       if (below(2) == 0) shuffle(all);
       plan = order_ring(job_->model, std::move(plan));
       return plan.pipelines != before;
     }
-    if (kind == 0 || kind == 3) {
+    if (kind == two || kind == ring) {
       Pipeline &a = random_pipeline(plan), &b = random_pipeline(plan);
       std::swap(a, b);
       return &a != &b;
@@ -217,16 +219,16 @@ class PlanEvolution {
     std::vector<long> ends;
     for (int i = 0; i < 3; ++i) ends.push_back(below(all.size() + 1));
     std::sort(ends.begin(), ends.end());
-    if (ends[0] == ends[1] || (kind == 1 && ends[1] == ends[2])) return false;
-    if (kind == 1)
+    if (ends[0] == ends[1] || (kind == sequences && ends[1] == ends[2])) return false;
+    if (kind == sequences)
       std::rotate(all.begin() + ends[0], all.begin() + ends[1], all.begin() + ends[2]);
     else
       std::reverse(all.begin() + ends[0], all.begin() + ends[1]);
     return true;
   }
 
-  /// Keeps some pipelines, and takes from the other plan those whose groups are free; a pipeline that shares
-  /// groups with the kept ones is taken without these.
+  /// Keeps each pipeline with probability 1/2, and adds the pipelines of the other plan, without groups that
+  /// the kept ones use.
   bool recombine(Plan& plan, const Plan& other) {
     std::erase_if(plan.pipelines, [&](const Pipeline&) { return below(2) == 0; });
     std::set<int> used = used_devices(plan);
@@ -277,8 +279,8 @@ class PlanEvolution {
 
   // Layers and micro-batches.
 
-  /// Splits the layers of changed pipelines by themselves, or in common with equally deep ones, and balances
-  /// micro-batches. Nothing if a pipeline would compute none.
+  /// Splits the layers of each changed pipeline by itself, or of all pipelines of a depth in common, and
+  /// balances micro-batches. Nothing if a pipeline would get no micro-batches.
   std::optional<Plan> fit(Plan plan) {
     const int total = micro_batch_count(job_->problem.job);
     const int pipelines = static_cast<int>(plan.pipelines.size());
@@ -318,7 +320,7 @@ class PlanEvolution {
     for (std::size_t stage = 0; stage < layers.size(); ++stage) pipeline.stages[stage].layers = layers[stage];
   }
 
-  /// Known splits are used again, also for other numbers of micro-batches.
+  /// Cached by the devices of the stages alone, although the split also depends on the micro-batches.
   const Layers& best_layers(const std::vector<const Pipeline*>& pipelines) {
     std::vector<cost::StageChain> chains;
     std::vector<int> key;

@@ -1,4 +1,4 @@
-// Evolutionary search over whole plans, whose pipelines may have different depths.
+// Steady-state evolutionary search over plans whose pipelines may have different depths.
 #pragma once
 
 #include <functional>
