@@ -95,7 +95,12 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
 UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& plan,
                                           const std::function<bool()>& stop) {
   const Scenario undisturbed;
-  LabelledGraph graph = reduced_iteration_graph(problem, plan);
+  LabelledGraph graph;
+  try {
+    graph = reduced_iteration_graph(problem, plan, stop);
+  } catch (const BuildStopped&) {
+    return {};
+  }
   IntervalReplay interval_replay;
   interval_replay.set_stop(stop);
   const ReplayedInterval replayed = interval_replay.replay_interval(

@@ -148,7 +148,8 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
                options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
   add_option(
-      app, "--time-limit", "S", "ends the search after S seconds; not reproducible [until converged]",
+      app, "--time-limit", "S",
+      "ends the search and all but one simulation after S seconds; not reproducible [until converged]",
       [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
   add_seed_option(app, "seed of the random numbers [0]", options.seed);
   add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",

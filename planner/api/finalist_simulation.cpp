@@ -89,9 +89,11 @@ auto fields(MaybeConst<Run> auto& it) {
   return std::tie(simulated, error);
 }
 
-/// The simulator rejects some valid plans, for example those with too many micro-batches.
+/// The simulator rejects some valid plans, for example those with too many micro-batches. Nothing is
+/// simulated after a stop.
 Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named,
                  const std::function<bool()>& stop) {
+  if (stop && stop()) return {{named.name, never, never, never}, ""};
   try {
     return {simulated(candidate, named, stop), ""};
   } catch (const Error& error) {

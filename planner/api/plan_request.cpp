@@ -1,9 +1,11 @@
 #include "planner/api/plan_request.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "planner/api/enumeration.hpp"
@@ -54,7 +56,33 @@ SimulationStatus score_status(const FinalistResult& result, const std::function<
 
 }  // namespace
 
+namespace {
+
+/// Simulates all candidates, the first of them even after a time limit, and all of a Pareto front. Those that
+/// were not simulated in time get infinite times.
+std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandidate>& candidates,
+                                             const PlanRequest& request,
+                                             std::chrono::steady_clock::time_point begin) {
+  const search::SearchOptions& common = request.options.common;
+  const auto simulate = [&](std::span<const search::PlanCandidate> some, const std::function<bool()>& stop) {
+    return simulate_finalists({some.begin(), some.end()}, request.scenarios, request.robust,
+                              workers_of(common), stop);
+  };
+  if (!common.time_limit || request.options.keeps_pareto_front) return simulate(candidates, common.stop);
+  const auto is_late = [&] {
+    const std::chrono::duration<double> elapsed = now_of(common.ranks) - begin;
+    return is_stopped(common) || elapsed.count() >= *common.time_limit;
+  };
+  std::vector<FinalistResult> results = simulate(std::span(candidates).first(1), common.stop);
+  for (FinalistResult& it : simulate(std::span(candidates).subspan(1), is_late))
+    results.push_back(std::move(it));
+  return results;
+}
+
+}  // namespace
+
 PlanResult search_and_simulate(const PlanRequest& request) {
+  const auto begin = request.options.common.begin.value_or(now_of(request.options.common.ranks));
   const search::IterationSearchOptions& options = request.options;
   PlanResult result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
@@ -67,9 +95,7 @@ PlanResult search_and_simulate(const PlanRequest& request) {
   }
   std::vector<FinalistResult> finalist_results;
   if (!is_stopped(options.common))
-    finalist_results =
-        simulate_finalists(result.front ? result.front->candidates : finalists, request.scenarios,
-                           request.robust, workers_of(options.common), options.common.stop);
+    finalist_results = simulate_in_time(result.front ? result.front->candidates : finalists, request, begin);
   result.simulation = simulation_status(finalist_results, options.common);
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;
@@ -77,8 +103,11 @@ PlanResult search_and_simulate(const PlanRequest& request) {
   if (result.front) result.pareto_results = finalist_results;
   for (const std::size_t i :
        rank_by_simulation(finalists, finalist_results, simulation_score(options, request.problem.topology))) {
+    const FinalistResult& it = finalist_results[i];
+    const bool was_late = options.common.time_limit && it.error.empty() && !std::isfinite(it.seconds);
+    if (was_late && !result.plans.empty()) continue;
     result.plans.push_back(finalists[i]);
-    result.finalist_results.push_back(finalist_results[i]);
+    result.finalist_results.push_back(it);
   }
   return result;
 }

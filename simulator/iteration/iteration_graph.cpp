@@ -32,13 +32,15 @@ struct LayerGroup {
 class IterationGraph {
  public:
   IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
-                 DeviceSymmetry symmetry = {})
+                 DeviceSymmetry symmetry = {}, const std::function<bool()>& stop = {})
       : job_(problem.job),
         plan_(plan),
         paths_(paths),
         model_(problem, plan),
         builder_(problem.topology, problem.constants, std::move(symmetry)),
-        overhead_(problem.constants.iteration_overhead_s) {}
+        overhead_(problem.constants.iteration_overhead_s) {
+    builder_.set_stop(stop);
+  }
 
   LabelledGraph build() {
     builder_.reserve(estimate_task_count());
@@ -255,11 +257,12 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
   return IterationGraph(problem, computed, paths).build();
 }
 
-LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan) {
+LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
+                                      const std::function<bool()>& stop) {
   if (zero_stage(plan.execution.gradient_sync)) return iteration_graph(problem, plan);
   check_plan(plan);
   const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan));
-  return IterationGraph(problem, reduced, nullptr, symmetry).build();
+  return IterationGraph(problem, reduced, nullptr, symmetry, stop).build();
 }
 
 }  // namespace dtfm::sim

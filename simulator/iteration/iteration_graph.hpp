@@ -1,6 +1,8 @@
 // One iteration of training as a task graph.
 #pragma once
 
+#include <functional>
+
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
@@ -43,8 +45,10 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
 
 /// The same iteration with far fewer tasks where pipelines do the same at the same time: only those that
 /// represent the others (reduce_by_symmetry). Its tasks have the same times as their counterparts in the
-/// whole graph, up to rounding, and so has the iteration.
-LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan);
+/// whole graph, up to rounding, and so has the iteration. Throws BuildStopped once `stop`, which is called
+/// regularly, has returned true.
+LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
+                                      const std::function<bool()>& stop = {});
 
 /// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
 /// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of

@@ -334,6 +334,9 @@ def test_interrupted_samples():
         if not Path("cut.json").exists():
             continue
         result = json.loads(Path("cut.json").read_text(encoding="utf-8"))
+        if "samples" not in result:  # interrupted before the first of them
+            check(result["stopped"], "the result does not say that it was interrupted")
+            continue
         runs = result["samples"]["runs"]
         check(result["stopped"] == f"interrupted after {runs} of 10000 runs", result["stopped"])
         check(("mean iteration of" in out) == (runs > 0), runs, "runs:", out)

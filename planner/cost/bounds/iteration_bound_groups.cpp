@@ -18,7 +18,7 @@ namespace {
 /// With more devices or groups the bound would take several seconds, so it leaves groups out.
 constexpr std::size_t max_grouped_devices = 100, max_groups = 16;
 /// Steps in which the share of a group in the pipelines across groups is rounded.
-constexpr int share_steps = 8;
+constexpr int share_steps = 4;
 
 std::vector<std::vector<int>> groups_by(const std::vector<int>& devices,
                                         const std::function<int(int)>& group_of) {

@@ -42,7 +42,8 @@ constexpr double first_share = 0.5;  // of a round's moves, for the first anneal
 constexpr int default_rounds = 4;    // of annealing
 constexpr int max_idle_rounds = 2;   // successive rounds without a better plan; ends the default rounds
 constexpr int max_doublings = 40;    // of a round's moves: beyond any practical limit
-constexpr double migration_time_share = 0.05;  // of a time limit, for minimizing migration
+// Of a time limit, for minimizing migration and for simulating finalists.
+constexpr double migration_time_share = 0.05, simulation_time_share = 0.1;
 // Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by move_multiplier.
 constexpr int evolution_epochs = 6, evolution_islands = 4;
 constexpr double children_per_island = 1000;
@@ -120,7 +121,10 @@ class IterationSearch {
     const auto limit = options_.common.time_limit;
     return limit && elapsed_s() >= share * *limit;
   }
-  bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - migration_time_share : 1); }
+  bool must_stop() const {
+    const double search_share = 1 - simulation_time_share - (options_.warm ? migration_time_share : 0);
+    return is_interrupted() || is_late(search_share);
+  }
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string describe_available(const DecidedJob& job) {
@@ -495,7 +499,9 @@ class IterationSearch {
     const long long most = budget_.left() / count;
     const auto task = [&](int i) {
       const PlanScore score = score_.with_own_count();
-      const auto stop = [&] { return is_interrupted() || is_late(1) || score.evaluated() >= most; };
+      const auto stop = [&] {
+        return is_interrupted() || is_late(1 - simulation_time_share) || score.evaluated() >= most;
+      };
       PlanCandidate plan = minimize_migration(result_.finalists[at(i)], score, stop);
       return EvaluatedPlans{{std::move(plan)}, score.evaluated()};
     };
