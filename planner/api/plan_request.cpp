@@ -54,10 +54,6 @@ SimulationStatus score_status(const FinalistResult& result, const std::function<
   return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
 }
 
-}  // namespace
-
-namespace {
-
 /// Simulates all candidates, the first of them even after a time limit, and all of a Pareto front. Those that
 /// were not simulated in time get infinite times.
 std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandidate>& candidates,

@@ -46,6 +46,18 @@ TEST_CASE("plan simulates the finalists and returns the fastest first") {
   CHECK(result.finalist_results.front().simulated.front().scenario == "nominal");
 }
 
+TEST_CASE("after the time limit, plan simulates only the best finalist") {
+  api::PlanRequest request = plan_request();
+  request.options.common.evaluations.reset();
+  request.options.common.time_limit = 1e-9;
+  const api::PlanResult result = api::plan(request);
+  CHECK(result.simulation == api::SimulationStatus::done);
+  CHECK(result.found.finalists.size() > 1);
+  REQUIRE(result.plans.size() == 1);
+  REQUIRE(result.finalist_results.size() == 1);
+  CHECK(std::isfinite(result.finalist_results.front().seconds));
+}
+
 TEST_CASE("plan reports its progress") {
   api::PlanRequest request = plan_request();
   long long calls = 0;

@@ -184,7 +184,7 @@ TEST_CASE("gradients or activations have to cross between sites") {
   problem.job.execution.schedule = Schedule::gpipe;
   problem.job.execution.gradient_sync = GradientSync::sharded_ps;
   const IterationModel model(problem);
-  CHECK(IterationBounds(model).for_all_plans(2, 2).value == Approx(16).epsilon(1e-4));
+  CHECK(IterationBounds(model).for_all_plans(2, 2).value == Approx(16).epsilon(1e-5));
   const double simulated = replay(iteration_graph(problem, plan_of(problem.job, 2, 2, 4)).graph).makespan;
   CHECK(simulated == Approx(16).epsilon(1e-5));
 }

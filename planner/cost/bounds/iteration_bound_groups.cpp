@@ -218,7 +218,7 @@ bool IterationBounds::may_finish_in_groups(const std::vector<std::vector<double>
 /// without, it is at least the least of the first n values of `least_s`.
 double IterationBounds::groups_bound_s(const std::vector<double>& least_s, std::optional<int> stages,
                                        std::optional<int> replicas) const {
-  constexpr double precision = 1e-4, give_up = 100;
+  constexpr double precision = 1e-6, give_up = 100;
   const int slots = static_cast<int>(rates_.size());
   std::vector<int> numbers;
   for (int n = replicas.value_or(1); n <= replicas.value_or(slots / stages.value_or(1)); ++n)

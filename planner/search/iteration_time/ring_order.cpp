@@ -2,29 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include <Eigen/Core>
 
 #include "planner/core/index.hpp"
-#include "planner/core/shards.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 namespace dtfm::search {
 namespace {
 
-// Their search takes some milliseconds.
+// Up to so many pipelines a pass over all exchanges takes some milliseconds.
 constexpr std::size_t max_ordered_pipelines = 128;
 // Hops that occupy their senders for a, b, … seconds count like one of (a⁸ + b⁸ + …)^⅛ instead of the
 // longest, so that it also pays to remove one of several long ones.
 constexpr double norm = 8;
-// Share of both terms of which only the larger one determines the time, so that it also pays to improve the
-// other one.
+// Only the longest of several paths through the rounds determines the time. A share of the others is added,
+// so that it also pays to shorten them. Chosen by hand, like the norm.
 constexpr double guidance = 0.05;
 constexpr double min_gain = 1e-9;  // as a fraction, above rounding errors
 
-/// Of a message of one round from each pipeline to each other one: its occupancy to the power of `norm`, and
-/// its time of travel.
+/// For the message of one round from each pipeline to each other one: the seconds for which it occupies its
+/// sender, to the power of `norm`, and the seconds until it has arrived.
 struct Hops {
   Eigen::MatrixXd occupancy, total_s;
 };
@@ -62,22 +62,23 @@ Plan order_ring(const cost::IterationModel& model, Plan plan) {
   if (n < 3) return plan;
   const Hops hops = hops_of(model, plan);
   std::vector<int> order(n);
-  for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
+  std::iota(order.begin(), order.end(), 0);
   const auto pipeline = [&](std::size_t place) { return order[place % n]; };
-  double occupancy = 0, total_s = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    occupancy += hops.occupancy(pipeline(i), pipeline(i + 1));
-    total_s += hops.total_s(pipeline(i), pipeline(i + 1));
-  }
   // In 2 (n − 1) rounds, data go around the ring twice, or once while they wait at the slowest hop in the
   // other rounds, or wait there in all of them.
   const auto members = static_cast<double>(n), rounds = 2 * (members - 1);
-  const auto seconds = [&](double of_occupancy, double of_total_s) {
-    const double slowest_s = std::pow(std::max(0.0, of_occupancy), 1 / norm);
-    const double around_s = 2 * of_total_s, waiting_s = rounds * slowest_s;
-    return std::max({around_s, of_total_s + (rounds - members) * slowest_s, waiting_s}) +
+  const auto seconds = [&](double occupancy, double total_s) {
+    const double slowest_s = std::pow(std::max(0.0, occupancy), 1 / norm);
+    const double around_s = 2 * total_s, waiting_s = rounds * slowest_s;
+    return std::max({around_s, total_s + (rounds - members) * slowest_s, waiting_s}) +
            guidance * (around_s + waiting_s);
   };
+  const auto sum = [&](const Eigen::MatrixXd& of) {
+    double all = 0;
+    for (std::size_t i = 0; i < n; ++i) all += of(pipeline(i), pipeline(i + 1));
+    return all;
+  };
+  double occupancy = sum(hops.occupancy), total_s = sum(hops.total_s);
   // Exchanges the pipelines at places [a, b) with those at [b, c), which changes three hops. The first one
   // can stay where it is, because the ring is closed.
   for (bool has_improved = true; has_improved;) {
@@ -92,14 +93,20 @@ Plan order_ring(const cost::IterationModel& model, Plan plan) {
           };
           const double more_occupancy = change(hops.occupancy), more_total_s = change(hops.total_s);
           if (more_occupancy >= 0 && more_total_s >= 0) continue;
-          const double before_s = seconds(occupancy, total_s);
-          if (seconds(occupancy + more_occupancy, total_s + more_total_s) >= (1 - min_gain) * before_s)
-            continue;
+          const double limit_s = (1 - min_gain) * seconds(occupancy, total_s);
+          if (!(seconds(occupancy + more_occupancy, total_s + more_total_s) < limit_s)) continue;
+          // Differences of such powers are not exact, so that the sums decide.
+          const std::vector<int> before = order;
           const auto begin = order.begin();
           std::rotate(begin + static_cast<long>(a), begin + static_cast<long>(b),
                       begin + static_cast<long>(c));
-          occupancy += more_occupancy;
-          total_s += more_total_s;
+          const double new_occupancy = sum(hops.occupancy), new_total_s = sum(hops.total_s);
+          if (!(seconds(new_occupancy, new_total_s) < limit_s)) {
+            order = before;
+            continue;
+          }
+          occupancy = new_occupancy;
+          total_s = new_total_s;
           has_improved = true;
         }
   }
