@@ -61,7 +61,7 @@ TEST_CASE("evolution gives valid plans, better ones first, and never loses the b
     const PlanScore score(Objective::iteration_time, problem.topology);
     const std::vector<PlanCandidate> start = first_population(job, score);
     Rng rng = Rng::for_task(seed, 6);
-    const std::vector<PlanCandidate> evolved = evolve_plans(start, {}, score, 500, rng, {});
+    const std::vector<PlanCandidate> evolved = evolve_plans(start, {job}, {}, score, 500, rng, {});
     const double best = std::min_element(start.begin(), start.end(), is_better)->score;
     CHECK(std::is_sorted(evolved.begin(), evolved.end(), is_better));
     CHECK(evolved.front().score <= best);
@@ -73,7 +73,7 @@ TEST_CASE("evolution gives valid plans, better ones first, and never loses the b
       deeper += min_depth(it.plan) < depth(it.plan) ? 1 : 0;
     }
     Rng again = Rng::for_task(seed, 6);
-    CHECK(evolve_plans(start, {}, score, 500, again, {}).front().plan == evolved.front().plan);
+    CHECK(evolve_plans(start, {job}, {}, score, 500, again, {}).front().plan == evolved.front().plan);
   }
   CHECK(deeper > 0);
   CHECK(after < 0.98 * before);
@@ -86,7 +86,7 @@ TEST_CASE("evolution honours given numbers of stages and replicas") {
   const PlanScore score(Objective::iteration_time, problem.topology);
   Rng rng = Rng::for_task(1, 1);
   for (const PlanCandidate& it :
-       evolve_plans(initial_plans(job, {2, 3}, score, true, 3), {2, 3}, score, 500, rng, {})) {
+       evolve_plans(initial_plans(job, {2, 3}, score, true, 3), {job}, {2, 3}, score, 500, rng, {})) {
     CHECK(it.plan.pipelines.size() == 3);
     CHECK(depth(it.plan) == 2);
     CHECK(min_depth(it.plan) == 2);
@@ -109,5 +109,28 @@ TEST_CASE("a stopped evolution returns its starts") {
   const PlanScore score(Objective::iteration_time, problem.topology);
   const std::vector<PlanCandidate> start = first_population(decisions.first(), score);
   Rng rng = Rng::for_task(1, 1);
-  CHECK(evolve_plans(start, {}, score, 1000, rng, [] { return true; }).size() == start.size());
+  const auto stop = [] { return true; };
+  CHECK(evolve_plans(start, {decisions.first()}, {}, score, 1000, rng, stop).size() == start.size());
+}
+
+TEST_CASE("evolution changes a bad decision") {
+  Problem problem = random_problem(1);
+  problem.job.automatic.micro_batch = true;
+  Decisions decisions(problem);
+  const DecidedJobs jobs = decisions.alternatives(*decisions.first());
+  const auto worst = std::find_if(jobs.begin(), jobs.end(), [](const auto& it) {
+    return it->problem.job.execution.micro_batch == 4;  // so few micro-batches are hard to balance
+  });
+  REQUIRE(worst != jobs.end());
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  Rng rng = Rng::for_task(1, 2);
+  std::set<int> micro_batches;
+  for (const PlanCandidate& it :
+       evolve_plans(first_population(*worst, score), jobs, {}, score, 2000, rng, {})) {
+    check_plan(it.job->problem, it.plan);
+    CHECK(it.plan.execution.micro_batch == it.job->problem.job.execution.micro_batch);
+    CHECK(evaluate_plan(it.job, it.plan, score).score == Approx(it.score));
+    micro_batches.insert(it.plan.execution.micro_batch);
+  }
+  CHECK(micro_batches != std::set{4});
 }

@@ -51,6 +51,20 @@ TEST_CASE("a pool keeps the best three plans per shape and job") {
   CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0, 4.0});
 }
 
+TEST_CASE("a pool keeps one plan of a single pipeline for all gradient synchronizations") {
+  const Fixture f;
+  PlanPool pool(10);
+  for (const int replicas : {1, 2})
+    for (const GradientSync sync : {GradientSync::ring, GradientSync::tree}) {
+      PlanCandidate candidate = f.candidate(2, replicas, replicas, sync == GradientSync::tree);
+      candidate.plan.execution.gradient_sync = sync;
+      pool.keep(candidate);
+    }
+  CHECK(scores(pool.best_diverse(10)) == std::vector{1.0, 2.0, 2.0});
+  CHECK(pool.best_jobs(10).size() == 2);
+  CHECK(scores(pool.best_per_job(2)) == std::vector{1.0, 2.0});
+}
+
 TEST_CASE("of plans that differ in their flushes only a pool keeps the best") {
   const Fixture f;
   PlanPool pool(10);

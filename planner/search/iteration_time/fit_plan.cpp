@@ -139,7 +139,7 @@ PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan) {
   std::vector<Plan> begins = {plan};
   if (!is_homogeneous_plan && best.plan.pipelines != plan.pipelines) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
-    if (is_small) offer(balance_plan(evaluator, split_layers(job, begin, true)));
+    if (is_small && are_equally_deep(plan)) offer(balance_plan(evaluator, split_layers(job, begin, true)));
     const bool may_differ =
         plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(job);
     if (is_small && may_differ && !is_homogeneous_plan)
@@ -168,7 +168,8 @@ void cut(Plan& plan, std::size_t stage, int end) {
 }  // namespace
 
 PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
-  if (!best.plan.execution.flush || best.job->model.flush > 0 || !have_same_layers(best.plan)) return best;
+  const bool may_have_more_flushes = best.plan.execution.flush && best.job->model.flush == 0;
+  if ((!may_have_more_flushes && best.job->model.chunks == 1) || !have_same_layers(best.plan)) return best;
   if (best.job->model.stages.layers() > max_recut_layers) return best;
   PlanEvaluator evaluator(best.job, score);
   for (int pass = 0; pass < cut_refinement_passes; ++pass) {

@@ -63,9 +63,10 @@ std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::Ite
 /// is better.
 PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan);
 
-/// If a plan needs flushes, tries every layer for each stage boundary, common to all pipelines. A cut that
+/// If a plan needs flushes or its stages have several chunks, tries every layer for each stage boundary,
+/// common to all pipelines. A cut that
 /// gives fewer layers to the smallest memory allows rarer flushes, but cuts in between may be worse than
-/// both. Plans without flushes are returned unchanged.
+/// both. Other plans are returned unchanged.
 PlanCandidate refine_layer_cuts(PlanCandidate candidate, const PlanScore& score);
 
 /// Upper bound on the evaluations of fit_plan and refine_layer_cuts together.

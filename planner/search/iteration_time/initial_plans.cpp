@@ -255,12 +255,15 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
                                            const PlanCandidate& from, const ShapeLimits& limits,
                                            const PlanScore& score) {
   const Job &now = job->problem.job, &then = from.job->problem.job;
-  if (!are_equally_deep(from.plan) || now.parallelism.tensor != then.parallelism.tensor ||
-      job->max_degrees != from.job->max_degrees || !is_possible(*job, from.shape(), limits))
+  const bool in_rounds = traits(job->model.schedule).in_rounds;
+  const bool is_allowed = are_equally_deep(from.plan) ? is_possible(*job, from.shape(), limits)
+                                                      : !in_rounds && !requires_uniform_pipelines(*job) &&
+                                                            from.shape().replicas <= micro_batch_count(now);
+  if (!is_allowed || now.parallelism.tensor != then.parallelism.tensor ||
+      job->max_degrees != from.job->max_degrees)
     return std::nullopt;
   Plan plan = from.plan;
   plan.execution = now.execution;
-  const bool in_rounds = traits(job->model.schedule).in_rounds;
   if (now.execution.micro_batch != then.execution.micro_batch || in_rounds)
     assign_micro_batches_evenly(*job, plan);
   if (in_rounds)  // every stage needs a layer for each of its chunks

@@ -42,8 +42,8 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
                                          const PlanScore& score, bool thorough, std::size_t most);
 
 /// Transfers a plan to another job: keeps its devices, and its layers and micro-batches if the job's schedule
-/// and micro-batch allow it, and fits the result. Nothing if the tensor degree differs, the shape is not
-/// possible, or pipelines have different depths.
+/// and micro-batch allow it, and fits the result. Nothing if the tensor degree differs, or the job does not
+/// allow the shape or pipelines of different depths.
 std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJob>& job,
                                            const PlanCandidate& from, const ShapeLimits& limits,
                                            const PlanScore& score);

@@ -33,8 +33,10 @@ constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // between successive 
 constexpr std::size_t max_shapes_to_enumerate = 64;  // if there are no more, all are evaluated from the start
 constexpr std::size_t screened_shapes = 10;          // shapes whose neighbourhood is evaluated
 constexpr std::size_t max_kept = 96;                 // plans in the pool
-constexpr std::size_t deciders = 4;                  // plans for which alternatives are tried
+constexpr std::size_t deciders =
+    4;  // plans of different shapes, and of jobs, for which alternatives are tried
 constexpr int decision_rounds = 6;
+constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
 // islands_of_few is multiplied by move_multiplier.
 constexpr std::size_t first_islands = 16, islands_of_few = 8;
 constexpr std::size_t islands = 8, min_islands = 4, later_islands = 3;
@@ -42,11 +44,12 @@ constexpr double first_share = 0.5;  // of a round's moves, for the first anneal
 constexpr int default_rounds = 4;    // of annealing
 constexpr int max_idle_rounds = 2;   // successive rounds without a better plan; ends the default rounds
 constexpr int max_doublings = 40;    // of a round's moves: beyond any practical limit
+constexpr std::uint64_t first_late_generation = 1'000'000;  // of annealing after evolution: beyond any round
 // Of a time limit, for minimizing migration and for simulating finalists.
 constexpr double migration_time_share = 0.05, simulation_time_share = 0.1;
-// Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by move_multiplier.
+// Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by the square of move_multiplier.
 constexpr int evolution_epochs = 6, evolution_islands = 4;
-constexpr double children_per_island = 1000;
+constexpr double children_per_island = 750, evolution_effort = 4;  // the effort as a multiple of annealing's
 constexpr int max_idle_epochs = 2;  // without a better plan; ends the evolution
 constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
@@ -226,7 +229,21 @@ class IterationSearch {
       if (is_over()) return;
       offer_initial_plans(job, sparse_full_shapes(*job), false);
     }
+    decide_schedule_early();
     decide_degrees_by_gpu();
+  }
+
+  /// Tries the schedules with several of the best decisions so far, because memory depends on both.
+  void decide_schedule_early() {
+    for (const DecidedJobPtr& base : pool_.best_jobs(jobs_per_schedule))
+      for (const DecidedJobPtr& job : decisions_.alternatives(*base)) {
+        Job same = job->problem.job;
+        same.execution.schedule = base->problem.job.execution.schedule;
+        same.execution.chunks = base->problem.job.execution.chunks;
+        if (decisions_key(same) != decisions_key(base->problem.job)) continue;
+        if (is_over()) return;
+        offer_initial_plans(job, sparse_full_shapes(*job), false);
+      }
   }
 
   std::vector<Shape> sparse_full_shapes(const DecidedJob& job) const {
@@ -242,7 +259,9 @@ class IterationSearch {
   bool try_alternatives() {
     const PlanCandidate before = pool_.best();
     std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
-    for (const PlanCandidate& from : pool_.best_per_shape(deciders))
+    std::vector<PlanCandidate> bases = pool_.best_per_shape(deciders);
+    add_missing(bases, pool_.best_per_job(deciders));
+    for (const PlanCandidate& from : bases)
       for (const DecidedJobPtr& job : decisions_.alternatives(*from.job)) tries.emplace_back(from, job);
     DecidedJobs jobs;
     for (const auto& [from, job] : tries) jobs.push_back(job);
@@ -255,6 +274,7 @@ class IterationSearch {
       if (!is_possible(*job, shape, options_.limits)) return candidates;
       for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))
         candidates.push_back(std::move(start));
+      for (PlanCandidate& it : candidates) it = refine_layer_cuts(std::move(it), score);
       return candidates;
     });
     return is_better(pool_.best(), before);
@@ -330,11 +350,13 @@ class IterationSearch {
     const bool uses_full_budget = is_limited && options_.uses_full_budget;
     const auto of_few =
         static_cast<std::size_t>(islands_of_few * move_multiplier(pool_.best().job->tensor_groups.size()));
-    std::vector<Island> all = islands_from(pool_.best_per_shape(std::max(first_islands, of_few)));
+    std::vector<PlanCandidate> starts = pool_.best_per_shape(std::max(first_islands, of_few));
+    if (decisions_.has_undecided()) add_missing(starts, pool_.best_per_job(islands));
+    std::vector<Island> all = islands_from(starts);
     int idle_rounds = 0;
     for (int round = 0;; ++round) {
       if (round >= default_rounds) {
-        evolve(static_cast<std::uint64_t>(round));
+        evolve_and_decide(static_cast<std::uint64_t>(round));
         if (!uses_full_budget || is_over()) return;
       }
       const double share =
@@ -354,6 +376,14 @@ class IterationSearch {
       all = islands_from(pool_.best_diverse(islands));
       record_convergence();
     }
+  }
+
+  static void add_missing(std::vector<PlanCandidate>& plans, const std::vector<PlanCandidate>& more) {
+    for (const PlanCandidate& candidate : more)
+      if (std::none_of(plans.begin(), plans.end(), [&](const PlanCandidate& it) {
+            return it.job == candidate.job && it.plan == candidate.plan;
+          }))
+        plans.push_back(candidate);
   }
 
   /// Skips plans whose pipelines differ in depth, which annealing does not support.
@@ -378,30 +408,61 @@ class IterationSearch {
     return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
   }
 
+  /// Evolves the best plans. Then tries other decisions, anneals the best plan of each, and repeats both as
+  /// long as that helps.
+  void evolve_and_decide(std::uint64_t round) {
+    for (int time = 0; time < decision_rounds && !is_over(); ++time) {
+      const std::uint64_t number = round * decision_rounds + static_cast<std::uint64_t>(time);
+      evolve(number);
+      if (is_over() || !decisions_.has_undecided()) return;
+      const PlanCandidate before = pool_.best();
+      try_alternatives();
+      if (is_over()) return;
+      std::vector<Island> of_jobs = islands_from(pool_.best_per_job(islands));
+      anneal(of_jobs, first_share / default_rounds, later_initial_temperature,
+             first_late_generation + number);
+      if (!is_better(pool_.best(), before)) return;
+      record_convergence();
+    }
+  }
+
   /// Evolves the best plans, in epochs. Every island of an epoch starts from the same plans, the best so far,
   /// with random numbers of its own. Unlike annealing, evolution changes the number and depth of pipelines.
   void evolve(std::uint64_t round) {
-    const DecidedJobPtr job = pool_.best().job;
     if (is_over() || options_.warm || options_.keeps_pareto_front || !pool_.has_fitting() ||
-        !can_evolve(*job))
+        !can_evolve(*pool_.best().job))
       return;
     int idle_epochs = 0;
     for (int epoch = 0; epoch < evolution_epochs && idle_epochs < max_idle_epochs && !is_over(); ++epoch) {
       const PlanCandidate before = pool_.best();
       std::vector<PlanCandidate> starts = pool_.best_diverse(max_kept_);
-      std::erase_if(starts, [&](const PlanCandidate& it) { return it.job != job; });
-      if (starts.empty()) return;
-      const long long children =
-          affordable_moves(before, children_per_island, evolution_epochs * evolution_islands);
+      const DecidedJobs jobs = jobs_to_evolve(*before.job);
+      std::erase_if(starts, [&](const PlanCandidate& it) {
+        return std::find(jobs.begin(), jobs.end(), it.job) == jobs.end();
+      });
+      const double multiplier = move_multiplier(before.job->tensor_groups.size());
+      const long long children = affordable_moves(before, multiplier * children_per_island,
+                                                  evolution_epochs * evolution_islands / evolution_effort);
       const auto island = [&](int i, const PlanScore& score) {
         const auto task = (round << 32) + static_cast<std::uint64_t>(epoch * evolution_islands + i);
         Rng rng = Rng::for_task(options_.common.seed, task);
-        return evolve_plans(starts, options_.limits, score, children, rng, [&] { return must_stop(); });
+        return evolve_plans(starts, jobs, options_.limits, score, children, rng, [&] { return must_stop(); });
       };
-      offer(evolution_islands, {job}, island);
+      offer(evolution_islands, jobs, island);
       record_convergence();
       idle_epochs = is_better(pool_.best(), before) ? 0 : idle_epochs + 1;
     }
+  }
+
+  /// Jobs of the pool and alternatives of `best` that can be evolved together with it.
+  DecidedJobs jobs_to_evolve(const DecidedJob& best) {
+    DecidedJobs jobs = pool_.best_jobs(max_kept_);
+    for (const DecidedJobPtr& job : decisions_.alternatives(best))
+      if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) jobs.push_back(job);
+    std::erase_if(jobs, [&](const DecidedJobPtr& job) {
+      return !can_evolve(*job) || job->tensor_groups != best.tensor_groups;
+    });
+    return jobs;
   }
 
   double elapsed_s() const {

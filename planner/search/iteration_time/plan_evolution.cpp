@@ -16,9 +16,10 @@ namespace dtfm::search {
 namespace {
 
 // Chosen by hand.
-constexpr int population_size = 4;
-constexpr std::size_t max_best = 24;  // plans that are kept besides the population
+constexpr int population_size = 8;
+constexpr std::size_t max_best = 96;  // plans that are kept besides the population
 constexpr std::size_t max_groups = 64;
+constexpr std::size_t children_per_job_change = 16;
 // As fractions of the best score; those of annealing, but it does not end as cold.
 constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
 constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
@@ -27,14 +28,10 @@ using Layers = std::vector<std::pair<int, int>>;
 
 class PlanEvolution {
  public:
-  PlanEvolution(std::vector<PlanCandidate> starts, const ShapeLimits& limits, const PlanScore& score,
-                Rng& rng)
-      : job_(starts.front().job),
-        limits_(limits),
-        score_(score),
-        rng_(rng),
-        evaluator_(job_, score),
-        best_(std::move(starts)) {
+  PlanEvolution(std::vector<PlanCandidate> starts, const DecidedJobs& jobs, const ShapeLimits& limits,
+                const PlanScore& score, Rng& rng)
+      : limits_(limits), score_(score), rng_(rng), best_(std::move(starts)) {
+    for (const auto& job : jobs) decided_.push_back({job, PlanEvaluator(job, score), {}});
     std::stable_sort(best_.begin(), best_.end(), is_better);
     if (best_.size() > max_best) best_.resize(max_best, best_.front());
   }
@@ -45,9 +42,11 @@ class PlanEvolution {
     const double scale = best_.front().score;
     for (long long i = 0; i < children && !(stop && stop()); ++i) {
       PlanCandidate& parent = population[at(below(population.size()))];
-      std::optional<Plan> plan = make_child(parent.plan);
+      const bool changes_job = decided_.size() > 1 && below(children_per_job_change) == 0;
+      use(changes_job ? decided_[at(below(decided_.size()))].job : parent.job);
+      std::optional<Plan> plan = changes_job ? fit_anew(parent.plan) : make_child(parent.plan);
       if (!plan) continue;
-      PlanCandidate child = evaluator_.evaluate_with_flushes(*std::move(plan));
+      PlanCandidate child = now_->evaluator.evaluate_with_flushes(*std::move(plan));
       const double share = static_cast<double>(i) / static_cast<double>(children);
       const double temperature =
           scale * warm_temperature * std::pow(cold_temperature / warm_temperature, share);
@@ -60,6 +59,19 @@ class PlanEvolution {
   }
 
  private:
+  /// A decided job, with what is known of it.
+  struct Decided {
+    std::shared_ptr<const DecidedJob> job;
+    PlanEvaluator evaluator;
+    std::map<std::vector<int>, Layers> layers;  // by the first devices of the stages
+  };
+
+  const DecidedJob& job() const { return *now_->job; }
+  /// The next child is a plan of this job.
+  void use(const std::shared_ptr<const DecidedJob>& job) {
+    now_ = &*std::find_if(decided_.begin(), decided_.end(), [&](const Decided& it) { return it.job == job; });
+  }
+
   int below(std::size_t bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
 
   /// The better one of two random plans among the best.
@@ -70,7 +82,7 @@ class PlanEvolution {
 
   void keep_if_among_best(const PlanCandidate& child) {
     for (const PlanCandidate& it : best_)
-      if (it.plan.pipelines == child.plan.pipelines) return;
+      if (it.job == child.job && it.plan.pipelines == child.plan.pipelines) return;
     const auto position = std::find_if(best_.begin(), best_.end(),
                                        [&](const PlanCandidate& it) { return is_better(child, it); });
     best_.insert(position, child);
@@ -110,7 +122,7 @@ class PlanEvolution {
     const std::size_t stage = at(below(stages.size() - 1));
     int& cut = stages[stage].layers.second;
     const int moved = cut + (below(2) == 0 ? 1 : -1);
-    const int chunks = job_->model.chunks;
+    const int chunks = job().model.chunks;
     if (moved - stages[stage].layers.first < chunks || stages[stage + 1].layers.second - moved < chunks)
       return false;
     cut = stages[stage + 1].layers.first = moved;
@@ -208,7 +220,7 @@ class PlanEvolution {
     if (kind == ring && plan.execution.gradient_sync == GradientSync::ring) {
       const std::vector<Pipeline> before = all;
       if (below(2) == 0) shuffle(all);
-      plan = order_ring(job_->model, std::move(plan));
+      plan = order_ring(job().model, std::move(plan));
       return plan.pipelines != before;
     }
     if (kind == two || kind == ring) {
@@ -261,7 +273,7 @@ class PlanEvolution {
   std::vector<std::vector<int>> unused_groups(const Plan& plan) const {
     const std::set<int> used = used_devices(plan);
     std::vector<std::vector<int>> unused;
-    for (const std::vector<int>& group : job_->tensor_groups)
+    for (const std::vector<int>& group : job().tensor_groups)
       if (!used.contains(group.front()) && std::isfinite(score_.total_weight(group))) unused.push_back(group);
     return unused;
   }
@@ -272,29 +284,36 @@ class PlanEvolution {
       return false;
     return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
       const int stages = static_cast<int>(it.stages.size());
-      return stages * job_->model.chunks <= job_->model.stages.layers() &&
+      return stages * job().model.chunks <= job().model.stages.layers() &&
              stages == limits_.stages.value_or(stages);
     });
   }
 
   // Layers and micro-batches.
 
+  /// The plan with layers and micro-batches for a job other than its own. Nothing if that has too few
+  /// micro-batches.
+  std::optional<Plan> fit_anew(Plan plan) {
+    before_.clear();
+    return fit(std::move(plan));
+  }
+
   /// Splits the layers of each changed pipeline by itself, or of all pipelines of a depth in common, and
   /// balances micro-batches. Nothing if a pipeline would get no micro-batches.
   std::optional<Plan> fit(Plan plan) {
-    const int total = micro_batch_count(job_->problem.job);
+    const int total = micro_batch_count(job().problem.job);
     const int pipelines = static_cast<int>(plan.pipelines.size());
     if (pipelines > total) return std::nullopt;
-    assign_micro_batches_evenly(*job_, plan);
+    assign_micro_batches_evenly(job(), plan);
     if (below(2) == 0)
       split_by_depth(plan);
     else
       for (Pipeline& pipeline : plan.pipelines)
         if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}));
-    plan.execution = job_->problem.job.execution;
+    plan.execution = job().problem.job.execution;
     for (int pass = 0; pass < balance_passes; ++pass) {
       const std::vector<int> balanced =
-          cost::balanced_micro_batches(pipeline_paces(plan, evaluator_.estimate(plan)), 1, total);
+          cost::balanced_micro_batches(pipeline_paces(plan, now_->evaluator.estimate(plan)), 1, total);
       for (int i = 0; i < pipelines; ++i) {
         if (balanced[at(i)] == 0) return std::nullopt;
         plan.pipelines[at(i)].micro_batches = balanced[at(i)];
@@ -332,19 +351,18 @@ class PlanEvolution {
       }
       key.push_back(-1);
     }
-    const auto [position, is_new] = known_layers_.try_emplace(std::move(key));
-    if (is_new) position->second = cost::best_layer_split(job_->model, chains).layers;
+    const auto [position, is_new] = now_->layers.try_emplace(std::move(key));
+    if (is_new) position->second = cost::best_layer_split(job().model, chains).layers;
     return position->second;
   }
 
-  const std::shared_ptr<const DecidedJob> job_;
   const ShapeLimits& limits_;
   const PlanScore& score_;
   Rng& rng_;
-  PlanEvaluator evaluator_;
-  std::vector<PlanCandidate> best_;                  // found so far, best first
-  std::vector<Pipeline> before_;                     // of the parent of the current child
-  std::map<std::vector<int>, Layers> known_layers_;  // by the first devices of the stages
+  std::vector<Decided> decided_;
+  Decided* now_ = nullptr;
+  std::vector<PlanCandidate> best_;  // found so far, best first
+  std::vector<Pipeline> before_;     // of the parent of the current child
 };
 
 }  // namespace
@@ -354,10 +372,10 @@ bool can_evolve(const DecidedJob& job) {
          !traits(job.model.schedule).in_rounds && job.tensor_groups.size() <= max_groups;
 }
 
-std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const ShapeLimits& limits,
-                                        const PlanScore& score, long long children, Rng& rng,
-                                        const std::function<bool()>& stop) {
-  return PlanEvolution(std::move(starts), limits, score, rng).run(children, stop);
+std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
+                                        const ShapeLimits& limits, const PlanScore& score, long long children,
+                                        Rng& rng, const std::function<bool()>& stop) {
+  return PlanEvolution(std::move(starts), jobs, limits, score, rng).run(children, stop);
 }
 
 }  // namespace dtfm::search

@@ -7,6 +7,7 @@
 #include "planner/core/rng.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
+#include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/plan_score.hpp"
 
 namespace dtfm::search {
@@ -15,15 +16,15 @@ namespace dtfm::search {
 /// tensor degree, micro-batches need not come in rounds, and there are few groups.
 bool can_evolve(const DecidedJob& job);
 
-/// Evolves a population that starts from some of `starts`, plans of one decided job that can be evolved, and
-/// returns the best of all plans, best first. A child is a plan with a group moved, added, removed or
-/// exchanged, a pipeline split, reversed or joined with another, pipelines recombined with those of one of
-/// the best plans, a layer or micro-batch moved, or, if gradient synchronization depends on it, another order
-/// of the pipelines. Layers of changed pipelines are split again, and micro-batches balanced. A child
-/// replaces its parent if it is better, or with a probability that falls as in annealing. `stop` is called
-/// before every child.
-std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const ShapeLimits& limits,
-                                        const PlanScore& score, long long children, Rng& rng,
-                                        const std::function<bool()>& stop);
+/// Evolves a population that starts from some of `starts`, and returns the best of all plans, best first.
+/// `jobs`: decided jobs that can be evolved and have the same groups, those of `starts` among them. A child
+/// is a plan fitted to another job, or one with a group moved, added, removed or exchanged, a pipeline split,
+/// reversed or joined with another, pipelines recombined with those of one of the best plans, a layer or
+/// micro-batch moved, or, if gradient synchronization depends on it, another order of the pipelines. Layers
+/// of changed pipelines are split again, and micro-batches balanced. A child replaces its parent if it is
+/// better, or with a probability that falls as in annealing. `stop` is called before every child.
+std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
+                                        const ShapeLimits& limits, const PlanScore& score, long long children,
+                                        Rng& rng, const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

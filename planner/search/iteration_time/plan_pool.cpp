@@ -12,6 +12,16 @@ bool have_same_shape_and_job(const PlanCandidate& a, const PlanCandidate& b) {
   return a.job == b.job && a.shape() == b.shape();
 }
 
+/// Whether the plans are the same but for the gradient synchronization, which a single pipeline does not
+/// need.
+bool differ_only_in_unused_sync(const PlanCandidate& a, const PlanCandidate& b) {
+  if (a.plan.execution.gradient_sync == b.plan.execution.gradient_sync) return false;
+  if (a.plan.pipelines.size() > 1 || a.plan.pipelines != b.plan.pipelines) return false;
+  ExecutionConfig execution = a.plan.execution;
+  execution.gradient_sync = b.plan.execution.gradient_sync;
+  return execution == b.plan.execution;
+}
+
 /// The first plan of every class of `is_same` comes before all others; at most `limit` plans.
 template <class IsSame>
 std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const IsSame& is_same,
@@ -30,6 +40,9 @@ std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans
 }  // namespace
 
 void PlanPool::keep(PlanCandidate candidate) {
+  if (std::any_of(plans_.begin(), plans_.end(),
+                  [&](const PlanCandidate& it) { return differ_only_in_unused_sync(it, candidate); }))
+    return;
   int same = 0;
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
     if (!have_same_shape_and_job(*it, candidate)) continue;
@@ -46,6 +59,14 @@ void PlanPool::keep(PlanCandidate candidate) {
   if (plans_.size() > limit_) plans_.pop_back();
 }
 
+std::vector<std::shared_ptr<const DecidedJob>> PlanPool::best_jobs(std::size_t limit) const {
+  std::vector<std::shared_ptr<const DecidedJob>> jobs;
+  for (const PlanCandidate& it : plans_)
+    if (jobs.size() < limit && std::find(jobs.begin(), jobs.end(), it.job) == jobs.end())
+      jobs.push_back(it.job);
+  return jobs;
+}
+
 std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t limit) const {
   std::vector<Shape> shapes;
   for (const PlanCandidate& it : plans_)
@@ -57,6 +78,11 @@ std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t limi
 
 std::vector<PlanCandidate> PlanPool::best_diverse(std::size_t limit) const {
   return diverse_first(plans_, have_same_shape_and_job, limit);
+}
+
+std::vector<PlanCandidate> PlanPool::best_per_job(std::size_t limit) const {
+  const auto is_same = [](const PlanCandidate& a, const PlanCandidate& b) { return a.job == b.job; };
+  return diverse_first(plans_, is_same, limit);
 }
 
 std::vector<PlanCandidate> PlanPool::best_per_shape(std::size_t limit) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "planner/search/iteration_time/plan_candidate.hpp"
@@ -20,10 +21,14 @@ class PlanPool {
   const PlanCandidate& best() const { return plans_.front(); }
   bool has_fitting() const { return !empty() && best().deficit_bytes <= 0; }
 
+  /// Distinct jobs of the best plans.
+  std::vector<std::shared_ptr<const DecidedJob>> best_jobs(std::size_t limit) const;
   /// Distinct shapes of the best plans of `job`.
   std::vector<Shape> best_shapes(const DecidedJob& job, std::size_t limit) const;
   /// The best plan of every shape and job first, then the others.
   std::vector<PlanCandidate> best_diverse(std::size_t limit) const;
+  /// The best plan of every job first, then the others.
+  std::vector<PlanCandidate> best_per_job(std::size_t limit) const;
   /// Like best_diverse, but with the best plan of every shape first.
   std::vector<PlanCandidate> best_per_shape(std::size_t limit) const;
 
