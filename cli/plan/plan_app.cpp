@@ -141,7 +141,7 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   set_completion_values(*strategy, strategy_names());
   app.add_flag("--list-strategies", options.list_strategies, "lists the strategies and exits");
   app.add_flag("--prove", options.prove,
-               "searches until the plan is proven optimal (comm-cost, small problems)");
+               "continues until the plan is proven optimal (small problems; comm-cost or iteration-time)");
   add_option(app, "--evaluations", "N",
              "ends each search after N evaluations; --pareto runs several [until converged]",
              [&](const std::string& text) {
