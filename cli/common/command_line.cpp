@@ -152,6 +152,20 @@ void reject_options(const CLI::App& app, std::initializer_list<const char*> opti
     if (app.count(option) > 0) throw Error(option, why);
 }
 
+std::vector<std::string> common_options(const CLI::App& app) {
+  constexpr std::array individual = {"--threads", "--quiet", "--color", "--format", "--output"};
+  std::vector<std::string> common;
+  for (const CLI::Option* option : app.get_options()) {
+    const auto is_this = [&](const char* name) { return option->check_name(name); };
+    if (option->count() == 0 || std::any_of(individual.begin(), individual.end(), is_this)) continue;
+    std::string text = option->get_positional() ? "" : option->get_name();
+    if (option->get_items_expected_max() > 0)  // not a flag
+      text += fmt::format("{}{}", text.empty() ? "" : " ", fmt::join(option->results(), " "));
+    common.push_back(text);
+  }
+  return common;
+}
+
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
     const CLI::App& command = selected_command(app);

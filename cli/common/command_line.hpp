@@ -56,6 +56,10 @@ void add_help_option(CLI::App& app);
 /// Throws Error "OPTION: why" for the first of `options` that was given.
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
+/// Returns the given options and arguments with their values, except those that may differ between processes
+/// that compute together: they change only speed, and what is printed and where.
+std::vector<std::string> common_options(const CLI::App& app);
+
 /// Returns the exit code after --help or --version; empty if the program is to continue. Throws Error for
 /// invalid options, with a suggestion if there is a similar valid one.
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     if (const auto code = dtfm::cli::parse_command_line(app, argc, argv)) return *code;
     dtfm::cli::check_compare_options(app, options);
     options.processes = ranks;
+    options.common = dtfm::cli::common_options(app);
     return dtfm::cli::run_compare_command(options);
   });
 }

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     if (const auto code = dtfm::cli::parse_command_line(app, argc, argv)) return *code;
     dtfm::cli::check_plan_options(app, options);
     options.processes = ranks;
+    options.common = dtfm::cli::common_options(app);
     if (!options.diff) return dtfm::cli::run_plan_command(options);
     return dtfm::cli::continues_alone(ranks, true) ? dtfm::cli::run_plan_diff(options) : 0;
   });

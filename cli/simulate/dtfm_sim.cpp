@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     if (const auto code = dtfm::cli::parse_command_line(app, argc, argv)) return *code;
     dtfm::cli::check_sim_options(app, options);
     options.processes = ranks;
+    options.common = dtfm::cli::common_options(app);
     if (options.graph && !dtfm::cli::continues_alone(ranks, true)) return 0;
     if (!options.graph) return dtfm::cli::run_simulate_command(options);
     return dtfm::cli::run_graph_command({*options.graph, options.tasks.value_or(""),
