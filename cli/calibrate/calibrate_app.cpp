@@ -36,6 +36,11 @@ Examples:
   dtfm-sim lab.yaml plan.json --calibration calibration.json
   dtfm-calibrate lab.yaml runs.csv --job small.yaml --format json | jq .fit.intervals)";
 
+void check_calibrate_options(const CalibrateOptions& options) {
+  if (options.topology.empty()) throw Error("", "TOPOLOGY is missing (see dtfm-calibrate --help)");
+  if (options.runs.empty()) throw Error("", "RUNS.csv is missing (see dtfm-calibrate --help)");
+}
+
 }  // namespace
 
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
@@ -59,9 +64,13 @@ void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
   add_help_option(app);
 }
 
-void check_calibrate_options(const CalibrateOptions& options) {
-  if (options.topology.empty()) throw Error("", "TOPOLOGY is missing (see dtfm-calibrate --help)");
-  if (options.runs.empty()) throw Error("", "RUNS.csv is missing (see dtfm-calibrate --help)");
+std::optional<CalibrateOptions> parse_calibrate_options(int argc, char** argv) {
+  CLI::App app;
+  CalibrateOptions options;
+  add_calibrate_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_calibrate_options(options);
+  return options;
 }
 
 }  // namespace dtfm::cli

@@ -166,7 +166,7 @@ std::vector<std::string> common_options(const CLI::App& app) {
   return common;
 }
 
-std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
+bool parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
     const CLI::App& command = selected_command(app);
     const std::string name = &command == &app ? "" : " " + command.get_name();
@@ -177,10 +177,11 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ExtrasError&) {
     throw complaint(unexpected_arguments(app));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw complaint(error.what());
+    if (error.get_exit_code() != 0) throw complaint(error.what());
+    app.exit(error);  // prints what was asked for
+    return false;
   }
-  return std::nullopt;
+  return true;
 }
 
 }  // namespace dtfm::cli

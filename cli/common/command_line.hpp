@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,8 +59,8 @@ void reject_options(const CLI::App& app, std::initializer_list<const char*> opti
 /// that compute together: they change only speed, and what is printed and where.
 std::vector<std::string> common_options(const CLI::App& app);
 
-/// Returns the exit code after --help or --version; empty if the program is to continue. Throws Error for
-/// invalid options, with a suggestion if there is a similar valid one.
-std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
+/// Returns false after --help or --version. Throws Error for invalid options, with a suggestion if there is a
+/// similar valid one.
+bool parse_command_line(CLI::App& app, int argc, char** argv);
 
 }  // namespace dtfm::cli

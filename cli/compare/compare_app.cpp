@@ -80,6 +80,16 @@ void add_general_options(CLI::App& app, CompareOptions& options) {
   add_help_option(app);
 }
 
+void check_compare_options(const CLI::App& app, const CompareOptions& options) {
+  if (!options.list_schemes && options.topology.empty())
+    throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
+  const std::vector<std::string> names = api::compared_schemes();
+  for (const std::string& scheme : options.schemes)
+    if (std::find(names.begin(), names.end(), scheme) == names.end())
+      io::fail_unknown("--scheme", "unknown scheme", scheme, {names.begin(), names.end()});
+  if (!options.schemes.empty()) check_scheme_options(app, options.schemes);
+}
+
 }  // namespace
 
 void add_compare_options(CLI::App& app, CompareOptions& options) {
@@ -94,14 +104,14 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
   add_general_options(app, options);
 }
 
-void check_compare_options(const CLI::App& app, const CompareOptions& options) {
-  if (!options.list_schemes && options.topology.empty())
-    throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
-  const std::vector<std::string> names = api::compared_schemes();
-  for (const std::string& scheme : options.schemes)
-    if (std::find(names.begin(), names.end(), scheme) == names.end())
-      io::fail_unknown("--scheme", "unknown scheme", scheme, {names.begin(), names.end()});
-  if (!options.schemes.empty()) check_scheme_options(app, options.schemes);
+std::optional<CompareOptions> parse_compare_options(int argc, char** argv) {
+  CLI::App app;
+  CompareOptions options;
+  add_compare_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_compare_options(app, options);
+  options.common = common_options(app);
+  return options;
 }
 
 }  // namespace dtfm::cli

@@ -123,6 +123,15 @@ void add_general_options(CLI::App& app, ExportOptions& options) {
   add_help_option(app);
 }
 
+void check_export_options(const ExportOptions& options) {
+  if (options.list_targets) return;
+  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
+  if (options.targets.empty())
+    throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
+  if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
+  if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
+}
+
 }  // namespace
 
 std::string format_targets(std::string_view margin) {
@@ -144,13 +153,13 @@ void add_export_options(CLI::App& app, ExportOptions& options) {
   add_general_options(app, options);
 }
 
-void check_export_options(const ExportOptions& options) {
-  if (options.list_targets) return;
-  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
-  if (options.targets.empty())
-    throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
-  if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
-  if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
+std::optional<ExportOptions> parse_export_options(int argc, char** argv) {
+  CLI::App app;
+  ExportOptions options;
+  add_export_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_export_options(options);
+  return options;
 }
 
 }  // namespace dtfm::cli

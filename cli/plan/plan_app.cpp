@@ -232,6 +232,16 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
   if (options.score && options.warm_start) throw Error("--warm-start", "cannot be combined with --score");
 }
 
+void check_plan_options(const CLI::App& app, const PlanOptions& options) {
+  if (options.diff) return reject_options_with_diff(app);
+  if (options.topology.empty() && !options.list_strategies)
+    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
+  check_score(app, options);
+  if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
+  if (options.pareto)
+    reject_options(app, {"--report", "--score", "--warm-start"}, "cannot be combined with --pareto");
+}
+
 }  // namespace
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
@@ -247,14 +257,14 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   add_general_options(app, options);
 }
 
-void check_plan_options(const CLI::App& app, const PlanOptions& options) {
-  if (options.diff) return reject_options_with_diff(app);
-  if (options.topology.empty() && !options.list_strategies)
-    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
-  check_score(app, options);
-  if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
-  if (options.pareto)
-    reject_options(app, {"--report", "--score", "--warm-start"}, "cannot be combined with --pareto");
+std::optional<PlanOptions> parse_plan_options(int argc, char** argv) {
+  CLI::App app;
+  PlanOptions options;
+  add_plan_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_plan_options(app, options);
+  options.common = common_options(app);
+  return options;
 }
 
 }  // namespace dtfm::cli

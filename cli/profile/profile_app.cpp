@@ -181,6 +181,12 @@ void check_complete(const ProfileOptions& options) {
     throw missing("--model or --job is missing: name the model that was measured");
 }
 
+void check_profile_options(const CLI::App& app, ProfileOptions& options) {
+  options.mode = mode_of(app);
+  reject_irrelevant_options(app, options.mode);
+  check_complete(options);
+}
+
 }  // namespace
 
 void add_profile_options(CLI::App& app, ProfileOptions& options) {
@@ -193,10 +199,13 @@ void add_profile_options(CLI::App& app, ProfileOptions& options) {
   add_general_options(app, options);
 }
 
-void check_profile_options(const CLI::App& app, ProfileOptions& options) {
-  options.mode = mode_of(app);
-  reject_irrelevant_options(app, options.mode);
-  check_complete(options);
+std::optional<ProfileOptions> parse_profile_options(int argc, char** argv) {
+  CLI::App app;
+  ProfileOptions options;
+  add_profile_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_profile_options(app, options);
+  return options;
 }
 
 }  // namespace dtfm::cli

@@ -135,6 +135,15 @@ void check_scheme_specific_options(const CLI::App& app, const SimulateOptions& o
                    "cannot be combined with --scheme swarm");
 }
 
+void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
+  if (options.graph) return reject_options_with_graph(app);
+  if (options.topology.empty())
+    throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
+  check_scheme_specific_options(app, options);
+  if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
+  if (options.samples) reject_options(app, {"--trace", "--tasks"}, "cannot be combined with --samples");
+}
+
 }  // namespace
 
 void add_sim_options(CLI::App& app, SimulateOptions& options) {
@@ -148,13 +157,14 @@ void add_sim_options(CLI::App& app, SimulateOptions& options) {
   add_general_options(app, options);
 }
 
-void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
-  if (options.graph) return reject_options_with_graph(app);
-  if (options.topology.empty())
-    throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
-  check_scheme_specific_options(app, options);
-  if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
-  if (options.samples) reject_options(app, {"--trace", "--tasks"}, "cannot be combined with --samples");
+std::optional<SimulateOptions> parse_sim_options(int argc, char** argv) {
+  CLI::App app;
+  SimulateOptions options;
+  add_sim_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_sim_options(app, options);
+  options.common = common_options(app);
+  return options;
 }
 
 }  // namespace dtfm::cli

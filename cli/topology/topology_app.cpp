@@ -219,6 +219,20 @@ Error missing(const std::string& what, const char* command) {
   return Error("", fmt::format("{} (see dtfm-topology {} --help)", what, command));
 }
 
+void check_topology_options(const TopologyOptions& options) {
+  if (options.mode == Mode::none)
+    throw Error("", "expected import, check or show (see dtfm-topology --help)");
+  if (options.mode != Mode::import) {
+    const char* command = options.mode == Mode::check ? "check" : "show";
+    if (options.files.size() != 1)
+      throw missing(fmt::format("expected one TOPOLOGY; found {}", options.files.size()), command);
+    return;
+  }
+  if (options.measurement_format.empty())
+    throw missing("--format is missing: name the format of the files", "import");
+  if (options.files.empty()) throw missing("FILE is missing: name the files to import", "import");
+}
+
 }  // namespace
 
 void add_topology_options(CLI::App& app, TopologyOptions& options) {
@@ -238,18 +252,13 @@ void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.require_subcommand(0, 1);
 }
 
-void check_topology_options(const TopologyOptions& options) {
-  if (options.mode == Mode::none)
-    throw Error("", "expected import, check or show (see dtfm-topology --help)");
-  if (options.mode != Mode::import) {
-    const char* command = options.mode == Mode::check ? "check" : "show";
-    if (options.files.size() != 1)
-      throw missing(fmt::format("expected one TOPOLOGY; found {}", options.files.size()), command);
-    return;
-  }
-  if (options.measurement_format.empty())
-    throw missing("--format is missing: name the format of the files", "import");
-  if (options.files.empty()) throw missing("FILE is missing: name the files to import", "import");
+std::optional<TopologyOptions> parse_topology_options(int argc, char** argv) {
+  CLI::App app;
+  TopologyOptions options;
+  add_topology_options(app, options);
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
+  check_topology_options(options);
+  return options;
 }
 
 }  // namespace dtfm::cli
