@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/calibrate/calibrate_options.hpp"
 #include "cli/common/command_line.hpp"
 
@@ -36,15 +34,19 @@ Examples:
   dtfm-sim lab.yaml plan.json --calibration calibration.json
   dtfm-calibrate lab.yaml runs.csv --job small.yaml --format json | jq .fit.intervals)";
 
+void check_calibrate_options(const CalibrateOptions& options) {
+  if (options.topology.empty()) throw Error("", "TOPOLOGY is missing (see dtfm-calibrate --help)");
+  if (options.runs.empty()) throw Error("", "RUNS.csv is missing (see dtfm-calibrate --help)");
+}
+
 }  // namespace
 
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
-  app.name("dtfm-calibrate");
-  app.description("Fits the calibration constants of the simulator to measured iterations.");
-  app.footer(footer);
+  set_texts(app, "dtfm-calibrate", "Fits the calibration constants of the simulator to measured iterations.",
+            footer);
   begin_group(app, heading::inputs);
-  app.add_option("TOPOLOGY", options.topology, "devices and the network between them (YAML)")->type_name("");
-  app.add_option("RUNS.csv", options.runs, "measured iterations")->type_name("");
+  add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
+  add_argument(app, "RUNS.csv", "measured iterations", options.runs);
   add_option(app, "--job", "FILE", "job that was trained (YAML) [the jobs in the plans, or GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
   begin_group(app, heading::output);
@@ -54,14 +56,18 @@ void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
   begin_group(app, heading::general);
   add_threads_option(app, options.threads);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints no progress");
-  app.set_version_flag("--version", "dtfm-calibrate " DTFM_VERSION, "prints the version and exits");
+  add_flag(app, "--quiet", "prints no progress", options.quiet);
+  add_version_option(app, "dtfm-calibrate " DTFM_VERSION);
   add_help_option(app);
 }
 
-void check_calibrate_options(const CalibrateOptions& options) {
-  if (options.topology.empty()) throw Error("", "TOPOLOGY is missing (see dtfm-calibrate --help)");
-  if (options.runs.empty()) throw Error("", "RUNS.csv is missing (see dtfm-calibrate --help)");
+std::optional<CalibrateOptions> parse_calibrate_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  CalibrateOptions options;
+  add_calibrate_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_calibrate_options(options);
+  return options;
 }
 
 }  // namespace dtfm::cli

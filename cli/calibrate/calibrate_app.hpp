@@ -1,6 +1,8 @@
 // The command line of dtfm-calibrate.
 #pragma once
 
+#include <optional>
+
 #include "cli/calibrate/calibrate_options.hpp"
 
 namespace CLI {
@@ -13,7 +15,8 @@ namespace dtfm::cli {
 /// must outlive `app`.
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options);
 
-/// Throws Error if a required argument is missing.
-void check_calibrate_options(const CalibrateOptions& options);
+/// Returns the options in the arguments of dtfm-calibrate, or nothing after --help or --version. Throws Error
+/// for options that are invalid, missing, or have no effect together.
+std::optional<CalibrateOptions> parse_calibrate_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -87,6 +87,58 @@ bool is_capital(char c) {
 
 }  // namespace
 
+void DeleteApp::operator()(CLI::App* app) const {
+  delete app;
+}
+
+AppPointer make_app() {
+  return AppPointer(new CLI::App);
+}
+
+void set_texts(CLI::App& app, const char* name, const char* description, const std::string& footer) {
+  app.name(name);
+  app.description(description);
+  app.footer(footer);
+}
+
+CLI::App& add_command(CLI::App& app, const char* name, const char* help, const char* footer,
+                      const std::function<void()>& on_choice) {
+  app.require_subcommand(0, 1);
+  CLI::App& command = *app.add_subcommand(name, help);
+  command.footer(footer);
+  command.callback(on_choice);
+  return command;
+}
+
+CLI::Option* add_argument(CLI::App& app, const char* name, const char* help, std::string& value) {
+  return app.add_option(name, value, help)->type_name("");
+}
+
+CLI::Option* add_argument(CLI::App& app, const char* name, const char* help,
+                          std::vector<std::string>& values) {
+  return app.add_option(name, values, help)->type_name("");
+}
+
+void add_flag(CLI::App& app, const char* name, const char* help) {
+  app.add_flag(name)->description(help);
+}
+
+void add_flag(CLI::App& app, const char* name, const char* help, bool& flag) {
+  app.add_flag(name, flag, help);
+}
+
+bool is_given(const CLI::App& app, const char* name) {
+  return app.count(name) > 0;
+}
+
+void add_pair_option(CLI::App& app, const char* name, const char* values, const char* help,
+                     const std::function<void(const std::string&, const std::string&)>& set) {
+  using Pair = std::pair<std::string, std::string>;
+  app.add_option_function<Pair>(
+         name, [set](const Pair& pair) { set(pair.first, pair.second); }, help)
+      ->type_name(values);
+}
+
 CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
                         const std::function<void(const std::string&)>& set) {
   return app.add_option_function<std::string>(name, set, help)->type_name(value);
@@ -143,16 +195,35 @@ void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {
   });
 }
 
+void add_version_option(CLI::App& app, const char* line) {
+  app.set_version_flag("--version", line, "prints the version and exits");
+}
+
 void add_help_option(CLI::App& app) {
   app.set_help_flag("-h,--help", "prints this help and exits");
 }
 
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why) {
   for (const char* option : options)
-    if (app.count(option) > 0) throw Error(option, why);
+    if (is_given(app, option)) throw Error(option, why);
 }
 
-std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
+std::vector<std::string> common_options(const CLI::App& app) {
+  constexpr std::array individual = {"--threads", "--quiet", "--color", "--format", "--output"};
+  std::vector<std::string> common;
+  for (const CLI::Option* option : app.get_options()) {
+    const auto is_this = [&](const char* name) { return option->check_name(name); };
+    if (option->count() == 0 || std::any_of(individual.begin(), individual.end(), is_this)) continue;
+    std::vector<std::string> words;
+    if (!option->get_positional()) words.push_back(option->get_name());
+    const bool is_flag = option->get_items_expected_max() == 0;
+    if (!is_flag) words.insert(words.end(), option->results().begin(), option->results().end());
+    common.push_back(CLI::detail::join(words, " "));
+  }
+  return common;
+}
+
+bool parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
     const CLI::App& command = selected_command(app);
     const std::string name = &command == &app ? "" : " " + command.get_name();
@@ -163,10 +234,11 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ExtrasError&) {
     throw complaint(unexpected_arguments(app));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw complaint(error.what());
+    if (error.get_exit_code() != 0) throw complaint(error.what());
+    app.exit(error);  // prints what was asked for
+    return false;
   }
-  return std::nullopt;
+  return true;
 }
 
 }  // namespace dtfm::cli

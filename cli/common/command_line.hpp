@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,9 +17,39 @@ class Option;
 
 namespace dtfm::cli {
 
+/// CLI11 is a large header. Only the files that need more of it than the functions below include it, so that
+/// the other files compile faster.
+struct DeleteApp {
+  void operator()(CLI::App* app) const;
+};
+using AppPointer = std::unique_ptr<CLI::App, DeleteApp>;
+AppPointer make_app();
+
+/// Sets the name of a program and what --help prints before and after the options.
+void set_texts(CLI::App& app, const char* name, const char* description, const std::string& footer);
+
+/// Adds a subcommand. `on_choice` is called if it is chosen; at most one may be.
+CLI::App& add_command(CLI::App& app, const char* name, const char* help, const char* footer,
+                      const std::function<void()>& on_choice);
+
+/// Adds an argument without a name on the command line: one, or any number.
+CLI::Option* add_argument(CLI::App& app, const char* name, const char* help, std::string& value);
+CLI::Option* add_argument(CLI::App& app, const char* name, const char* help,
+                          std::vector<std::string>& values);
+
+/// Adds an option without a value. `is_given` tells whether it was given.
+void add_flag(CLI::App& app, const char* name, const char* help);
+void add_flag(CLI::App& app, const char* name, const char* help, bool& flag);
+
+bool is_given(const CLI::App& app, const char* name);
+
 /// Adds an option whose value `set` checks, so that all errors have the same form.
 CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
                         const std::function<void(const std::string&)>& set);
+
+/// The same for an option with two values.
+void add_pair_option(CLI::App& app, const char* name, const char* values, const char* help,
+                     const std::function<void(const std::string&, const std::string&)>& set);
 
 /// The same for an option that may be repeated, with one value each time.
 CLI::Option* add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
@@ -50,14 +80,20 @@ void add_format_option(CLI::App& app, OutputFormat& format);
 /// Adds --threads, by default the number of cores.
 void add_threads_option(CLI::App& app, int& threads);
 void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
+/// Adds --version, which prints `line`.
+void add_version_option(CLI::App& app, const char* line);
 /// Adds --help under the current heading. Without this call, CLI11 lists it first.
 void add_help_option(CLI::App& app);
 
 /// Throws Error "OPTION: why" for the first of `options` that was given.
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
-/// Returns the exit code after --help or --version; empty if the program is to continue. Throws Error for
-/// invalid options, with a suggestion if there is a similar valid one.
-std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
+/// Returns the given options and arguments with their values, except those that may differ between processes
+/// that compute together: they change only speed, and what is printed and where.
+std::vector<std::string> common_options(const CLI::App& app);
+
+/// Returns false after --help or --version. Throws Error for invalid options, with a suggestion if there is a
+/// similar valid one.
+bool parse_command_line(CLI::App& app, int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -31,15 +31,15 @@ std::optional<std::filesystem::file_time_type> time_of(const std::string& file) 
 
 }  // namespace
 
-void check_same_input(Ranks* ranks, const io::ReadLog& read) {
+void check_same_input(Ranks* ranks, const std::vector<std::string>& options, const io::ReadLog& read) {
   if (!ranks) return;
-  std::string input = DTFM_VERSION;
+  RankInput input{DTFM_VERSION, options, {}};
   for (const io::ReadFile& it : read.files()) {
     std::error_code code;
     if (!std::filesystem::is_regular_file(it.path, code)) continue;
     std::ifstream file(it.path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    input += fmt::format(" {} {:016x}", it.path, hash_of(text));
+    input.files += fmt::format("{} {:016x} ", it.path, hash_of(text));
   }
   ranks->check_same_input(input);
 }

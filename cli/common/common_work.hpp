@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/core/ranks.hpp"
 #include "planner/io/text/read_log.hpp"
@@ -14,9 +15,9 @@ inline bool is_root(const Ranks* ranks) {
   return !ranks || ranks->is_root();
 }
 
-/// Throws Error unless all ranks have read the same files. Pipes, which can be read only once, are not
-/// compared.
-void check_same_input(Ranks* ranks, const io::ReadLog& read);
+/// Throws Error unless all ranks have the same `options` and have read the same files. Pipes, which can be
+/// read only once, are not compared.
+void check_same_input(Ranks* ranks, const std::vector<std::string>& options, const io::ReadLog& read);
 
 /// Whether this rank has to write `output` in place of the root, after an interrupt or the loss of a rank.
 /// True on rank 1 if the file stays unchanged for 0.4 s, so that the root seems to be lost. Launchers grant

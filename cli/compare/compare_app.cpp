@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/scheme_options.hpp"
@@ -33,7 +31,7 @@ Examples:
 
 void add_input_options(CLI::App& app, CompareOptions& options) {
   begin_group(app, heading::inputs);
-  app.add_option("TOPOLOGY", options.topology, "devices and the network between them (YAML)")->type_name("");
+  add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to train (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
   add_option(app, "--calibration", "FILE", "constants from dtfm-calibrate [built in]",
@@ -46,7 +44,7 @@ void add_scheme_options(CLI::App& app, CompareOptions& options) {
       *add_repeatable_option(app, "--scheme", "NAME", "scheme to compare [all]; may be repeated",
                              [&](const std::string& name) { options.schemes.push_back(name); }),
       api::compared_schemes());
-  app.add_flag("--list-schemes", options.list_schemes, "lists the schemes and exits");
+  add_flag(app, "--list-schemes", "lists the schemes and exits", options.list_schemes);
   add_scheme_parameter_options(app, options.sync_every, options.skip, options.verify, options.faulty_share);
 }
 
@@ -75,23 +73,9 @@ void add_general_options(CLI::App& app, CompareOptions& options) {
   begin_group(app, heading::general);
   add_threads_option(app, options.threads);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints no progress");
-  app.set_version_flag("--version", "dtfm-compare " DTFM_VERSION, "prints the version and exits");
+  add_flag(app, "--quiet", "prints no progress", options.quiet);
+  add_version_option(app, "dtfm-compare " DTFM_VERSION);
   add_help_option(app);
-}
-
-}  // namespace
-
-void add_compare_options(CLI::App& app, CompareOptions& options) {
-  app.name("dtfm-compare");
-  app.description(
-      "Plans and simulates different ways to train a job on the same devices, and compares them.");
-  app.footer(footer);
-  add_input_options(app, options);
-  add_scheme_options(app, options);
-  add_simulation_options(app, options);
-  add_output_options(app, options);
-  add_general_options(app, options);
 }
 
 void check_compare_options(const CLI::App& app, const CompareOptions& options) {
@@ -102,6 +86,29 @@ void check_compare_options(const CLI::App& app, const CompareOptions& options) {
     if (std::find(names.begin(), names.end(), scheme) == names.end())
       io::fail_unknown("--scheme", "unknown scheme", scheme, {names.begin(), names.end()});
   if (!options.schemes.empty()) check_scheme_options(app, options.schemes);
+}
+
+}  // namespace
+
+void add_compare_options(CLI::App& app, CompareOptions& options) {
+  set_texts(app, "dtfm-compare",
+            "Plans and simulates different ways to train a job on the same devices, and compares them.",
+            footer);
+  add_input_options(app, options);
+  add_scheme_options(app, options);
+  add_simulation_options(app, options);
+  add_output_options(app, options);
+  add_general_options(app, options);
+}
+
+std::optional<CompareOptions> parse_compare_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  CompareOptions options;
+  add_compare_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_compare_options(*app, options);
+  options.common = common_options(*app);
+  return options;
 }
 
 }  // namespace dtfm::cli

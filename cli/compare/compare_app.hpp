@@ -1,6 +1,8 @@
 // The command line of dtfm-compare.
 #pragma once
 
+#include <optional>
+
 #include "cli/compare/compare_options.hpp"
 
 namespace CLI {
@@ -13,7 +15,8 @@ namespace dtfm::cli {
 /// must outlive `app`.
 void add_compare_options(CLI::App& app, CompareOptions& options);
 
-/// Throws Error for a missing topology, an unknown scheme, and an option that no requested scheme uses.
-void check_compare_options(const CLI::App& app, const CompareOptions& options);
+/// Returns the options in the arguments of dtfm-compare, or nothing after --help or --version. Throws Error
+/// for options that are invalid, missing, or have no effect together.
+std::optional<CompareOptions> parse_compare_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

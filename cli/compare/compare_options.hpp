@@ -24,7 +24,8 @@ struct CompareOptions {
   double skip = 0.25;                   // fraction of the stages
   std::uint64_t seed = 0;
   int threads = 1;
-  Ranks* processes = nullptr;  // that compare together; null: only this one
+  Ranks* processes = nullptr;                 // that compare together; null: only this one
+  std::vector<std::string> common;            // options that must be the same in all processes
   std::optional<std::string> output, report;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;

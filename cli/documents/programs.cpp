@@ -1,8 +1,7 @@
 #include "cli/documents/programs.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include "cli/calibrate/calibrate_app.hpp"
+#include "cli/common/command_line.hpp"
 #include "cli/compare/compare_app.hpp"
 #include "cli/export/export_app.hpp"
 #include "cli/plan/plan_app.hpp"
@@ -16,10 +15,10 @@ namespace {
 /// Description of the program whose options are defined by `add`.
 template <class Options>
 CommandDescription describe_program(void (*add)(CLI::App&, Options&)) {
-  CLI::App app;
+  const AppPointer app = make_app();
   Options options;
-  add(app, options);
-  return describe(app);
+  add(*app, options);
+  return describe(*app);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -61,7 +60,7 @@ std::vector<std::string> target_names() {
 
 void add_input_options(CLI::App& app, ExportOptions& options) {
   begin_group(app, heading::inputs);
-  app.add_option("PLAN", options.plan, "plan written by dtfm-plan -o (JSON)")->type_name("");
+  add_argument(app, "PLAN", "plan written by dtfm-plan -o (JSON)", options.plan);
   add_option(app, "--job", "FILE", "job (YAML) [that in the plan]",
              [&](const std::string& text) { options.job = text; });
   add_option(app, "--topology", "FILE", "topology for which the plan was made (YAML); netem requires it",
@@ -76,7 +75,7 @@ void add_target_options(CLI::App& app, ExportOptions& options) {
       app, "--to", "TARGET", "trainers and launchers, comma-separated or repeated; see --list-targets",
       [&](const std::string& words) { add_targets(words, options.targets); });
   set_completion_values(*to, target_names());
-  app.add_flag("--list-targets", options.list_targets, "lists the targets and exits");
+  add_flag(app, "--list-targets", "lists the targets and exits", options.list_targets);
 }
 
 void add_launch_options(CLI::App& app, ExportOptions& options) {
@@ -101,7 +100,7 @@ void add_launch_options(CLI::App& app, ExportOptions& options) {
   add_option(
       app, "--cores", "N", "openmpi: CPU cores per machine; every rank may use all of them [16]",
       [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });
-  app.add_flag("--any-gpu", options.launch.any_gpu, "kubernetes: a rank may use any GPU of its machine");
+  add_flag(app, "--any-gpu", "kubernetes: a rank may use any GPU of its machine", options.launch.any_gpu);
   add_option(app, "--image", "NAME", "kubernetes: container image [dtfm-trainer:latest]",
              [&](const std::string& text) { options.launch.image = text; });
 }
@@ -110,17 +109,27 @@ void add_output_options(CLI::App& app, ExportOptions& options) {
   begin_group(app, heading::output);
   add_option(app, "-o,--output", "DIR", "output folder; created if it does not exist",
              [&](const std::string& text) { options.folder = text; });
-  app.add_flag("--force", options.force,
-               "writes to a DIR that contains other files, and overwrites those of the same names");
+  add_flag(app, "--force",
+           "writes to a DIR that contains other files, and overwrites those of the same names",
+           options.force);
   add_format_option(app, options.format);
 }
 
 void add_general_options(CLI::App& app, ExportOptions& options) {
   begin_group(app, heading::general);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints only errors and memory notes");
-  app.set_version_flag("--version", "dtfm-export " DTFM_VERSION, "prints the version and exits");
+  add_flag(app, "--quiet", "prints only errors and memory notes", options.quiet);
+  add_version_option(app, "dtfm-export " DTFM_VERSION);
   add_help_option(app);
+}
+
+void check_export_options(const ExportOptions& options) {
+  if (options.list_targets) return;
+  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
+  if (options.targets.empty())
+    throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
+  if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
+  if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
 }
 
 }  // namespace
@@ -134,9 +143,8 @@ std::string format_targets(std::string_view margin) {
 }
 
 void add_export_options(CLI::App& app, ExportOptions& options) {
-  app.name("dtfm-export");
-  app.description("Exports a plan to the file formats of trainers and launchers.");
-  app.footer(fmt::format("Targets:\n{}\n{}\n\n{}", format_targets("  "), notes, examples));
+  set_texts(app, "dtfm-export", "Exports a plan to the file formats of trainers and launchers.",
+            fmt::format("Targets:\n{}\n{}\n\n{}", format_targets("  "), notes, examples));
   add_input_options(app, options);
   add_target_options(app, options);
   add_launch_options(app, options);
@@ -144,13 +152,13 @@ void add_export_options(CLI::App& app, ExportOptions& options) {
   add_general_options(app, options);
 }
 
-void check_export_options(const ExportOptions& options) {
-  if (options.list_targets) return;
-  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
-  if (options.targets.empty())
-    throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
-  if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
-  if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
+std::optional<ExportOptions> parse_export_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  ExportOptions options;
+  add_export_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_export_options(options);
+  return options;
 }
 
 }  // namespace dtfm::cli

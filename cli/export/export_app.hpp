@@ -1,6 +1,7 @@
 // The command line of dtfm-export.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,8 @@ void add_export_options(CLI::App& app, ExportOptions& options);
 /// The targets, one per line: name, trainer or launcher, and description. `margin` is prepended to each line.
 std::string format_targets(std::string_view margin = "");
 
-/// Throws Error if a required option or argument is missing.
-void check_export_options(const ExportOptions& options);
+/// Returns the options in the arguments of dtfm-export, or nothing after --help or --version. Throws Error
+/// for options that are invalid, missing, or have no effect together.
+std::optional<ExportOptions> parse_export_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -1,6 +1,3 @@
-#include <CLI/CLI.hpp>
-
-#include "cli/common/command_line.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/plan/plan_app.hpp"
 #include "cli/plan/plan_diff.hpp"
@@ -8,13 +5,10 @@
 
 int main(int argc, char** argv) {
   return dtfm::cli::run_on_ranks("dtfm-plan", [&](dtfm::Ranks* ranks) {
-    CLI::App app;
-    dtfm::cli::PlanOptions options;
-    dtfm::cli::add_plan_options(app, options);
-    if (const auto code = dtfm::cli::parse_command_line(app, argc, argv)) return *code;
-    dtfm::cli::check_plan_options(app, options);
-    options.processes = ranks;
-    if (!options.diff) return dtfm::cli::run_plan_command(options);
-    return dtfm::cli::continues_alone(ranks, true) ? dtfm::cli::run_plan_diff(options) : 0;
+    auto options = dtfm::cli::parse_plan_options(argc, argv);
+    if (!options) return 0;  // after --help or --version
+    options->processes = ranks;
+    if (!options->diff) return dtfm::cli::run_plan_command(*options);
+    return dtfm::cli::continues_alone(ranks, true) ? dtfm::cli::run_plan_diff(*options) : 0;
   });
 }

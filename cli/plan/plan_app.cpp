@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -92,7 +91,7 @@ std::optional<int> parse_count_or_auto(const char* option, const std::string& te
 
 void add_input_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::inputs);
-  app.add_option("TOPOLOGY", options.topology, "devices and the network between them (YAML)")->type_name("");
+  add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
   add_option(app, "--batch", "N", "global batch in sequences [that of the job]",
@@ -118,8 +117,9 @@ void add_parallelism_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.tensor = parse_count_or_auto("--tensor", text, options.tensor_auto);
              });
-  app.add_flag("--uniform-pipelines", options.uniform_pipelines,
-               "gives all pipelines the same layers and micro-batches, as most trainers require");
+  add_flag(app, "--uniform-pipelines",
+           "gives all pipelines the same layers and micro-batches, as most trainers require",
+           options.uniform_pipelines);
 }
 
 std::vector<std::string> strategy_names() {
@@ -139,9 +139,10 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
                                    "search strategy for comm-cost; see --list-strategies [evolutionary]",
                                    [&](const std::string& text) { options.strategy = text; });
   set_completion_values(*strategy, strategy_names());
-  app.add_flag("--list-strategies", options.list_strategies, "lists the strategies and exits");
-  app.add_flag("--prove", options.prove,
-               "searches until the plan is proven optimal (comm-cost, small problems)");
+  add_flag(app, "--list-strategies", "lists the strategies and exits", options.list_strategies);
+  add_flag(app, "--prove",
+           "continues until the plan is proven optimal (small problems; comm-cost or iteration-time)",
+           options.prove);
   add_option(app, "--evaluations", "N",
              "ends each search after N evaluations; --pareto runs several [until converged]",
              [&](const std::string& text) {
@@ -176,15 +177,12 @@ void add_given_plan_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) { options.score = text; });
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron-LM plan",
              [&](const std::string& text) { options.ranks = text; });
-  app.add_flag("--advise", options.advise, "with --score: also searches, and compares with the best plan");
-  using TwoFiles = std::pair<std::string, std::string>;
-  app.add_option_function<TwoFiles>(
-         "--diff",
-         [&](const TwoFiles& files) {
-           options.diff = {files.first, files.second};
-         },
-         "compares two plans; with TOPOLOGY, also estimates the migration")
-      ->type_name("PLAN PLAN");
+  add_flag(app, "--advise", "with --score: also searches, and compares with the best plan", options.advise);
+  add_pair_option(app, "--diff", "PLAN PLAN",
+                  "compares two plans; with TOPOLOGY, also estimates the migration",
+                  [&](const std::string& before, const std::string& after) {
+                    options.diff = {before, after};
+                  });
 }
 
 void add_output_options(CLI::App& app, PlanOptions& options) {
@@ -195,7 +193,7 @@ void add_output_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) { options.pareto = text; });
   add_option(app, "--report", "FILE.html", "writes a page with charts of the plan (HTML)",
              [&](const std::string& text) { options.report = text; });
-  app.add_flag("--explain", options.explain, "explains the bottleneck and what would reduce the time");
+  add_flag(app, "--explain", "explains the bottleneck and what would reduce the time", options.explain);
   add_format_option(app, options.format);
 }
 
@@ -203,8 +201,8 @@ void add_general_options(CLI::App& app, PlanOptions& options) {
   begin_group(app, heading::general);
   add_threads_option(app, options.threads);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints no progress");
-  app.set_version_flag("--version", version_line, "prints the version and exits");
+  add_flag(app, "--quiet", "prints no progress", options.quiet);
+  add_version_option(app, version_line);
   add_help_option(app);
 }
 
@@ -232,12 +230,21 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
   if (options.score && options.warm_start) throw Error("--warm-start", "cannot be combined with --score");
 }
 
+void check_plan_options(const CLI::App& app, const PlanOptions& options) {
+  if (options.diff) return reject_options_with_diff(app);
+  if (options.topology.empty() && !options.list_strategies)
+    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
+  check_score(app, options);
+  if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
+  if (options.pareto)
+    reject_options(app, {"--report", "--score", "--warm-start"}, "cannot be combined with --pareto");
+}
+
 }  // namespace
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
-  app.name("dtfm-plan");
-  app.description("Plans the training of a large model on geo-distributed, heterogeneous GPUs.");
-  app.footer(fmt::format("{}\n\n{}\n\n{}", plan_formats_help, notes, examples));
+  set_texts(app, "dtfm-plan", "Plans the training of a large model on geo-distributed, heterogeneous GPUs.",
+            fmt::format("{}\n\n{}\n\n{}", plan_formats_help, notes, examples));
   add_input_options(app, options);
   add_parallelism_options(app, options);
   add_search_options(app, options);
@@ -247,14 +254,14 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   add_general_options(app, options);
 }
 
-void check_plan_options(const CLI::App& app, const PlanOptions& options) {
-  if (options.diff) return reject_options_with_diff(app);
-  if (options.topology.empty() && !options.list_strategies)
-    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
-  check_score(app, options);
-  if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");
-  if (options.pareto)
-    reject_options(app, {"--report", "--score", "--warm-start"}, "cannot be combined with --pareto");
+std::optional<PlanOptions> parse_plan_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  PlanOptions options;
+  add_plan_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_plan_options(*app, options);
+  options.common = common_options(*app);
+  return options;
 }
 
 }  // namespace dtfm::cli

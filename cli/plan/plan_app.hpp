@@ -1,6 +1,8 @@
 // The command line of dtfm-plan.
 #pragma once
 
+#include <optional>
+
 #include "cli/plan/plan_options.hpp"
 
 namespace CLI {
@@ -13,7 +15,8 @@ namespace dtfm::cli {
 /// outlive `app`.
 void add_plan_options(CLI::App& app, PlanOptions& options);
 
-/// Throws Error for options that have no effect together with others, or that require others.
-void check_plan_options(const CLI::App& app, const PlanOptions& options);
+/// Returns the options in the arguments of dtfm-plan, or nothing after --help or --version. Throws Error for
+/// options that are invalid, missing, or have no effect together.
+std::optional<PlanOptions> parse_plan_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

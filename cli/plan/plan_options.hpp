@@ -34,7 +34,8 @@ struct PlanOptions {
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;
-  Ranks* processes = nullptr;  // that plan together; null: only this one
+  Ranks* processes = nullptr;       // that plan together; null: only this one
+  std::vector<std::string> common;  // options that must be the same in all processes
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
   bool prove = false;

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -95,10 +94,9 @@ void add_mode_options(CLI::App& app, ProfileOptions& options) {
                  "imports layer times from FILEs of sailor, metis or kineto (PyTorch profiler)",
                  [&](const std::string& text) { options.import_format = text; });
   set_completion_values(*imported, names_of(io::import_formats()));
-  app.add_flag("--check")->description(
-      "checks and prints the profile FILE; implied if FILE is the only argument");
-  app.add_flag("--list-gpus")->description("prints the GPU catalogue and exits");
-  app.add_option("FILE", options.files, "files to import, or profile to check")->type_name("");
+  add_flag(app, "--check", "checks and prints the profile FILE; implied if FILE is the only argument");
+  add_flag(app, "--list-gpus", "prints the GPU catalogue and exits");
+  add_argument(app, "FILE", "files to import, or profile to check", options.files);
 }
 
 void add_input_options(CLI::App& app, ProfileOptions& options) {
@@ -136,8 +134,8 @@ void add_output_options(CLI::App& app, ProfileOptions& options) {
 void add_general_options(CLI::App& app, ProfileOptions& options) {
   begin_group(app, heading::general);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints no progress");
-  app.set_version_flag("--version", version_line, "prints the version and exits");
+  add_flag(app, "--quiet", "prints no progress", options.quiet);
+  add_version_option(app, version_line);
   add_help_option(app);
 }
 
@@ -147,9 +145,9 @@ Mode mode_of(const CLI::App& app) {
                                                     {"--check", Mode::check},
                                                     {"--list-gpus", Mode::list_gpus}};
   const char* chosen = nullptr;
-  Mode mode = app.count("FILE") > 0 ? Mode::check : Mode::measure;
+  Mode mode = is_given(app, "FILE") ? Mode::check : Mode::measure;
   for (const auto& [name, option_mode] : modes) {
-    if (app.count(name) == 0) continue;
+    if (!is_given(app, name)) continue;
     if (chosen) throw Error(name, fmt::format("cannot be combined with {}", chosen));
     chosen = name;
     mode = option_mode;
@@ -181,22 +179,30 @@ void check_complete(const ProfileOptions& options) {
     throw missing("--model or --job is missing: name the model that was measured");
 }
 
+void check_profile_options(const CLI::App& app, ProfileOptions& options) {
+  options.mode = mode_of(app);
+  reject_irrelevant_options(app, options.mode);
+  check_complete(options);
+}
+
 }  // namespace
 
 void add_profile_options(CLI::App& app, ProfileOptions& options) {
-  app.name("dtfm-profile");
-  app.description("Measures, estimates or imports the times of the layers of a model on a GPU.");
-  app.footer(footer);
+  set_texts(app, "dtfm-profile",
+            "Measures, estimates or imports the times of the layers of a model on a GPU.", footer);
   add_mode_options(app, options);
   add_input_options(app, options);
   add_output_options(app, options);
   add_general_options(app, options);
 }
 
-void check_profile_options(const CLI::App& app, ProfileOptions& options) {
-  options.mode = mode_of(app);
-  reject_irrelevant_options(app, options.mode);
-  check_complete(options);
+std::optional<ProfileOptions> parse_profile_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  ProfileOptions options;
+  add_profile_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_profile_options(*app, options);
+  return options;
 }
 
 }  // namespace dtfm::cli

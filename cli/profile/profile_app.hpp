@@ -1,6 +1,8 @@
 // The command line of dtfm-profile.
 #pragma once
 
+#include <optional>
+
 #include "cli/profile/profile_options.hpp"
 
 namespace CLI {
@@ -13,7 +15,8 @@ namespace dtfm::cli {
 /// must outlive `app`.
 void add_profile_options(CLI::App& app, ProfileOptions& options);
 
-/// Sets options.mode. Throws Error for options that cannot be combined and for missing ones.
-void check_profile_options(const CLI::App& app, ProfileOptions& options);
+/// Returns the options in the arguments of dtfm-profile, or nothing after --help or --version. Throws Error
+/// for options that are invalid, missing, or have no effect together.
+std::optional<ProfileOptions> parse_profile_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -18,6 +18,12 @@
 namespace dtfm::cli {
 namespace {
 
+// MPI counts bytes by int.
+constexpr int max_bytes = std::numeric_limits<int>::max();
+constexpr const char* too_long =
+    "the results that the processes send to each other exceed 2 GiB, the maximum of MPI; start one process, "
+    "without mpirun or srun";
+
 void silence() {
   const int null = ::open("/dev/null", O_WRONLY);
   if (null < 0) return;
@@ -31,7 +37,10 @@ class MpiTransport : public RankTransport {
   explicit MpiTransport(std::string_view program) : program_(program) {
     int provided = 0;
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
-      throw Error("", "MPI does not start");
+      throw Error(
+          "",
+          "MPI cannot be initialized; start the processes with the mpirun or srun of the MPI library that "
+          "this program is linked with (see ldd), or start one process without them");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -39,16 +48,16 @@ class MpiTransport : public RankTransport {
   }
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
-  /// MPI_Finalize waits for all ranks, so it must not be called after one was lost.
+  /// MPI_Finalize waits for all ranks, so it must not be called if one may be lost.
   ~MpiTransport() override {
-    if (!is_lost_) MPI_Finalize();
+    if (!is_alone_) MPI_Finalize();
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
   std::optional<std::vector<std::string>> exchange(const std::string& own) override {
-    if (own.size() > std::numeric_limits<int>::max()) throw Error("", "a message of MPI exceeds 2 GiB");
+    if (own.size() > max_bytes) throw Error("", too_long);
     const int length = static_cast<int>(own.size());
     std::vector<int> lengths(static_cast<std::size_t>(size_)), offsets;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -61,7 +70,7 @@ class MpiTransport : public RankTransport {
       offsets.push_back(static_cast<int>(total));
       total += it;
     }
-    if (total > std::numeric_limits<int>::max()) throw Error("", "the messages of MPI exceed 2 GiB");
+    if (total > max_bytes) throw Error("", too_long);
     std::string all(static_cast<std::size_t>(total), 0);
     const auto collected_bytes = [&] {
       return MPI_Iallgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(),
@@ -80,15 +89,15 @@ class MpiTransport : public RankTransport {
   /// interrupted. Returns false if the process is interrupted or the operation fails.
   template <class Start>
   bool complete(const Start& start, MPI_Request& request) {
-    if (interrupt_flag()) return lose("interrupted");
-    if (start() != MPI_SUCCESS) return lose("MPI failed");
+    if (interrupt_flag()) return leave(interrupted);
+    if (start() != MPI_SUCCESS) return leave(failed);
     constexpr int eager_tests = 50;
     constexpr auto pause = std::chrono::microseconds(100);
     for (int test = 0;; ++test) {
       int is_done = 0;
-      if (MPI_Test(&request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return lose("MPI failed");
+      if (MPI_Test(&request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return leave(failed);
       if (is_done) return true;
-      if (interrupt_flag()) return lose("interrupted");
+      if (interrupt_flag()) return leave(interrupted);
       if (test < eager_tests)
         std::this_thread::yield();
       else
@@ -96,18 +105,24 @@ class MpiTransport : public RankTransport {
     }
   }
 
-  bool lose(std::string_view why) {
-    if (!is_lost_)
-      print_error(fmt::format("{}: {}, or another rank has ended: continuing without the other ranks\n",
+  /// Makes this process end alone, with its best result so far. Returns false.
+  bool leave(std::string_view why) {
+    if (!is_alone_)
+      print_error(fmt::format("{}: {}; continuing without the other ranks, to write the best result so far\n",
                               program_, why));
-    is_lost_ = true;
+    is_alone_ = true;
     request_interrupt();
     return false;
   }
 
+  static constexpr std::string_view interrupted =
+      "interrupted by a signal, perhaps because another rank has ended (see the messages of the launcher)";
+  static constexpr std::string_view failed =
+      "MPI cannot reach the other ranks, perhaps because one has ended (see the messages of the launcher)";
+
   std::string program_;
   int rank_ = 0, size_ = 1;
-  bool is_lost_ = false;
+  bool is_alone_ = false;
 };
 
 }  // namespace

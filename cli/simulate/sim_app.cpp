@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -53,8 +52,8 @@ std::vector<std::string> scheme_names() {
 
 void add_input_options(CLI::App& app, SimulateOptions& options) {
   begin_group(app, heading::inputs);
-  app.add_option("TOPOLOGY", options.topology, "devices and the network between them (YAML)")->type_name("");
-  app.add_option("PLAN", options.plan, "plan to simulate, in any format below")->type_name("");
+  add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
+  add_argument(app, "PLAN", "plan to simulate, in any format below", options.plan);
   add_option(app, "--job", "FILE", "job to train (YAML) [that in the plan, or GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
   add_option(app, "--ranks", "FILE", "device of each rank of a Megatron-LM plan",
@@ -104,15 +103,15 @@ void add_output_options(CLI::App& app, SimulateOptions& options) {
   add_option(app, "--report", "FILE.html", "writes a page with charts of the run (HTML)",
              [&](const std::string& text) { options.report = text; });
   add_format_option(app, options.format);
-  app.add_flag("--stats", options.stats, "prints counts, CPU time and memory on stderr (one line of JSON)");
+  add_flag(app, "--stats", "prints counts, CPU time and memory on stderr (one line of JSON)", options.stats);
 }
 
 void add_general_options(CLI::App& app, SimulateOptions& options) {
   begin_group(app, heading::general);
   add_threads_option(app, options.threads);
   add_color_option(app, options.color);
-  app.add_flag("--quiet", options.quiet, "prints no progress; with --graph, no summary either");
-  app.set_version_flag("--version", "dtfm-sim " DTFM_VERSION, "prints the version and exits");
+  add_flag(app, "--quiet", "prints no progress; with --graph, no summary either", options.quiet);
+  add_version_option(app, "dtfm-sim " DTFM_VERSION);
   add_help_option(app);
 }
 
@@ -135,19 +134,6 @@ void check_scheme_specific_options(const CLI::App& app, const SimulateOptions& o
                    "cannot be combined with --scheme swarm");
 }
 
-}  // namespace
-
-void add_sim_options(CLI::App& app, SimulateOptions& options) {
-  app.name("dtfm-sim");
-  app.description("Simulates a plan, another system or a task graph, with discrete events.");
-  app.footer(fmt::format("{}\n\n{}\n\n{}", plan_formats_help, notes, examples));
-  add_input_options(app, options);
-  add_scheme_options(app, options);
-  add_simulation_options(app, options);
-  add_output_options(app, options);
-  add_general_options(app, options);
-}
-
 void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
   if (options.graph) return reject_options_with_graph(app);
   if (options.topology.empty())
@@ -155,6 +141,28 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
   check_scheme_specific_options(app, options);
   if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   if (options.samples) reject_options(app, {"--trace", "--tasks"}, "cannot be combined with --samples");
+}
+
+}  // namespace
+
+void add_sim_options(CLI::App& app, SimulateOptions& options) {
+  set_texts(app, "dtfm-sim", "Simulates a plan, another system or a task graph, with discrete events.",
+            fmt::format("{}\n\n{}\n\n{}", plan_formats_help, notes, examples));
+  add_input_options(app, options);
+  add_scheme_options(app, options);
+  add_simulation_options(app, options);
+  add_output_options(app, options);
+  add_general_options(app, options);
+}
+
+std::optional<SimulateOptions> parse_sim_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  SimulateOptions options;
+  add_sim_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_sim_options(*app, options);
+  options.common = common_options(*app);
+  return options;
 }
 
 }  // namespace dtfm::cli

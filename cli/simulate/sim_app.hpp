@@ -1,6 +1,8 @@
 // The command line of dtfm-sim.
 #pragma once
 
+#include <optional>
+
 #include "cli/simulate/simulate_options.hpp"
 
 namespace CLI {
@@ -13,7 +15,8 @@ namespace dtfm::cli {
 /// outlive `app`.
 void add_sim_options(CLI::App& app, SimulateOptions& options);
 
-/// Throws Error for options that have no effect together with others, or that require others.
-void check_sim_options(const CLI::App& app, const SimulateOptions& options);
+/// Returns the options in the arguments of dtfm-sim, or nothing after --help or --version. Throws Error for
+/// options that are invalid, missing, or have no effect together.
+std::optional<SimulateOptions> parse_sim_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
@@ -26,7 +27,8 @@ struct SimulateOptions {
   std::uint64_t seed = 0;
   std::optional<int> samples;
   int threads = 1;
-  Ranks* processes = nullptr;  // that simulate together; null: only this one
+  Ranks* processes = nullptr;                               // that simulate together; null: only this one
+  std::vector<std::string> common;                          // options that must be the same in all processes
   std::optional<std::string> output, trace, tasks, report;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -97,22 +96,18 @@ io::LinkSettings parse_link(const char* option, const std::string& text) {
 
 void add_input_options(CLI::App& app, TopologyOptions& options) {
   begin_group(app, heading::inputs);
-  app.add_option("FILE", options.files, "files with measurements")->type_name("");
+  add_argument(app, "FILE", "files with measurements", options.files);
   CLI::Option* format =
       add_option(app, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
                  [&](const std::string& text) { options.measurement_format = text; });
   std::vector<std::string> names;
   for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
   set_completion_values(*format, names);
-  app.add_option_function<std::vector<std::string>>(
-         "--between",
-         [&](const std::vector<std::string>& ends) {
-           options.measurements.between = {io::validate_text(ends.at(0), "--between"),
-                                           io::validate_text(ends.at(1), "--between")};
-         },
-         "sender and receiver of a single file (iperf3, nccl-tests)")
-      ->type_name("FROM TO")
-      ->expected(2);
+  add_pair_option(app, "--between", "FROM TO", "sender and receiver of a single file (iperf3, nccl-tests)",
+                  [&](const std::string& from, const std::string& to) {
+                    options.measurements.between = {io::validate_text(from, "--between"),
+                                                    io::validate_text(to, "--between")};
+                  });
   add_repeatable_option(app, "--name", "HOST=SITE", "site name for a host in the files; may be repeated",
                         [&](const std::string& text) {
                           const auto [host, site] = key_and_value(io::validate_text(text, "--name"));
@@ -167,9 +162,9 @@ void add_measurement_options(CLI::App& app, TopologyOptions& options) {
                options.measurements.bandwidth_unit =
                    parse_for_option("--bandwidth-unit", text, io::rate_unit);
              });
-  app.add_flag("--rtt", options.measurements.is_round_trip, "the latency matrix contains round-trip times");
-  app.add_flag("--symmetric", options.measurements.is_symmetric,
-               "uses the other direction where one was not measured");
+  add_flag(app, "--rtt", "the latency matrix contains round-trip times", options.measurements.is_round_trip);
+  add_flag(app, "--symmetric", "uses the other direction where one was not measured",
+           options.measurements.is_symmetric);
   add_option(app, "--collective", "sendrecv|all_reduce",
              "nccl-tests: the collective, if the output does not name it", [&](const std::string& text) {
                if (text != "sendrecv" && text != "all_reduce")
@@ -179,9 +174,8 @@ void add_measurement_options(CLI::App& app, TopologyOptions& options) {
 }
 
 void add_import_command(CLI::App& app, TopologyOptions& options) {
-  CLI::App& command = *app.add_subcommand("import", "creates a topology from network measurements");
-  command.footer(import_footer);
-  command.callback([&] { options.mode = Mode::import; });
+  CLI::App& command = add_command(app, "import", "creates a topology from network measurements",
+                                  import_footer, [&] { options.mode = Mode::import; });
   add_input_options(command, options);
   add_measurement_options(command, options);
   add_device_options(command, options);
@@ -195,14 +189,18 @@ void add_import_command(CLI::App& app, TopologyOptions& options) {
              [&](const std::string& text) { options.format = parse_output_format("--summary", text); });
   begin_group(command, heading::general);
   add_color_option(command, options.color);
-  command.add_flag("--quiet", options.quiet, "prints only warnings");
+  add_flag(command, "--quiet", "prints only warnings", options.quiet);
   add_help_option(command);
 }
 
-void add_read_command(CLI::App& command, Mode mode, const char* examples, TopologyOptions& options) {
-  command.footer(examples);
-  command.callback([&options, mode] { options.mode = mode; });
-  command.add_option("TOPOLOGY", options.files, "devices and the network between them (YAML)")->type_name("");
+void add_read_command(CLI::App& app, Mode mode, TopologyOptions& options) {
+  const auto choose = [&options, mode] { options.mode = mode; };
+  CLI::App& command =
+      mode == Mode::check
+          ? add_command(app, "check", "validates a topology and prints a summary", check_footer, choose)
+          : add_command(app, "show", "prints the devices, and latency and bandwidth between all sites",
+                        show_footer, choose);
+  add_argument(command, "TOPOLOGY", "devices and the network between them (YAML)", options.files);
   begin_group(command, heading::output);
   if (mode == Mode::show)
     add_repeatable_option(command, "--site", "SITE", "site to show [all]; may be repeated",
@@ -210,32 +208,13 @@ void add_read_command(CLI::App& command, Mode mode, const char* examples, Topolo
   add_format_option(command, options.format);
   begin_group(command, heading::general);
   add_color_option(command, options.color);
-  command.add_flag("--quiet", options.quiet,
-                   mode == Mode::check ? "prints only warnings" : "prints no notes");
+  add_flag(command, "--quiet", mode == Mode::check ? "prints only warnings" : "prints no notes",
+           options.quiet);
   add_help_option(command);
 }
 
 Error missing(const std::string& what, const char* command) {
   return Error("", fmt::format("{} (see dtfm-topology {} --help)", what, command));
-}
-
-}  // namespace
-
-void add_topology_options(CLI::App& app, TopologyOptions& options) {
-  app.name("dtfm-topology");
-  app.description("Creates a topology from network measurements, validates one, or prints one as tables.");
-  app.footer(footer);
-  begin_group(app, heading::general);
-  add_color_option(app, options.color);
-  app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION, "prints the version and exits");
-  add_help_option(app);
-  add_import_command(app, options);
-  add_read_command(*app.add_subcommand("check", "validates a topology and prints a summary"), Mode::check,
-                   check_footer, options);
-  CLI::App& show =
-      *app.add_subcommand("show", "prints the devices, and latency and bandwidth between all sites");
-  add_read_command(show, Mode::show, show_footer, options);
-  app.require_subcommand(0, 1);
 }
 
 void check_topology_options(const TopologyOptions& options) {
@@ -250,6 +229,29 @@ void check_topology_options(const TopologyOptions& options) {
   if (options.measurement_format.empty())
     throw missing("--format is missing: name the format of the files", "import");
   if (options.files.empty()) throw missing("FILE is missing: name the files to import", "import");
+}
+
+}  // namespace
+
+void add_topology_options(CLI::App& app, TopologyOptions& options) {
+  set_texts(app, "dtfm-topology",
+            "Creates a topology from network measurements, validates one, or prints one as tables.", footer);
+  begin_group(app, heading::general);
+  add_color_option(app, options.color);
+  add_version_option(app, "dtfm-topology " DTFM_VERSION);
+  add_help_option(app);
+  add_import_command(app, options);
+  add_read_command(app, Mode::check, options);
+  add_read_command(app, Mode::show, options);
+}
+
+std::optional<TopologyOptions> parse_topology_options(int argc, char** argv) {
+  const AppPointer app = make_app();
+  TopologyOptions options;
+  add_topology_options(*app, options);
+  if (!parse_command_line(*app, argc, argv)) return std::nullopt;
+  check_topology_options(options);
+  return options;
 }
 
 }  // namespace dtfm::cli

@@ -1,6 +1,8 @@
 // The command line of dtfm-topology.
 #pragma once
 
+#include <optional>
+
 #include "cli/topology/topology_options.hpp"
 
 namespace CLI {
@@ -13,7 +15,8 @@ namespace dtfm::cli {
 /// `options`, which must outlive `app`.
 void add_topology_options(CLI::App& app, TopologyOptions& options);
 
-/// Throws Error if a subcommand, option or argument is missing.
-void check_topology_options(const TopologyOptions& options);
+/// Returns the options in the arguments of dtfm-topology, or nothing after --help or --version. Throws Error
+/// for options that are invalid, missing, or have no effect together.
+std::optional<TopologyOptions> parse_topology_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

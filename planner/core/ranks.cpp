@@ -3,6 +3,32 @@
 #include <fmt/format.h>
 
 namespace dtfm {
+namespace {
+
+/// Returns the first of `options` that `others` do not contain.
+std::optional<std::string> first_missing(const std::vector<std::string>& options,
+                                         const std::vector<std::string>& others) {
+  for (const std::string& option : options)
+    if (std::find(others.begin(), others.end(), option) == others.end()) return option;
+  return std::nullopt;
+}
+
+/// Returns how a rank's input differs from that of rank 0, and what to do; empty if it does not.
+std::string difference_of(const RankInput& input, const RankInput& root) {
+  if (input.version != root.version)
+    return fmt::format("it is version {}, but rank 0 is version {}; install the same version on all machines",
+                       input.version, root.version);
+  if (const auto option = first_missing(input.options, root.options))
+    return fmt::format("it has `{}`, which rank 0 does not have; start all ranks with the same options",
+                       *option);
+  if (const auto option = first_missing(root.options, input.options))
+    return fmt::format("it lacks `{}`, which rank 0 has; start all ranks with the same options", *option);
+  if (input.files != root.files)
+    return "its input files differ from those of rank 0; give all ranks the same";
+  return "";
+}
+
+}  // namespace
 
 struct Ranks::Message {
   enum class Kind { synchronize, results, end } kind = Kind::synchronize;
@@ -58,14 +84,17 @@ std::optional<std::vector<Ranks::Message>> Ranks::exchange(const Message& own) {
   return messages;
 }
 
-void Ranks::check_same_input(const std::string& input) {
+void Ranks::check_same_input(const RankInput& own) {
   if (!divides()) return;
-  const auto all = exchange({Message::Kind::synchronize, 0, input});
+  ByteWriter out;
+  out.put(own);
+  const auto all = exchange({Message::Kind::synchronize, 0, out.bytes()});
   if (!all) return;
-  for (std::size_t rank = 0; rank < all->size(); ++rank)
-    if ((*all)[rank].content != all->front().content)
-      throw Error(fmt::format("rank {}", rank),
-                  "its input files or options differ from those of rank 0; give all ranks the same");
+  const RankInput root = ByteReader(all->front().content).get<RankInput>();
+  for (std::size_t rank = 1; rank < all->size(); ++rank) {
+    const std::string difference = difference_of(ByteReader((*all)[rank].content).get<RankInput>(), root);
+    if (!difference.empty()) throw Error(fmt::format("rank {}", rank), difference);
+  }
 }
 
 std::optional<std::vector<std::string>> Ranks::exchange_results(const std::string& own) {

@@ -20,6 +20,17 @@
 
 namespace dtfm {
 
+/// What identifies the computation of a rank.
+struct RankInput {
+  std::string version;               // of the program
+  std::vector<std::string> options;  // that may change the result, each with its value
+  std::string files;                 // names and contents
+};
+auto fields(MaybeConst<RankInput> auto& it) {
+  auto& [version, options, files] = it;
+  return std::tie(version, options, files);
+}
+
 /// Passes bytes between processes.
 class RankTransport {
  public:
@@ -58,8 +69,8 @@ class Ranks {
   int rounds() const { return rounds_; }
   long long bytes() const { return bytes_; }
 
-  /// Throws Error if `input`, which identifies what this rank computes, differs from that of another rank.
-  void check_same_input(const std::string& input);
+  /// Throws Error if the input of a rank differs from that of the root.
+  void check_same_input(const RankInput& input);
   /// From now on this rank computes alone.
   void leave() { is_alone_ = true; }
   /// Ends the common work: waits for the other ranks, unless one was lost. `error`, if not empty, is why this

@@ -11,6 +11,7 @@
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
+namespace deepspeed {
 namespace {
 
 constexpr const char* json_file = "ds_config.json";
@@ -153,8 +154,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace deepspeed
 
 Exporter deepspeed_exporter() {
+  using namespace deepspeed;
   return {
       "deepspeed",
       "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
@@ -172,6 +175,7 @@ Exporter deepspeed_exporter() {
 }
 
 Exporter deepspeed_python_exporter() {
+  using namespace deepspeed;
   return {"deepspeed-py",
           "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
           true,

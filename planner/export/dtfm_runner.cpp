@@ -12,6 +12,7 @@ namespace dtfm::exporter {
 
 extern const std::string_view export_dtfm_sh;  // templates/dtfm.sh
 
+namespace runner {
 namespace {
 
 constexpr std::string_view target_name = "dtfm";
@@ -133,8 +134,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace runner
 
 Exporter dtfm_exporter() {
+  using namespace runner;
   return {target_name,
           "DT-FM's dist_runner.py (DS3Lab/DT-FM at cda948f), with a start script",
           true,

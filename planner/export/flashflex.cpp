@@ -13,6 +13,7 @@
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
+namespace flashflex {
 namespace {
 
 constexpr std::string_view target_name = "flashflex";
@@ -123,8 +124,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace flashflex
 
 Exporter flashflex_exporter() {
+  using namespace flashflex;
   return {target_name, "FlashFlex, also called HexiScale (at 5ee1726): supports heterogeneous pipelines",
           true,        {RankOrder::pipeline_major},
           check,       files,

@@ -13,6 +13,7 @@
 #include "planner/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
+namespace kubernetes {
 namespace {
 
 using nlohmann::ordered_json;
@@ -116,8 +117,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace kubernetes
 
 Exporter kubernetes_exporter() {
+  using namespace kubernetes;
   return {target_name,
           "Kubernetes: one pod per rank, pinned to its node",
           false,

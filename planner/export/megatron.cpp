@@ -9,6 +9,7 @@
 #include "planner/io/importers/megatron_plan.hpp"
 
 namespace dtfm::exporter {
+namespace megatron {
 namespace {
 
 constexpr const char* file_name = "megatron.sh";
@@ -147,8 +148,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace megatron
 
 Exporter megatron_exporter() {
+  using namespace megatron;
   return {
       target_name,
       "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",

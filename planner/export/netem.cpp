@@ -20,6 +20,7 @@ namespace dtfm::exporter {
 
 extern const std::string_view export_netem_sh;  // templates/netem.sh
 
+namespace netem {
 namespace {
 
 constexpr std::string_view target_name = "netem";
@@ -223,8 +224,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace netem
 
 Exporter netem_exporter() {
+  using namespace netem;
   return {target_name, "tc scripts that shape each machine's links as in the topology (needs --topology)",
           false,       {},
           check,       files,

@@ -15,6 +15,7 @@ namespace dtfm::exporter {
 
 extern const std::string_view export_openmpi_sh;  // templates/openmpi.sh
 
+namespace openmpi {
 namespace {
 
 constexpr const char* rank_file = "rankfile";
@@ -62,8 +63,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace openmpi
 
 Exporter openmpi_exporter() {
+  using namespace openmpi;
   return {"openmpi",
           "Open MPI (4 or later): rankfile",
           false,

@@ -14,6 +14,7 @@ namespace dtfm::exporter {
 
 extern const std::string_view export_petals_sh;  // templates/petals.sh
 
+namespace petals {
 namespace {
 
 constexpr std::string_view target_name = "petals";
@@ -88,8 +89,10 @@ std::vector<std::string> notes(const ExportBundle&) {
 }
 
 }  // namespace
+}  // namespace petals
 
 Exporter petals_exporter() {
+  using namespace petals;
   return {
       target_name, "Petals (2.3): one server per stage, with its blocks",
       true,        {RankOrder::pipeline_major, RankOrder::stage_major},

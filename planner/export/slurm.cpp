@@ -12,6 +12,7 @@ namespace dtfm::exporter {
 
 extern const std::string_view export_slurm_sh;  // templates/slurm.sh
 
+namespace slurm {
 namespace {
 
 constexpr const char* hosts_file = "slurm-hosts";
@@ -41,8 +42,10 @@ std::vector<std::string> notes(const ExportBundle&) {
 }
 
 }  // namespace
+}  // namespace slurm
 
 Exporter slurm_exporter() {
+  using namespace slurm;
   return {"slurm",
           "Slurm (22.05 or later): arbitrary distribution",
           false,

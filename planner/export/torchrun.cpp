@@ -14,6 +14,7 @@ namespace dtfm::exporter {
 
 extern const std::string_view export_torchrun_gpu_sh, export_torchrun_host_sh;  // of templates/
 
+namespace torchrun {
 namespace {
 
 constexpr std::string_view target_name = "torchrun";
@@ -97,8 +98,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace torchrun
 
 Exporter torchrun_exporter() {
+  using namespace torchrun;
   return {
       target_name, "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
       read_back,   "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};

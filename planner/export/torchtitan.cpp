@@ -9,6 +9,7 @@
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
+namespace torchtitan {
 namespace {
 
 constexpr const char* toml_file = "torchtitan.toml";
@@ -169,8 +170,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace torchtitan
 
 Exporter torchtitan_exporter() {
+  using namespace torchtitan;
   return {"torchtitan",
           "torchtitan 0.2.0 to 0.2.2: TOML",
           true,
@@ -184,6 +187,7 @@ Exporter torchtitan_exporter() {
 }
 
 Exporter torchtitan_python_exporter() {
+  using namespace torchtitan;
   return {"torchtitan-py",
           "torchtitan with Python configuration (2026 or later)",
           true,

@@ -11,6 +11,7 @@
 #include "planner/export/trainer_rank_mapping.hpp"
 
 namespace dtfm::exporter {
+namespace varuna {
 namespace {
 
 constexpr std::string_view target_name = "varuna";
@@ -93,8 +94,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 }
 
 }  // namespace
+}  // namespace varuna
 
 Exporter varuna_exporter() {
+  using namespace varuna;
   return {target_name,
           "Varuna (at a2145cc): map of stages to ranks, for plans with equal stages",
           true,

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/common/command_line.hpp"
 #include "cli/documents/write_documents.hpp"
 
@@ -26,19 +24,18 @@ void ignore(const std::string&) {}
 }  // namespace
 
 int main(int, char** argv) {
-  CLI::App app(hostile, "dtfm-sample");
-  app.footer(footer);
-  dtfm::cli::add_option(app, "--mode", "fast|exact", hostile, ignore);
-  dtfm::cli::set_completion_values(*dtfm::cli::add_option(app, "-n,--name", "NAME", hostile, ignore),
-                                   {"resnet-50", "gpt3-6.7b"});
-  CLI::App* import_command = app.add_subcommand("import", hostile);
+  using namespace dtfm::cli;
+  const AppPointer app = make_app();
+  set_texts(*app, "dtfm-sample", hostile, footer);
+  add_option(*app, "--mode", "fast|exact", hostile, ignore);
+  set_completion_values(*add_option(*app, "-n,--name", "NAME", hostile, ignore), {"resnet-50", "gpt3-6.7b"});
   std::string format;
   std::vector<std::string> files;
-  dtfm::cli::set_completion_values(*import_command->add_option("FORMAT", format, hostile)->type_name(""),
-                                   {"ping", "iperf"});
-  import_command->add_option("FILE", files, "what was measured")->type_name("");
-  dtfm::cli::add_option(*import_command, "--into", "DIR", "where to", ignore);
-  CLI::App* show = app.add_subcommand("show", "Prints something.");
-  dtfm::cli::add_option(*show->add_subcommand("links", hostile), "--unit", "ms|s", "of times", ignore);
-  dtfm::cli::write_documents(std::vector{dtfm::cli::describe(app)}, argv[1]);
+  CLI::App& import_command = add_command(*app, "import", hostile, footer, [] {});
+  set_completion_values(*add_argument(import_command, "FORMAT", hostile, format), {"ping", "iperf"});
+  add_argument(import_command, "FILE", "what was measured", files);
+  add_option(import_command, "--into", "DIR", "where to", ignore);
+  CLI::App& show = add_command(*app, "show", "Prints something.", footer, [] {});
+  add_option(add_command(show, "links", hostile, footer, [] {}), "--unit", "ms|s", "of times", ignore);
+  write_documents(std::vector{describe(*app)}, argv[1]);
 }

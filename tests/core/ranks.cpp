@@ -182,14 +182,27 @@ TEST_CASE("a rank that ends with an error ends the others with it") {
 }
 
 TEST_CASE("ranks with different inputs are refused") {
-  const auto work = [](RankRun run) {
-    return error_of([&] { run.ranks.check_same_input(run.ranks.rank() == 2 ? "old" : "new"); });
+  const RankInput root{"1.0", {"net.yaml", "--seed 4"}, "net.yaml 1f"};
+  struct Case {
+    RankInput other;
+    std::string error;
   };
-  for (const std::string& error : on_thread_ranks(3, work))
-    CHECK(error ==
-          "rank 2 | its input files or options differ from those of rank 0; give all ranks the same");
-  const auto same = [](RankRun run) { return error_of([&] { run.ranks.check_same_input("new"); }); };
-  for (const std::string& error : on_thread_ranks(3, same)) CHECK(error.empty());
+  const Case cases[] = {
+      {root, ""},
+      {{"1.1", root.options, root.files},
+       "rank 2 | it is version 1.1, but rank 0 is version 1.0; install the same version on all machines"},
+      {{"1.0", {"net.yaml", "--seed 5"}, root.files},
+       "rank 2 | it has `--seed 5`, which rank 0 does not have; start all ranks with the same options"},
+      {{"1.0", {"net.yaml"}, root.files},
+       "rank 2 | it lacks `--seed 4`, which rank 0 has; start all ranks with the same options"},
+      {{"1.0", root.options, "net.yaml 2f"},
+       "rank 2 | its input files differ from those of rank 0; give all ranks the same"}};
+  for (const Case& it : cases) {
+    const auto work = [&](RankRun run) {
+      return error_of([&] { run.ranks.check_same_input(run.ranks.rank() == 2 ? it.other : root); });
+    };
+    for (const std::string& error : on_thread_ranks(3, work)) CHECK(error == it.error);
+  }
 }
 
 TEST_CASE("numbers keep their bits") {

@@ -1,5 +1,6 @@
 #include "planner/io/writers/plan_json.hpp"
 
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "planner/core/index.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "planner/io/text/json_format.hpp"
+#include "planner/io/text/json_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 
@@ -344,6 +346,16 @@ TEST_CASE("invalid JSON is reported with line and column") {
   CHECK(error_in("{\"x\\\\\": 1, \"x\\\\\": 2}") == "plan.json:1:12: duplicate key `x\\`");
   CHECK(error_in(std::string(100, '[')) == "plan.json:1:65: more than 64 levels deep");
   CHECK(error_in("[1e999]") == "plan.json:1:7: number overflow parsing '1e999'");
+}
+
+// If each object were compared with those before it, this would take minutes.
+TEST_CASE("a million objects in an array are read in time proportional to their number") {
+  constexpr int count = 1'000'000, max_s = 60;
+  std::string text = "[{}";
+  for (int i = 1; i < count; ++i) text += ",{}";
+  const std::clock_t begin = std::clock();
+  CHECK(parse_json(text + "]", "many.json").size() == count);
+  CHECK(std::clock() - begin < std::clock_t{max_s} * CLOCKS_PER_SEC);
 }
 
 TEST_CASE("an invalid plan is reported with the position in it") {

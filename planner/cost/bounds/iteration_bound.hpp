@@ -99,7 +99,7 @@ class IterationBounds {
                   const PipelineCosts& costs, double limit_s) const;
   bool stage_fits(std::pair<int, int> layers, int in_flight) const;
   bool can_cut(int stages, int micro_batches, int rounds, const PipelineCosts& costs, double limit_s,
-               bool& lacks_memory) const;
+               bool& exceeds_memory) const;
   bool pipeline_runs(int stages, int micro_batches, const PipelineCosts& costs, double limit_s) const;
   int max_micro_batches(int stages, const PipelineCosts& costs, double limit_s) const;
   void find_groups();

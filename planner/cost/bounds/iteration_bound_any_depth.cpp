@@ -94,9 +94,10 @@ bool IterationBounds::stage_fits(std::pair<int, int> layers, int in_flight) cons
 }
 
 /// Whether the layers can be cut into at most `stages` stages that fit and run. The later a stage begins, the
-/// further it may reach, so the fewest stages have as many layers as possible, from the first stage on.
+/// further it may reach, so the fewest stages have as many layers as possible, from the first stage on. Sets
+/// `exceeds_memory` if a stage would run but does not fit.
 bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, const PipelineCosts& costs,
-                              double limit_s, bool& lacks_memory) const {
+                              double limit_s, bool& exceeds_memory) const {
   const bool forwards_first = traits(model_.schedule).forwards_first;
   const int in_flight = forwards_first ? (micro_batches + rounds - 1) / rounds : 1;
   int begin = 0;
@@ -104,7 +105,7 @@ bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, const P
     const auto can_end = [&](int end) {
       if (!stage_runs({begin, end}, stage, stages, micro_batches, rounds, costs, limit_s)) return false;
       const bool fits = stage_fits({begin, end}, in_flight);
-      lacks_memory = lacks_memory || !fits;
+      exceeds_memory = exceeds_memory || !fits;
       return fits;
     };
     if (can_end(layers_)) return true;
@@ -131,14 +132,14 @@ bool IterationBounds::pipeline_runs(int stages, int micro_batches, const Pipelin
   if (stages == 1 && micro_batches * layer_times_.forward_backward.single_device_s + first_s > limit_s)
     return false;
   if (model_.flush > 0) {
-    bool lacks_memory = false;
+    bool exceeds_memory = false;
     const int rounds = (micro_batches + model_.flush - 1) / model_.flush;
-    return can_cut(stages, micro_batches, rounds, costs, limit_s, lacks_memory);
+    return can_cut(stages, micro_batches, rounds, costs, limit_s, exceeds_memory);
   }
   for (int rounds = 1; rounds <= micro_batches; ++rounds) {
-    bool lacks_memory = false;
-    if (can_cut(stages, micro_batches, rounds, costs, limit_s, lacks_memory)) return true;
-    if (!lacks_memory) return false;
+    bool exceeds_memory = false;
+    if (can_cut(stages, micro_batches, rounds, costs, limit_s, exceeds_memory)) return true;
+    if (!exceeds_memory) return false;
   }
   return false;
 }
@@ -188,10 +189,10 @@ IterationBound IterationBounds::for_all_plans(std::optional<int> stages, std::op
   const int slots = static_cast<int>(rates_.size());
   const int most = std::min({slots / stages.value_or(1), micro_batches_, replicas.value_or(slots)});
   IterationBound bound{0, "no pipeline fits in memory", false};
-  bool lacks_memory = false;
+  bool exceeds_memory = false;
   for (int depth = stages.value_or(1); depth <= stages.value_or(max_stages()) && !bound.fits; ++depth)
     bound.fits = may_fit(depth, 1) && (traits(model_.schedule).has_chunks || layers_ > max_cut_layers ||
-                                       can_cut(depth, 1, 1, {}, infinity, lacks_memory));
+                                       can_cut(depth, 1, 1, {}, infinity, exceeds_memory));
   if (!bound.fits) return bound;
   double least = infinity;
   std::vector<double> least_s(at(most), infinity);  // by number of pipelines with micro-batches, minus 1

@@ -351,8 +351,9 @@ class SyncTimer {
           add_shares(it, running, network_.shared(from, to), it.from != it.to, true);
           // Within a class, count what its first device receives, over that device's own capacities.
           if (it.from == it.to) add_shares(it, running, network_.shared(to, from), true, false);
-          find_siblings(collective, it.from, from, to, true);
-          find_siblings(collective, it.to, it.from == it.to ? from : to, it.from == it.to ? to : from, false);
+          add_class_capacities(collective, it.from, from, to, true);
+          add_class_capacities(collective, it.to, it.from == it.to ? from : to, it.from == it.to ? to : from,
+                               false);
         }
         routes.push_back(
             {collective.is_coarse ? network_.coarse_message(from, to) : network_.message(from, to),
@@ -373,7 +374,7 @@ class SyncTimer {
 
   /// Records which capacities of the other members of a class correspond to those of its first device,
   /// `device`, for messages to or from `peer`.
-  void find_siblings(const Collective& collective, int node, int device, int peer, bool is_sender) {
+  void add_class_capacities(const Collective& collective, int node, int device, int peer, bool is_sender) {
     if (collective.members.empty()) return;
     const std::vector<int> own = private_ids(device, peer, is_sender);
     if (own.empty()) return;
@@ -381,7 +382,7 @@ class SyncTimer {
       if (member == device) continue;
       const std::vector<int> ids = private_ids(member, member == peer ? device : peer, is_sender);
       for (std::size_t i = 0; i < std::min(own.size(), ids.size()); ++i)
-        if (own[i] != ids[i]) siblings_.emplace_back(own[i], ids[i]);
+        if (own[i] != ids[i]) class_capacities_.emplace_back(own[i], ids[i]);
     }
   }
 
@@ -397,13 +398,15 @@ class SyncTimer {
   }
 
   void add_link_bytes() {
-    std::sort(siblings_.begin(), siblings_.end());
-    siblings_.erase(std::unique(siblings_.begin(), siblings_.end()), siblings_.end());
+    std::sort(class_capacities_.begin(), class_capacities_.end());
+    class_capacities_.erase(std::unique(class_capacities_.begin(), class_capacities_.end()),
+                            class_capacities_.end());
     std::map<int, double> bytes;
     for (const LinkUse& link : links_) {
       bytes[link.id] += link.bytes;
-      for (auto it = std::lower_bound(siblings_.begin(), siblings_.end(), std::pair(link.id, 0));
-           it != siblings_.end() && it->first == link.id; ++it)
+      for (auto it =
+               std::lower_bound(class_capacities_.begin(), class_capacities_.end(), std::pair(link.id, 0));
+           it != class_capacities_.end() && it->first == link.id; ++it)
         bytes[it->second] += link.bytes;
     }
     result_.link_bytes.assign(bytes.begin(), bytes.end());
@@ -540,9 +543,10 @@ class SyncTimer {
   const NetworkCost& network_;
   std::vector<RunningCollective> all_;
   std::vector<LinkShare> shares_;
-  std::vector<std::pair<int, int>> siblings_;  // capacity of the first device of a class, and of another one
-  std::vector<LinkUse> links_;                 // that messages cross
-  double slowest_s_ = 0;                       // longest message of the current phase
+  // Capacities of the first device of a class, each with the corresponding one of another device.
+  std::vector<std::pair<int, int>> class_capacities_;
+  std::vector<LinkUse> links_;  // that messages cross
+  double slowest_s_ = 0;        // longest message of the current phase
   SyncTime result_;
 };
 

@@ -90,7 +90,7 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
 }
 
 /// Whether `a` and `b` are interchangeable with `other_a` and `other_b`, and share a host just as those do.
-bool are_alike(const IterationModel& model, int a, int b, int other_a, int other_b) {
+bool are_interchangeable_pairs(const IterationModel& model, int a, int b, int other_a, int other_b) {
   const auto& devices = model.problem.topology->devices;
   const auto is_same = [&](int device, int other) {
     return model.network.kind(device) == model.network.kind(other) &&
@@ -115,10 +115,12 @@ bool cost_the_same(const IterationModel& model, const Pipeline& a, const Pipelin
     const std::size_t next = (stage + 1) % a.stages.size();
     for (std::size_t i = 0; i < it.devices.size(); ++i) {
       for (std::size_t j = 0; j < it.devices.size(); ++j)
-        if (!are_alike(model, it.devices[i], it.devices[j], other.devices[i], other.devices[j])) return false;
+        if (!are_interchangeable_pairs(model, it.devices[i], it.devices[j], other.devices[i],
+                                       other.devices[j]))
+          return false;
       for (std::size_t j = 0; j < std::min(a.stages[next].devices.size(), b.stages[next].devices.size()); ++j)
-        if (!are_alike(model, it.devices[i], a.stages[next].devices[j], other.devices[i],
-                       b.stages[next].devices[j]))
+        if (!are_interchangeable_pairs(model, it.devices[i], a.stages[next].devices[j], other.devices[i],
+                                       b.stages[next].devices[j]))
           return false;
     }
   }

@@ -1,7 +1,9 @@
 #include "planner/io/text/json_reader.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -60,24 +62,56 @@ struct CountingIterator {
   friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at == b.at; }
 };
 
-/// Rejects what the parser accepts: too many levels, too many values and, unless allowed, duplicate keys.
-class LimitChecker {
+/// Reads the tokens of a JSON text, and rejects what the parser accepts: too many levels, too many values
+/// and, unless allowed, duplicate keys. Holds no values: nlohmann's parser with a callback would, and at the
+/// end of every object it searches the array around it, which takes quadratic time.
+class TokenReader : public nlohmann::json_sax<json> {
  public:
-  LimitChecker(const std::string& file, std::string_view text, const std::size_t& consumed,
-               DuplicateKeys duplicates)
-      : file_(file), text_(text), consumed_(consumed), duplicates_(duplicates) {}
+  /// `text` and `file` must outlive this.
+  TokenReader(std::string_view text, const std::string& file, DuplicateKeys duplicates)
+      : text_(text), file_(file), duplicates_(duplicates) {}
 
-  void visit(json::parse_event_t event, const json& parsed) {
-    using Event = json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) enter_container();
-    if (event == Event::object_end || event == Event::array_end) keys_.pop_back();
-    if (event == Event::key && duplicates_ == DuplicateKeys::rejected)
-      check_key(parsed.get_ref<const std::string&>());
-    if (event == Event::value && ++values_ > max_json_values)
-      fail(consumed_, fmt::format("more than {} values", max_json_values));
+  void run() {
+    const char* const begin = text_.data();
+    json::sax_parse(CountingIterator{begin, &consumed_}, CountingIterator{begin + text_.size(), &consumed_},
+                    this);
   }
 
-  /// Call this when the values that were parsed so far have been discarded and no longer take memory.
+  bool null() final { return end_value(json()); }
+  bool boolean(bool value) final { return end_value(value); }
+  bool number_integer(json::number_integer_t value) final { return end_value(value); }
+  bool number_unsigned(json::number_unsigned_t value) final { return end_value(value); }
+  bool number_float(json::number_float_t value, const std::string&) final { return end_value(value); }
+  bool string(std::string& value) final { return end_value(std::move(value)); }
+  bool binary(json::binary_t&) final { return true; }  // not in texts
+  bool start_object(std::size_t) final { return begin_container(); }
+  bool start_array(std::size_t) final { return begin_container(); }
+  bool end_object() final { return end_container(json::object()); }
+  bool end_array() final { return end_container(json::array()); }
+  bool key(std::string& key) final {
+    if (duplicates_ == DuplicateKeys::rejected && !keys_.back().insert(key).second)
+      fail(key_begin(), fmt::format("duplicate key {}", quote(key)));
+    on_key(key);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const json::exception& error) final {
+    fail(consumed_ == 0 ? 0 : consumed_ - 1, parser_message(error));
+  }
+
+ protected:
+  virtual void on_key(const std::string&) {}
+  /// The opening bracket of an object or an array has been read.
+  virtual void on_begin() {}
+  /// A value has been read. An object or an array is passed without its elements.
+  virtual void on_end(json&&) {}
+
+  std::string_view text() const { return text_; }
+  const std::string& file() const { return file_; }
+  /// Bytes that have been read.
+  std::size_t consumed() const { return consumed_; }
+  /// Number of objects and arrays around the current value.
+  std::size_t depth() const { return keys_.size(); }
+  /// Call this when the values so far take no memory.
   void reset_value_count() { values_ = 0; }
 
  private:
@@ -85,13 +119,23 @@ class LimitChecker {
     throw Error(position_of(file_, text_, offset), what);
   }
 
-  void enter_container() {
+  bool begin_container() {
     if (keys_.size() == max_depth) fail(consumed_ - 1, fmt::format("more than {} levels deep", max_depth));
+    on_begin();
     keys_.emplace_back();
+    return true;
   }
 
-  void check_key(const std::string& key) {
-    if (!keys_.back().insert(key).second) fail(key_begin(), fmt::format("duplicate key {}", quote(key)));
+  bool end_container(json&& empty) {
+    keys_.pop_back();
+    on_end(std::move(empty));
+    return true;
+  }
+
+  bool end_value(json&& value) {
+    if (++values_ > max_json_values) fail(consumed_, fmt::format("more than {} values", max_json_values));
+    on_end(std::move(value));
+    return true;
   }
 
   /// Offset of the opening quote of the string that has just been read.
@@ -106,12 +150,76 @@ class LimitChecker {
     return at;
   }
 
-  const std::string& file_;
   std::string_view text_;
-  const std::size_t& consumed_;
+  const std::string& file_;
   DuplicateKeys duplicates_;
+  std::size_t consumed_ = 0;
   std::vector<std::set<std::string>> keys_;  // of each open object or array, outermost first
-  long long values_ = 0;                     // values in memory
+  long long values_ = 0;
+};
+
+/// Visits the elements of an array one after the other, so that only one is held at a time.
+class ItemReader : public TokenReader {
+ public:
+  using Visit = std::function<void(std::size_t index, const json& item)>;
+
+  ItemReader(std::string_view text, const std::string& file, const char* key, const Visit& visit)
+      : TokenReader(text, file, DuplicateKeys::rejected), key_(key), visit_(visit) {}
+
+  /// What is left of the file without the elements, and without other keys.
+  const json& rest() const { return rest_; }
+
+ private:
+  void on_key(const std::string& key) override {
+    if (depth() == 1) is_inside_ = key == key_;
+  }
+
+  void on_begin() override {
+    if (depth() == 2) item_begin_ = consumed() - 1;
+  }
+
+  void on_end(json&& value) override {
+    if (depth() == 0 && !value.is_object()) rest_ = std::move(value);
+    if (depth() == 1 && is_inside_) rest_[key_] = std::move(value);
+    if (depth() != 2) return;
+    if (is_inside_) {
+      const bool is_parsed = !value.is_structured();
+      visit_(index_++, is_parsed ? value : json::parse(text().substr(item_begin_, consumed() - item_begin_)));
+    }
+    reset_value_count();
+  }
+
+  const char* key_;
+  const Visit& visit_;
+  bool is_inside_ = false;
+  std::size_t item_begin_ = 0, index_ = 0;
+  json rest_ = json::object();
+};
+
+/// Finds where the value of a key of the outermost object is.
+class ValueFinder : public TokenReader {
+ public:
+  ValueFinder(std::string_view text, const std::string& file, const char* key)
+      : TokenReader(text, file, DuplicateKeys::last_wins), key_(key) {}
+
+  std::size_t begin() const { return begin_; }
+  /// 0 if there is no such key.
+  std::size_t end() const { return end_; }
+
+ private:
+  void on_key(const std::string& key) override {
+    if (depth() != 1) return;
+    is_inside_ = key == key_;
+    if (is_inside_) begin_ = text().find(':', consumed()) + 1;
+  }
+
+  void on_end(json&&) override {
+    if (depth() == 1 && is_inside_) end_ = consumed();
+  }
+
+  const char* key_;
+  bool is_inside_ = false;
+  std::size_t begin_ = 0, end_ = 0;
 };
 
 std::string format_type(const json& value) {
@@ -131,75 +239,34 @@ std::string format_type(const json& value) {
   }
 }
 
-/// `keep(depth, event, value)` decides whether a value stays in the result.
-template <class Keep>
-json parse_with_limits(std::string_view text, const std::string& file, DuplicateKeys duplicates,
-                       const Keep& keep) {
-  std::size_t consumed = 0;
-  LimitChecker checker(file, text, consumed, duplicates);
-  try {
-    return json::parse(CountingIterator{text.data(), &consumed},
-                       CountingIterator{text.data() + text.size(), &consumed},
-                       [&](int depth, json::parse_event_t event, json& parsed) {
-                         checker.visit(event, parsed);
-                         const bool is_kept = keep(depth, event, parsed);
-                         if (!is_kept) checker.reset_value_count();
-                         return is_kept;
-                       });
-  } catch (const json::exception& error) {
-    throw Error(position_of(file, text, consumed == 0 ? 0 : consumed - 1), parser_message(error));
-  }
-}
-
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& file, DuplicateKeys duplicates) {
-  return parse_with_limits(text, file, duplicates,
-                           [](int, json::parse_event_t, const json&) { return true; });
+  TokenReader(text, file, duplicates).run();
+  return json::parse(text);
 }
 
 void read_json_items(std::string_view text, const std::string& file, const char* key,
                      const std::function<void(const JsonCursor&)>& visit) {
-  using Event = json::parse_event_t;
   const json nothing;
   const JsonCursor root(nothing, file), list(nothing, root, key);
-  bool is_inside = false;
-  std::size_t index = 0;
-  const auto keep = [&](int depth, Event event, const json& parsed) {
-    if (depth == 1 && event == Event::key) is_inside = parsed == key;
-    const bool is_end = event == Event::value || event == Event::object_end || event == Event::array_end;
-    if (depth != 2 || !is_end) return true;
-    if (is_inside) visit(JsonCursor(parsed, list, std::to_string(index++)));
-    return false;
+  const ItemReader::Visit visit_item = [&](std::size_t index, const json& item) {
+    visit(JsonCursor(item, list, std::to_string(index)));
   };
-  const json rest = parse_with_limits(text, file, DuplicateKeys::rejected, keep);
-  JsonCursor(rest, file).required(key).array_size("events");
+  ItemReader reader(text, file, key, visit_item);
+  reader.run();
+  JsonCursor(reader.rest(), file).required(key).array_size("events");
 }
 
 std::optional<std::string> isolate_value(std::string_view text, const char* key) {
-  using Event = json::parse_event_t;
-  std::size_t consumed = 0, begin = 0, end = 0;
-  bool is_inside = false;
-  const auto visit = [&](int depth, Event event, json& parsed) {
-    if (depth != 1) return true;
-    const bool is_end = event == Event::value || event == Event::object_end || event == Event::array_end;
-    if (is_inside && is_end) {
-      end = consumed;
-      is_inside = false;
-    }
-    if (event == Event::key && parsed == key) {
-      begin = text.find(':', consumed) + 1;
-      is_inside = true;
-    }
-    return true;
-  };
-  const CountingIterator first{text.data(), &consumed}, last{text.data() + text.size(), &consumed};
-  [[maybe_unused]] const json whole = json::parse(first, last, visit);
-  if (end == 0) return std::nullopt;
-  std::string value(text.substr(0, end));
+  const std::string file;
+  ValueFinder finder(text, file, key);
+  finder.run();
+  if (finder.end() == 0) return std::nullopt;
+  std::string value(text.substr(0, finder.end()));
   std::replace_if(
-      value.begin(), value.begin() + static_cast<std::ptrdiff_t>(begin), [](char c) { return c != '\n'; },
-      ' ');
+      value.begin(), value.begin() + static_cast<std::ptrdiff_t>(finder.begin()),
+      [](char c) { return c != '\n'; }, ' ');
   return value;
 }
 
