@@ -37,18 +37,21 @@ std::vector<LinkCapacity> capacities(const TaskGraph& graph, const std::vector<i
 
 }  // namespace
 
-GraphNetwork::GraphNetwork(const TaskGraph& graph)
+GraphNetwork::GraphNetwork(const TaskGraph& graph, const StopFunction& stop)
     : graph_(graph),
       host_links_(links_of_hosts(graph)),
       links_down_(graph.links.size()),
       hosts_down_(graph.hosts.size()),
-      fluid_(capacities(graph, host_links_)) {
+      fluid_(capacities(graph, host_links_), &stop) {
   for (const GraphLink& link : graph.links) {
     bandwidth_.push_back(link.bandwidth);
     latency_.push_back(link.latency);
   }
   first_use_.push_back(0);
-  for (const Route& route : graph.routes) add_uses(route);
+  for (std::size_t i = 0; i < graph.routes.size(); ++i) {
+    throw_if_stopped(stop, i);
+    add_uses(graph.routes[i]);
+  }
   for (const int link : host_links_) {
     if (link != no_index) uses_.push_back({link});
     first_use_.push_back(static_cast<int>(uses_.size()));

@@ -21,7 +21,8 @@ struct FlowParameters {
 /// speed changes.
 class GraphNetwork {
  public:
-  explicit GraphNetwork(const TaskGraph& graph);
+  /// Throws WorkStopped. `stop` must outlive this.
+  GraphNetwork(const TaskGraph& graph, const StopFunction& stop);
 
   FlowParameters parameters(const Task& flow) const;
   /// Starts to transfer the bytes of a flow, or to process a computation on a host of the fluid model.

@@ -21,10 +21,14 @@ bool nearly_equal(double a, double b, double tolerance) {
 
 }  // namespace
 
-FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(0) {
+FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links, const StopFunction* stop)
+    : stop_(stop), ends_(0) {
   links_.reserve(links.size());
   slots_.reserve(links.size());
-  for (const LinkCapacity& link : links) add_link(link);
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    check_stop(i);
+    add_link(links[i]);
+  }
 }
 
 int FluidNetwork::add_link(const LinkCapacity& link) {
@@ -165,8 +169,14 @@ void FluidNetwork::begin() {
       push_if_full(use.link);
     }
   }
-  for (const int flow : restarted_) unfreeze_flow(flow);
-  for (const int link : changed_links_) open(link);
+  for (std::size_t i = 0; i < restarted_.size(); ++i) {
+    check_stop(i);
+    unfreeze_flow(restarted_[i]);
+  }
+  for (std::size_t i = 0; i < changed_links_.size(); ++i) {
+    check_stop(i);
+    open(changed_links_[i]);
+  }
 }
 
 void FluidNetwork::touch(int number) {
@@ -241,7 +251,8 @@ void FluidNetwork::fill() {
   std::make_heap(heap_.begin(), heap_.end(), later);
   stopped_ = 0;
   double level = 0;
-  while (stopped_ < unfrozen_.size() && !heap_.empty()) {
+  for (std::size_t step = 0; stopped_ < unfrozen_.size() && !heap_.empty(); ++step) {
+    check_stop(step);
     std::pop_heap(heap_.begin(), heap_.end(), later);
     Candidate& top = heap_.back();
     if (top.id < 0) {
@@ -305,6 +316,7 @@ bool FluidNetwork::open_inconsistent_links(bool all) {
   bool opened = false;
   const std::size_t filled = touched_.size();
   for (std::size_t i = 0; i < (all ? touched_.size() : filled); ++i) {
+    check_stop(i);
     const int link = touched_[i];
     if (links_[index(link)].open || index(links_[index(link)].rising) == slots_[index(link)].size()) continue;
     if (!all && !is_inconsistent(link)) continue;
@@ -317,8 +329,14 @@ bool FluidNetwork::open_inconsistent_links(bool all) {
 void FluidNetwork::commit(double now) {
   for (const int number : unfrozen_) tighten(flows_[index(number)], 0);
   for (const int number : touched_) commit_link(number, now);
-  for (const int number : unfrozen_) commit_flow(number, now);
-  for (const int number : touched_) make_holders_dependent(number);
+  for (std::size_t i = 0; i < unfrozen_.size(); ++i) {
+    check_stop(i);
+    commit_flow(unfrozen_[i], now);
+  }
+  for (std::size_t i = 0; i < touched_.size(); ++i) {
+    check_stop(i);
+    make_holders_dependent(touched_[i]);
+  }
   unfrozen_.clear();
   touched_.clear();
   restarted_.clear();

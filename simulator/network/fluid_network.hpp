@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/link_use_pool.hpp"
 #include "simulator/network/max_min.hpp"
@@ -22,7 +23,9 @@ namespace dtfm::sim {
 
 class FluidNetwork {
  public:
-  explicit FluidNetwork(std::span<const LinkCapacity> links);
+  /// `stop`, unless null, must outlive this. Once it has returned true, updates of the rates of many flows
+  /// throw WorkStopped, and so does this constructor. Then only the destructor may be called.
+  explicit FluidNetwork(std::span<const LinkCapacity> links, const StopFunction* stop = nullptr);
 
   /// Adds a link and returns its number; links are numbered consecutively from 0.
   int add_link(const LinkCapacity& link);
@@ -141,6 +144,12 @@ class FluidNetwork {
   void commit_flow(int flow, double now);
   void commit_link(int link, double now);
 
+  /// Called in the long loops of an update.
+  void check_stop(std::size_t step) const {
+    if (stop_ != nullptr) throw_if_stopped(*stop_, step);
+  }
+
+  const StopFunction* stop_;
   FlowEnds ends_;
   std::vector<Flow> flows_;
   std::vector<FillState> fill_states_;
