@@ -13,7 +13,7 @@ namespace dtfm::api {
 
 /// How long the simulation of the first finalist may take after the time limit, s, and then the work on the
 /// lower bound, or on a prediction interval. With short limits, these decide whether the result has them.
-inline constexpr double first_simulation_grace_s = 0.2, bound_grace_s = 0.15;
+inline constexpr double first_simulation_grace_s = 0.1, bound_grace_s = 0.1;
 
 /// Returns true once the caller stops the search or its time limit has passed, but for the limit not before
 /// `grace_s` from now. `options.ranks` must outlive the result; `options.begin` must be set if there is a

@@ -99,7 +99,12 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
       steps_(graph.profiles.size()),
       asleep_(graph.profiles.size(), true),
       asleep_count_(graph.profiles.size()) {
-  replay_.tasks.resize(graph.tasks.size());
+  constexpr std::size_t at_once = 1 << 18;  // 8 MB
+  replay_.tasks.reserve(graph.tasks.size());
+  while (replay_.tasks.size() < graph.tasks.size()) {
+    if (!replay_.tasks.empty()) throw_if_stopped(stop_);
+    replay_.tasks.resize(std::min(graph.tasks.size(), replay_.tasks.size() + at_once));
+  }
   replay_.makespan = now_;
   link_profiles();
 }
@@ -455,7 +460,6 @@ Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
   } catch (const WorkStopped&) {  // before it began
     Replay stopped;
     stopped.ended = ReplayEnd::stopped;
-    stopped.tasks.resize(graph.tasks.size());
     stopped.makespan = stopped.last_event_date = options.start;
     return stopped;
   }

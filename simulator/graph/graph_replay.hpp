@@ -59,7 +59,7 @@ enum class ReplayEnd {
 
 struct Replay {
   ReplayEnd ended = ReplayEnd::finished;
-  std::vector<TaskRecord> tasks;
+  std::vector<TaskRecord> tasks;  // empty if it was stopped before it began
   /// The tasks that were running at ReplayOptions::until, if `keep_unfinished` is set and `until` is finite.
   std::vector<UnfinishedTask> unfinished;
   double makespan = 0;         // s at which the last task ended; the start time if no task ended
