@@ -109,13 +109,14 @@ Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& na
   }
 }
 
-/// So many workers that the graphs of their plans together are no larger than the simulator allows for one.
+/// So many threads that their simulations take no more than 2 GB of memory together, but at least one.
 Workers affordable(Workers workers, const std::vector<search::PlanCandidate>& candidates) {
-  double most = 1;  // computations of a plan that can be simulated
+  constexpr double max_bytes = 2e9;
+  double most = 1;
   for (const search::PlanCandidate& it : candidates)
-    if (const double own = sim::computations_of(it.plan); own <= sim::max_computations)
-      most = std::max(most, own);
-  workers.threads = std::min(workers.threads, static_cast<int>(sim::max_computations / most));
+    if (sim::computations_of(it.plan) <= sim::max_computations)
+      most = std::max(most, sim::simulation_bytes(it.job->problem, it.plan));
+  workers.threads = std::clamp(static_cast<int>(max_bytes / most), 1, workers.threads);
   return workers;
 }
 

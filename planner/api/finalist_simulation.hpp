@@ -43,8 +43,8 @@ struct FinalistResult {
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
 /// the times are means over several runs. The results do not depend on the number of workers. Once `stop`
-/// returns true, runs end early and have no times. Runs of large plans are not concurrent, so that all of
-/// them together take no more memory than the largest plan that the simulator accepts.
+/// returns true, runs end early and have no times. Fewer runs are concurrent if they would take too much memory
+/// together.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
                                                RobustCriterion robust, const Workers& workers,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -250,6 +252,26 @@ double computations_of(const Plan& plan) {
     for (const Stage& stage : pipeline.stages)
       computations += operations * pipeline.micro_batches * static_cast<double>(stage.devices.size());
   return computations;
+}
+
+double simulation_bytes(const Problem& problem, const Plan& plan) {
+  // Measured: a computation with its messages between stages, and a message between replicas.
+  constexpr double per_computation = 450, per_message = 350;
+  const Plan computed = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan)).plan;
+  std::set<int> cuts;  // first layers of the ranges that are synchronized together
+  std::size_t parts = 1;
+  for (const Pipeline& pipeline : computed.pipelines)
+    for (const Stage& stage : pipeline.stages) {
+      cuts.insert(stage.layers.first);
+      parts = std::max(parts, stage.devices.size());
+    }
+  const auto replicas = static_cast<double>(computed.pipelines.size());
+  const double buckets =
+      plan.execution.overlap ? layer_count(problem.job.model) : static_cast<double>(cuts.size());
+  const bool is_dense = plan.execution.gradient_sync == GradientSync::sharded_ps;
+  const double messages =
+      2 * buckets * static_cast<double>(parts) * replicas * (is_dense ? replicas : std::log2(replicas + 1));
+  return computations_of(computed) * per_computation + messages * per_message;
 }
 
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths,

@@ -42,18 +42,20 @@ int FluidNetwork::add_link(const LinkCapacity& link) {
   return static_cast<int>(links_.size()) - 1;
 }
 
-int FluidNetwork::new_flow(std::size_t use_count) {
-  if (const int flow = uses_.take_free_id(use_count); flow != none) return flow;
+int FluidNetwork::new_flow(std::size_t room) {
+  if (const int flow = uses_.take_free_id(room); flow != none) return flow;
   Flow made{};
-  made.pool_entry = uses_.add(use_count);
+  made.pool_entry = uses_.add(room);
   flows_.push_back(made);
   fill_states_.push_back(FillState::frozen);
   return static_cast<int>(flows_.size()) - 1;
 }
 
-int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap) {
-  const int number = new_flow(link_uses.size());
+int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap,
+                      int own_links) {
+  const int number = new_flow(link_uses.size() + index(own_links));
   Flow& flow = flows_[index(number)];
+  flow.pool_entry.count = static_cast<int>(link_uses.size());
   flow.weight = weight;
   flow.rate_cap = rate_cap;
   flow.demand = 0;

@@ -32,8 +32,10 @@ class FluidNetwork {
 
   /// Adds a flow of `amount` bytes, which gets a rate at the next `update_rates`, and returns its number.
   /// Numbers are reused after `remove`. `weight` and all shares are positive; `rate_cap` (bytes per second)
-  /// may be infinite.
-  int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
+  /// may be infinite. `own_links`: links that no other flow uses, and that therefore are not among `uses`,
+  /// but part of the rate cap. Flows get the same numbers as if they were uses, so that ties are decided
+  /// alike.
+  int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap, int own_links = 0);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
@@ -92,7 +94,7 @@ class FluidNetwork {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   std::span<Use> uses(const Flow& flow) { return uses_.get(flow.pool_entry); }
-  int new_flow(std::size_t use_count);
+  int new_flow(std::size_t room);
   void attach(int flow, const LinkUse& use, Use& pool_entry);
   void detach(const Flow& flow, const Use& use);
   void set_level_cap(Flow& flow);
