@@ -241,7 +241,7 @@ int run_plan_command(const PlanOptions& given) {
   check_report(options.report);
   InterruptWatch watch("a plan");
   const io::ReadLog read;
-  const Topology topology = io::read_topology(options.topology);
+  const Shared<Topology> topology = io::read_topology(options.topology);
   std::optional<io::PlanSource> given_plan;
   if (options.score) given_plan = io::read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);

@@ -26,7 +26,6 @@ void TaskProgress::link_successors(const TaskGraph& graph, const StopFunction& s
   for (const int before : graph.after) ++tasks_[at(before)].first_successor;
   int end = 0;
   for (Progress& task : tasks_) end = task.first_successor += end;
-  throw_if_stopped(stop);
   successors_.resize(graph.after.size());
   for (std::size_t i = graph.tasks.size(); i-- > 0;) {
     throw_if_stopped(stop, i);

@@ -283,6 +283,7 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
 }
 
 LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
+  throw_if_stopped(stop);
   if (zero_stage(plan.execution.gradient_sync)) return iteration_graph(problem, plan, nullptr, stop);
   check_plan(plan);
   const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan));

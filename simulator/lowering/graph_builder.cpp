@@ -19,7 +19,6 @@ Channel GraphBuilder::channel(int from, int to, Activity kind) {
 
 int GraphBuilder::add(const Task& task, std::span<const int> after, const TaskLabel& label) {
   TaskGraph& graph = result_.graph;
-  if (graph.tasks.empty()) throw_if_stopped(stop_);
   throw_if_stopped(stop_, graph.tasks.size());
   const auto first = static_cast<int>(graph.after.size());
   for (const int before : after)
