@@ -76,6 +76,7 @@ int fit_flush_interval(const DecidedJob& job, const Plan& plan) {
 PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
                             cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
                             const PlanScore& score) {
+  score.throw_if_stopped();
   const cost::IterationEstimate& estimate = estimator.estimate(plan);
   PlanCandidate candidate{job, {}, estimate.iteration_s, estimate.deficit_bytes};
   candidate.egress_usd = estimate.egress_usd;
