@@ -56,6 +56,7 @@ class IterationSearch {
       : options_(options),
         decisions_(problem, PlanScore(options.objective, problem.topology).unpriced()),
         score_(score_of(problem)),
+        device_count_(problem.topology->size()),
         begin_(options.common.begin.value_or(now_of(options.common.ranks))),
         budget_(options.common.evaluations),
         max_kept_(std::max(max_kept, at(options.finalists))),
@@ -125,6 +126,14 @@ class IterationSearch {
     const double search_share = 1 - simulation_time_share - (options_.warm ? migration_time_share : 0);
     return is_interrupted() || is_late(search_share);
   }
+  /// Whether the time limit is over for so long that the search gives up finding a plan that fits in memory.
+  bool is_overdue() const {
+    // A quarter of a second screens many shapes for up to 512 devices. An estimate is quadratic in them.
+    constexpr double extension_s = 0.25, devices = 512;
+    const double size = std::max(1.0, device_count_ / devices);
+    const auto limit = options_.common.time_limit;
+    return limit && elapsed_s() >= *limit + extension_s * size * size;
+  }
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string describe_available(const DecidedJob& job) {
@@ -155,13 +164,15 @@ class IterationSearch {
 
   /// Keeps the plans of `jobs` that work(0, score), …, work(count − 1, score) find, as far as the budget
   /// allows. The search must return a plan, so the first piece begins even after the time limit; with
-  /// `until_one_fits`, pieces are done even after it until a plan fits in memory.
+  /// `until_one_fits`, pieces are done for a while after it until a plan fits in memory.
   template <class Work>
   void offer(int count, const DecidedJobs& jobs, const Work& work, bool until_one_fits = false) {
     if (budget_.is_spent()) return;
+    const auto is_enough = [&](bool one_fits) {
+      return must_stop() && (one_fits || !until_one_fits || is_interrupted() || is_overdue());
+    };
     std::atomic<bool> one_fits = pool_.has_fitting();
-    const PlanScore stoppable =
-        score_.with_stop([&] { return is_interrupted() || (must_stop() && (one_fits || !until_one_fits)); });
+    const PlanScore stoppable = score_.with_stop([&] { return is_enough(one_fits); });
     const auto piece = [&](int i) {
       EvaluatedPlans found = evaluate_and_count(stoppable, [&](const PlanScore& score) {
         if (i > 0 || !pool_.empty()) score.throw_if_stopped();
@@ -178,7 +189,7 @@ class IterationSearch {
       else if (!budget_.take(found.evaluations))
         return false;
       for (const PlanCandidate& candidate : found.plans) keep(candidate);
-      return true;
+      return pool_.empty() || !is_enough(pool_.has_fitting());
     });
   }
 
@@ -555,6 +566,7 @@ class IterationSearch {
   const IterationSearchOptions& options_;
   Decisions decisions_;
   PlanScore score_;
+  double device_count_;
   std::chrono::steady_clock::time_point begin_;
   EvaluationBudget budget_;
   std::size_t max_kept_;
