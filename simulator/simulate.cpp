@@ -42,12 +42,19 @@ double model_flops(const Problem& problem, const Plan& plan, const PathSchedule*
 }
 
 /// Paths of micro-batches over several pipelines leave no symmetry.
-LabelledGraph undisturbed_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
-  return paths ? iteration_graph(problem, plan, paths) : reduced_iteration_graph(problem, plan);
+LabelledGraph undisturbed_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
+                                const StopFunction& stop) {
+  return paths ? iteration_graph(problem, plan, paths, stop) : reduced_iteration_graph(problem, plan, stop);
 }
 
-Replay undisturbed_replay(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
-  return replay(undisturbed_graph(problem, plan, paths).graph);
+/// Throws WorkStopped.
+double undisturbed_makespan(const Problem& problem, const Plan& plan, const PathSchedule* paths,
+                            const StopFunction& stop) {
+  ReplayOptions options;
+  options.stop = stop;
+  const Replay replayed = replay(undisturbed_graph(problem, plan, paths, stop).graph, options);
+  if (replayed.ended == ReplayEnd::stopped) throw WorkStopped();
+  return replayed.makespan;
 }
 
 Distribution iteration_time(const std::vector<IterationReport>& iterations) {
@@ -61,8 +68,8 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
-  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan,
-                  options.sync_every, options.paths);
+  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.stop,
+                  options.replan, options.sync_every, options.paths);
   CurrentStageMemory memory(problem, plan, traits(scenario.on_failure).keeps_copies);
   RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_intervals(scenario, problem.topology->size()));
@@ -70,7 +77,7 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   std::vector<RunObserver*> observers{&memory, &statistics};
   if (has_disruptions(scenario)) observers.push_back(&egress);
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
-  SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
+  SimReport report = run.run({options.iterations, scenario.horizon_s}, observers);
 
   const double length = run.length_s(), micro_batches = static_cast<double>(total_micro_batches(plan));
   report.length_s = length;
@@ -83,52 +90,54 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
       completed_per_s(report, model_flops(problem, plan, options.paths), iterations_differ);
   report.peak_flops_per_s = peak_flops_per_s(problem, report);
   report.bubble = bubble(report);
-  if (has_disruptions(scenario))
-    report.useful = useful_work(
-        problem, scenario, report,
-        {micro_batches * plan.execution.micro_batch,
-         undisturbed_seconds(problem, plan, options.sync_every, options.paths), device_count(plan)},
-        egress.usd());
+  if (!has_disruptions(scenario)) return report;
+  try {
+    report.useful =
+        useful_work(problem, scenario, report,
+                    {micro_batches * plan.execution.micro_batch,
+                     undisturbed_seconds(problem, plan, options.sync_every, options.paths, options.stop),
+                     device_count(plan)},
+                    egress.usd());
+  } catch (const WorkStopped&) {
+    report.stopped = stopped_by_user;
+  }
   return report;
 }
 
 UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& plan,
-                                          const std::function<bool()>& stop) {
+                                          const StopFunction& stop) try {
   const Scenario undisturbed;
-  LabelledGraph graph;
-  try {
-    graph = reduced_iteration_graph(problem, plan, stop);
-  } catch (const BuildStopped&) {
-    return {};
-  }
+  LabelledGraph graph = reduced_iteration_graph(problem, plan, stop);
   IntervalReplay interval_replay;
   interval_replay.set_stop(stop);
   const ReplayedInterval replayed = interval_replay.replay_interval(
       graph, ScenarioProfiles(undisturbed, problem.topology, graph), 0, infinity);
+  if (replayed.ended == ReplayEnd::stopped) return {};
   UndisturbedIteration result{replayed.ended == ReplayEnd::finished, replayed.end};
   MemoryUse memory(problem.topology->size(), stage_memory(problem, plan));
   memory.place(expand_virtual_stages(plan));
-  memory.on_interval({RunInterval::Kind::iteration, 0, 0, replayed.end, graph, replayed.replay});
+  memory.on_interval({RunInterval::Kind::iteration, 0, 0, replayed.end, graph, replayed.replay, stop});
   for (const int device : pipeline_major(plan))
     if (const int gpu = problem.topology->devices[at(device)].gpu; gpu >= 0)
       result.exceeds_memory |= memory.peaks()[at(device)] > problem.topology->gpus[at(gpu)].memory.value();
   return result;
+} catch (const WorkStopped&) {
+  return {};
 }
 
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every,
-                           const PathSchedule* paths) {
-  const double synchronized_s = undisturbed_replay(problem, plan, paths).makespan;
+                           const PathSchedule* paths, const StopFunction& stop) {
+  const double synchronized_s = undisturbed_makespan(problem, plan, paths, stop);
   if (sync_every == 1) return synchronized_s;
   Plan unsynchronized = plan;
   unsynchronized.execution.gradient_sync = GradientSync::none;
-  return (synchronized_s + (sync_every - 1) * undisturbed_replay(problem, unsynchronized, paths).makespan) /
+  return (synchronized_s + (sync_every - 1) * undisturbed_makespan(problem, unsynchronized, paths, stop)) /
          sync_every;
 }
 
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
-                                                   const std::function<bool()>& stop,
-                                                   const PathSchedule* paths) {
-  TaskGraph graph = undisturbed_graph(problem, plan, paths).graph;
+                                                   const StopFunction& stop, const PathSchedule* paths) try {
+  TaskGraph graph = undisturbed_graph(problem, plan, paths, stop).graph;
   ReplayOptions options;
   options.stop = stop;
   graph.model.weigh_by_latency = false;
@@ -137,6 +146,8 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
   const Replay rtt = replay(graph, options);
   if (equal.ended == ReplayEnd::stopped || rtt.ended == ReplayEnd::stopped) return std::nullopt;
   return FairnessComparison{equal.makespan, rtt.makespan};
+} catch (const WorkStopped&) {
+  return std::nullopt;
 }
 
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,

@@ -1,7 +1,6 @@
 // Entry point of the simulator: replays a plan under a scenario and reports times, throughput and usage.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "planner/core/problem.hpp"
 #include "planner/core/ranks.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
+#include "planner/core/stop.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/failure_policy.hpp"
@@ -20,7 +20,7 @@ struct SimOptions {
   int iterations = 3;      // iteration times exclude the first; ignored if the scenario has a horizon
   std::uint64_t seed = 0;  // together with the scenario's seed, the seed of the jitter
   /// Called regularly, possibly by several threads; ends the run by returning true. May be empty.
-  std::function<bool()> stop;
+  StopFunction stop;
   std::vector<RunObserver*> observers;  // in addition to those of the report
   Replanner replan = {};                // for policies that need a planner; each run calls it from one thread
   int sync_every = 1;                   // replicas synchronize gradients in the last of this many iterations
@@ -52,12 +52,13 @@ struct UndisturbedIteration {
 /// `simulate` with far less memory and time for plans of many interchangeable devices. `stop` is called
 /// regularly and ends the iteration by returning true. Throws Error for a plan that cannot be run.
 UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& plan,
-                                          const std::function<bool()>& stop = {});
+                                          const StopFunction& stop = {});
 
 /// Seconds of an iteration without jitter, failures or other events. With `sync_every` > 1, the mean over
-/// `sync_every` iterations, of which one synchronizes gradients. Throws Error for a plan that cannot be run.
+/// `sync_every` iterations, of which one synchronizes gradients. Throws Error for a plan that cannot be run,
+/// and WorkStopped.
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1,
-                           const PathSchedule* paths = nullptr);
+                           const PathSchedule* paths = nullptr, const StopFunction& stop = {});
 
 /// Duration of an undisturbed iteration under two models of how flows share a link.
 struct FairnessComparison {
@@ -67,7 +68,7 @@ struct FairnessComparison {
 /// Returns nullopt if `stop`, which is called regularly, has returned true. Throws Error for a plan that
 /// cannot be run.
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
-                                                   const std::function<bool()>& stop = {},
+                                                   const StopFunction& stop = {},
                                                    const PathSchedule* paths = nullptr);
 
 /// Independent samples of a random run: sample i is `simulate` with seed `options.seed` + i, without

@@ -31,6 +31,12 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
   if (finalist_results.empty() && !record.points.empty())
     record.warnings.emplace_back("the plans were not simulated: this front is based on estimates");
   for (const std::string& note : stop_notes(search.stopped, "front")) record.warnings.push_back(note);
+  const auto late = std::count_if(finalist_results.begin(), finalist_results.end(),
+                                  [](const api::FinalistResult& it) { return it.was_stopped; });
+  if (late > 0)
+    record.warnings.push_back(
+        fmt::format("{} could not be simulated within the time limit and {} not in the front",
+                    format_count(late, "plan"), late == 1 ? "is" : "are"));
   record.version = DTFM_VERSION;
   return record;
 }

@@ -136,7 +136,7 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
   const auto names = names_in(objective_table());
   set_completion_values(*objective, {names.begin(), names.end()});
   const auto strategy = add_option(app, "--strategy", "NAME",
-                                   "search strategy for comm-cost; see --list-strategies [evolutionary]",
+                                   "search strategy; implies comm-cost; see --list-strategies [evolutionary]",
                                    [&](const std::string& text) { options.strategy = text; });
   set_completion_values(*strategy, strategy_names());
   add_flag(app, "--list-strategies", "lists the strategies and exits", options.list_strategies);

@@ -1,10 +1,13 @@
 #include "cli/plan/plan_by_iteration_time.hpp"
 
+#include <chrono>
+
 #include <fmt/format.h>
 
 #include "cli/common/common_work.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
+#include "cli/common/print_error.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/pareto.hpp"
@@ -38,6 +41,18 @@ std::vector<std::string> out_of_memory_notes(const api::PlanRequest& request, co
   if (changes.empty()) notes.emplace_back("none of the changes that were tried makes a plan fit");
   for (const std::string& change : changes) notes.emplace_back("it would fit with " + change);
   return notes;
+}
+
+/// Says why the command took longer than the time limit, beyond what the last steps are allowed.
+void note_overrun(const PlanOptions& options) {
+  constexpr double tolerance_s = 0.5;
+  if (!options.time_limit || options.quiet) return;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - options.begin;
+  if (elapsed.count() > *options.time_limit + tolerance_s)
+    print_error(fmt::format(
+        "dtfm-plan: reading the input and finding a first plan took longer than --time-limit {:g}; "
+        "the plan was ready after {:.1f} s\n",
+        *options.time_limit, elapsed.count()));
 }
 
 std::vector<io::PlanRecord::Finalist> finalists_of(const api::PlanResult& result) {
@@ -82,6 +97,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (search.front)
     front = write_pareto_front(options, problem.topology,
                                make_pareto_record(options, *search.front, search.pareto_results));
+  if (!watch.interrupted()) note_overrun(options);
   write_iteration_plan(options, {api::simulated_problem(best), best.plan, record}, watch.stop(), front);
   if (watch.interrupted()) return exit_code::interrupted;
   return search.fits() && search.completes_iteration() ? exit_code::done : exit_code::infeasible;

@@ -1,6 +1,5 @@
 // The dtfm-plan command: reads the inputs, searches for a plan or scores one, and writes the result.
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/plan_notes.hpp"
+#include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/common/text_formatting.hpp"
@@ -113,11 +113,10 @@ std::string source_of_shape(const PlanOptions& options, const Job& job) {
 
 api::CommCostPlanResult plan_with_progress(const PlanOptions& options, const Topology& topology,
                                            const Job& job, const InterruptWatch& watch) {
-  const auto begin = now_of(options.processes);
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   api::CommCostPlanRequest request{topology, job, {options.pipeline, options.data}, options.strategy, {}};
   if (options.data_auto) request.job.parallelism.data.reset();
-  request.options = common_search_options(options, begin, printer, watch);
+  request.options = common_search_options(options, printer, watch);
   try {
     return api::plan_comm_cost(request);
   } catch (const search::NoSuchShape& error) {
@@ -209,6 +208,13 @@ Objective effective_objective(const PlanOptions& options) {
   return options.objective;
 }
 
+/// Says that an option has decided the objective, which the user did not name.
+void announce_objective(const PlanOptions& given, Objective objective) {
+  if (objective == given.objective || given.quiet || !is_root(given.processes)) return;
+  const std::string option = given.prove ? "--prove" : "--strategy " + given.strategy;
+  print_error(fmt::format("dtfm-plan: {} implies --objective {}\n", option, name_of(objective)));
+}
+
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
   api::check_comm_cost(job);
@@ -231,10 +237,11 @@ int run_plan_command(const PlanOptions& given) {
   if (given.list_strategies) return list_strategies();
   PlanOptions options = given;
   options.objective = effective_objective(given);
+  announce_objective(given, options.objective);
   check_report(options.report);
   InterruptWatch watch("a plan");
   const io::ReadLog read;
-  const Topology topology = io::read_topology(options.topology);
+  const Shared<Topology> topology = io::read_topology(options.topology);
   std::optional<io::PlanSource> given_plan;
   if (options.score) given_plan = io::read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ struct PlanOptions {
   std::vector<std::string> common;  // options that must be the same in all processes
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
+  // Of the command, and so of the time limit.
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   bool prove = false;
   std::optional<std::string> score;                // file with a plan to score instead of searching
   std::optional<std::string> ranks;                // file with the device of each rank of a Megatron-LM plan

@@ -37,16 +37,15 @@ std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const
   return scenarios;
 }
 
-search::SearchOptions common_search_options(const PlanOptions& options,
-                                            std::chrono::steady_clock::time_point begin,
-                                            ProgressPrinter& printer, const InterruptWatch& watch) {
+search::SearchOptions common_search_options(const PlanOptions& options, ProgressPrinter& printer,
+                                            const InterruptWatch& watch) {
   search::SearchOptions result;
   result.seed = options.seed;
   result.threads = options.threads;
   result.ranks = options.processes;
   result.evaluations = options.evaluations;
   result.time_limit = options.time_limit;
-  result.begin = begin;
+  result.begin = options.processes ? options.processes->now() : options.begin;
   result.prove = options.prove;
   result.stop = watch.stop();
   result.on_progress = [&printer](const search::Progress& progress) { printer.show(progress); };
@@ -60,7 +59,7 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
   api::PlanRequest request{
       problem, {}, scenarios, options.robust.value_or(api::RobustCriterion::mean), std::nullopt};
   search::IterationSearchOptions& search = request.options;
-  search.common = common_search_options(options, now_of(options.processes), printer, watch);
+  search.common = common_search_options(options, printer, watch);
   search.limits.stages = options.pipeline        ? options.pipeline
                          : options.pipeline_auto ? std::nullopt
                                                  : job.parallelism.pipeline;

@@ -15,10 +15,9 @@ namespace dtfm::cli {
 /// Returns the nominal scenario, then those of --scenario. Throws Error if two have the same name.
 std::vector<api::NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology);
 
-/// The settings that all searches have in common. `begin`: start of the time limit.
-search::SearchOptions common_search_options(const PlanOptions& options,
-                                            std::chrono::steady_clock::time_point begin,
-                                            ProgressPrinter& printer, const InterruptWatch& watch);
+/// The settings that all searches have in common.
+search::SearchOptions common_search_options(const PlanOptions& options, ProgressPrinter& printer,
+                                            const InterruptWatch& watch);
 
 /// The request for a plan by iteration time, with the warm start, which is read from its file. `printer` and
 /// `watch` must outlive it.

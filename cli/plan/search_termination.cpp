@@ -45,6 +45,9 @@ std::vector<std::string> search_notes(const api::PlanResult& result, const Topol
       found.stopped != search::Stopped::interrupted)
     notes.emplace_back(
         "interrupted before the finalists were simulated: this is the plan with the best estimate");
+  if (result.simulation == api::SimulationStatus::late)
+    notes.emplace_back(
+        "no finalist could be simulated within the time limit: this is the plan with the best estimate");
   if (result.simulation == api::SimulationStatus::failed)
     notes.emplace_back("the plans could not be simulated, so this is the plan with the best estimate: " +
                        result.simulation_error);

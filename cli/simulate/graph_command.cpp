@@ -90,7 +90,8 @@ int run_graph_command(const GraphOptions& options) {
   watch.keep_result();
   sim::ReplayOptions replay_options;
   replay_options.stop = watch.stop();
-  const sim::Replay result = sim::replay(graph, replay_options);
+  sim::Replay result = sim::replay(graph, replay_options);
+  result.tasks.resize(graph.tasks.size());  // if it was interrupted before it began
   const double ran = cpu_seconds();
   write_output(options, graph, result);
   if (options.stats)

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "planner/api/time_limit.hpp"
 #include "planner/core/index.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
 
@@ -34,14 +35,6 @@ search::EnumerationLimits whole_limits(bool prove) {
   return limits;
 }
 
-/// True if the caller stops the search, or its time limit has passed.
-std::function<bool()> stop_of(const search::SearchOptions& options) {
-  return [options, begin = options.begin.value_or(std::chrono::steady_clock::now())] {
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    return is_stopped(options) || (options.time_limit && elapsed.count() >= *options.time_limit);
-  };
-}
-
 void keep_finalists(const search::IterationSearchOptions& options, PlanResult& result) {
   const std::size_t most = std::max<std::size_t>(1, at(options.finalists));
   if (result.plans.size() <= most) return;
@@ -56,7 +49,7 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
                             PlanResult& result) {
   constexpr std::size_t at_once = 64;  // simulated before bounds are compared again
   const search::IterationSearchOptions& options = request.options;
-  const auto stop = stop_of(options.common);
+  const StopFunction stop = stop_of(options.common);
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return false;
   PlanResult better = result;
   double best_s = result.finalist_results.front().seconds;
@@ -71,7 +64,7 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
       if (plan->lower_bound_s < best_s) candidates.push_back(plan->candidate);
     const std::vector<FinalistResult> simulated =
         simulate_finalists(candidates, request.scenarios, request.robust, options.common.threads, stop);
-    if (stop()) return false;
+    if (is_stopped(stop)) return false;
     for (std::size_t i = 0; i < simulated.size(); ++i) {
       if (!(simulated[i].seconds < best_s)) continue;
       best_s = simulated[i].seconds;
@@ -103,7 +96,7 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);
   if (improve_by_enumeration(request, first_limits(limits), result)) return result;
-  if (stop_of(request.options.common)()) {
+  if (is_stopped(stop_of(request.options.common))) {
     result.found.stopped =
         is_stopped(request.options.common) ? search::Stopped::interrupted : search::Stopped::time_limit;
     return result;

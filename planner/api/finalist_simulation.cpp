@@ -8,6 +8,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/ranks.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {
@@ -55,11 +56,13 @@ SimulatedTimes summarize_run(const sim::SimReport& report, const NamedScenario& 
   return {named.name, named.scenario.horizon_s ? *named.scenario.horizon_s / completed : never, never, never};
 }
 
+/// Throws WorkStopped.
 SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScenario& named,
-                         const std::function<bool()>& stop) {
+                         const StopFunction& stop) {
   const Problem problem = simulated_problem(candidate);
   if (is_nominal_scenario(named)) {
     const sim::UndisturbedIteration it = sim::simulate_undisturbed(problem, candidate.plan, stop);
+    if (!it.is_complete) throw_if_stopped(stop);
     const double seconds = it.is_complete && !it.exceeds_memory ? it.seconds : never;
     return {named.name, seconds, seconds, seconds};
   }
@@ -71,7 +74,9 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
   SimulatedTimes result{named.name, 0, 0, 0};
   for (int run = 0; run < runs; ++run) {
     options.seed = static_cast<std::uint64_t>(run);
-    const auto times = summarize_run(sim::simulate(problem, candidate.plan, named.scenario, options), named);
+    const sim::SimReport report = sim::simulate(problem, candidate.plan, named.scenario, options);
+    if (report.stopped == sim::stopped_by_user) throw WorkStopped();
+    const SimulatedTimes times = summarize_run(report, named);
     result.mean_s += times.mean_s / runs;
     result.p95_s += times.p95_s / runs;
     result.max_s = std::max(result.max_s, times.max_s);
@@ -82,23 +87,37 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
 struct Run {
   SimulatedTimes simulated;
   std::string error;
+  bool was_stopped = false;
 };
 
 auto fields(MaybeConst<Run> auto& it) {
-  auto& [simulated, error] = it;
-  return std::tie(simulated, error);
+  auto& [simulated, error, was_stopped] = it;
+  return std::tie(simulated, error, was_stopped);
 }
 
 /// The simulator rejects some valid plans, for example those with too many micro-batches. Nothing is
 /// simulated after a stop.
 Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named,
-                 const std::function<bool()>& stop) {
-  if (stop && stop()) return {{named.name, never, never, never}, ""};
+                 const StopFunction& stop) {
   try {
-    return {simulated(candidate, named, stop), ""};
+    throw_if_stopped(stop);
+    return {simulated(candidate, named, stop), "", false};
   } catch (const Error& error) {
-    return {{named.name, never, never, never}, error.what()};
+    return {{named.name, never, never, never}, error.what(), false};
+  } catch (const WorkStopped&) {
+    return {{named.name, never, never, never}, "", true};
   }
+}
+
+/// So many threads that their simulations take no more than 2 GB of memory together, but at least one.
+Workers affordable(Workers workers, const std::vector<search::PlanCandidate>& candidates) {
+  constexpr double max_bytes = 2e9;
+  double most = 1;
+  for (const search::PlanCandidate& it : candidates)
+    if (sim::computations_of(it.plan) <= sim::max_computations)
+      most = std::max(most, sim::simulation_bytes(it.job->problem, it.plan));
+  workers.threads = std::clamp(static_cast<int>(max_bytes / most), 1, workers.threads);
+  return workers;
 }
 
 double aggregate_seconds(const std::vector<SimulatedTimes>& scenarios, RobustCriterion robust) {
@@ -129,16 +148,17 @@ Problem simulated_problem(const search::PlanCandidate& candidate) {
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
                                                RobustCriterion robust, const Workers& workers,
-                                               const std::function<bool()>& stop) {
+                                               const StopFunction& stop) {
   const int count = static_cast<int>(scenarios.size());
-  const auto runs = distributed_map(static_cast<int>(candidates.size()) * count, workers, [&](int i) {
-    return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop);
-  });
+  const auto runs = distributed_map(
+      static_cast<int>(candidates.size()) * count, affordable(workers, candidates),
+      [&](int i) { return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop); });
   std::vector<FinalistResult> finalist_results(candidates.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
     FinalistResult& finalist_result = finalist_results[i / scenarios.size()];
     finalist_result.simulated.push_back(runs[i].simulated);
     if (finalist_result.error.empty()) finalist_result.error = runs[i].error;
+    finalist_result.was_stopped = finalist_result.was_stopped || runs[i].was_stopped;
   }
   for (FinalistResult& finalist_result : finalist_results)
     finalist_result.seconds = aggregate_seconds(finalist_result.simulated, robust);

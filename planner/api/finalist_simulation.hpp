@@ -1,11 +1,11 @@
 // Simulates the best plans of a search, because the search itself only estimates their iteration times.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "planner/core/ranks.hpp"
+#include "planner/core/stop.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 #include "simulator/scenario/scenario.hpp"
 
@@ -38,15 +38,17 @@ struct FinalistResult {
   std::string error;                      // why the simulator rejected the plan; empty if it did not
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
+  bool was_stopped = false;  // before all of its runs ended; then `seconds` is infinite
 };
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
 /// the times are means over several runs. The results do not depend on the number of workers. Once `stop`
-/// returns true, runs end early, and their times cover only what was simulated.
+/// returns true, runs end early and have no times. Fewer runs are concurrent if they would take too much memory
+/// together.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
                                                RobustCriterion robust, const Workers& workers,
-                                               const std::function<bool()>& stop);
+                                               const StopFunction& stop);
 
 /// The problem with the decisions of the candidate, including its pipeline flushes, as the simulator expects
 /// it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/api/time_limit.hpp"
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/cost/bounds/weighted_time_bound.hpp"
 
@@ -68,7 +69,13 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
   const cost::IterationModel& model = best.job->model;
   if (model.stages.layers() > max_layers) return std::nullopt;
   const auto& [stages, replicas] = options.limits;
-  const cost::IterationBounds bounds(model);
+  std::optional<cost::IterationBounds> made;
+  try {
+    made.emplace(model, stop_of(options.common, bound_grace_s));
+  } catch (const WorkStopped&) {
+    return std::nullopt;
+  }
+  const cost::IterationBounds& bounds = *made;
   cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
   if (stages && replicas) {
     const cost::IterationBound of_shape = bounds.for_shape(*stages, *replicas);

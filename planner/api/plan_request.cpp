@@ -1,7 +1,6 @@
 #include "planner/api/plan_request.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -10,6 +9,7 @@
 
 #include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
+#include "planner/api/time_limit.hpp"
 #include "planner/core/plan_conflicts.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
@@ -44,42 +44,42 @@ search::PlanScore simulation_score(const search::IterationSearchOptions& options
 SimulationStatus simulation_status(const std::vector<FinalistResult>& finalist_results,
                                    const search::SearchOptions& options) {
   if (is_stopped(options)) return SimulationStatus::interrupted;
-  const bool all_failed = std::all_of(finalist_results.begin(), finalist_results.end(),
-                                      [](const FinalistResult& it) { return !it.error.empty(); });
-  return all_failed ? SimulationStatus::failed : SimulationStatus::done;
+  const auto are_all = [&](const auto& condition) {
+    return std::all_of(finalist_results.begin(), finalist_results.end(), condition);
+  };
+  if (are_all([](const FinalistResult& it) { return it.was_stopped; })) return SimulationStatus::late;
+  return are_all([](const FinalistResult& it) { return it.was_stopped || !it.error.empty(); })
+             ? SimulationStatus::failed
+             : SimulationStatus::done;
 }
 
-SimulationStatus score_status(const FinalistResult& result, const std::function<bool()>& stop) {
-  if (stop && stop()) return SimulationStatus::interrupted;
+SimulationStatus score_status(const FinalistResult& result, const StopFunction& stop) {
+  if (is_stopped(stop)) return SimulationStatus::interrupted;
   return result.error.empty() ? SimulationStatus::done : SimulationStatus::failed;
 }
 
-/// Simulates all candidates, the first of them even after a time limit, and all of a Pareto front. Those that
-/// were not simulated in time get infinite times.
+/// Simulates all candidates within the time limit, the first of them for a moment longer.
 std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandidate>& candidates,
-                                             const PlanRequest& request,
-                                             std::chrono::steady_clock::time_point begin) {
+                                             const PlanRequest& request) {
   const search::SearchOptions& common = request.options.common;
-  const auto simulate = [&](std::span<const search::PlanCandidate> some, const std::function<bool()>& stop) {
+  const auto simulate = [&](std::span<const search::PlanCandidate> some, const StopFunction& stop) {
     return simulate_finalists({some.begin(), some.end()}, request.scenarios, request.robust,
                               workers_of(common), stop);
   };
-  if (!common.time_limit || request.options.keeps_pareto_front) return simulate(candidates, common.stop);
-  const auto is_late = [&] {
-    const std::chrono::duration<double> elapsed = now_of(common.ranks) - begin;
-    return is_stopped(common) || elapsed.count() >= *common.time_limit;
-  };
-  std::vector<FinalistResult> results = simulate(std::span(candidates).first(1), common.stop);
-  for (FinalistResult& it : simulate(std::span(candidates).subspan(1), is_late))
+  if (!common.time_limit) return simulate(candidates, common.stop);
+  std::vector<FinalistResult> results =
+      simulate(std::span(candidates).first(1), stop_of(common, first_simulation_grace_s));
+  for (FinalistResult& it : simulate(std::span(candidates).subspan(1), stop_of(common)))
     results.push_back(std::move(it));
   return results;
 }
 
 }  // namespace
 
-PlanResult search_and_simulate(const PlanRequest& request) {
-  const auto begin = request.options.common.begin.value_or(now_of(request.options.common.ranks));
-  const search::IterationSearchOptions& options = request.options;
+PlanResult search_and_simulate(const PlanRequest& given) {
+  PlanRequest request = given;
+  search::IterationSearchOptions& options = request.options;
+  if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
   PlanResult result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
   result.found = result.front ? result.front->result : search::search_iteration(request.problem, options);
@@ -91,7 +91,7 @@ PlanResult search_and_simulate(const PlanRequest& request) {
   }
   std::vector<FinalistResult> finalist_results;
   if (!is_stopped(options.common))
-    finalist_results = simulate_in_time(result.front ? result.front->candidates : finalists, request, begin);
+    finalist_results = simulate_in_time(result.front ? result.front->candidates : finalists, request);
   result.simulation = simulation_status(finalist_results, options.common);
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;
@@ -100,8 +100,7 @@ PlanResult search_and_simulate(const PlanRequest& request) {
   for (const std::size_t i :
        rank_by_simulation(finalists, finalist_results, simulation_score(options, request.problem.topology))) {
     const FinalistResult& it = finalist_results[i];
-    const bool was_late = options.common.time_limit && it.error.empty() && !std::isfinite(it.seconds);
-    if (was_late && !result.plans.empty()) continue;
+    if (it.was_stopped) continue;
     result.plans.push_back(finalists[i]);
     result.finalist_results.push_back(it);
   }
@@ -110,18 +109,29 @@ PlanResult search_and_simulate(const PlanRequest& request) {
 
 namespace {
 
-PredictionInterval interval_of(const search::PlanCandidate& candidate, const CalibrationUncertainty& spread,
-                               const std::vector<SimulatedTimes>& simulated) {
-  return sim::time_interval(simulated_problem(candidate), candidate.plan, spread,
-                            first_scenario_seconds(candidate, simulated));
+/// Empty if it was stopped.
+std::optional<PredictionInterval> interval_of(const search::PlanCandidate& candidate,
+                                              const CalibrationUncertainty& spread,
+                                              const std::vector<SimulatedTimes>& simulated,
+                                              const StopFunction& stop) {
+  try {
+    return sim::time_interval(simulated_problem(candidate), candidate.plan, spread,
+                              first_scenario_seconds(candidate, simulated), nullptr, stop);
+  } catch (const WorkStopped&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
 
-PlanResult plan(const PlanRequest& request) {
+PlanResult plan(const PlanRequest& given) {
+  PlanRequest request = given;
+  search::SearchOptions& common = request.options.common;
+  if (!common.begin) common.begin = now_of(common.ranks);
   PlanResult result = search_and_enumerate(request);
-  if (request.spread && result.fits() && !is_stopped(request.options.common))
-    result.interval = interval_of(result.best(), *request.spread, result.simulated());
+  if (request.spread && result.fits() && !is_stopped(common))
+    result.interval =
+        interval_of(result.best(), *request.spread, result.simulated(), stop_of(common, bound_grace_s));
   return result;
 }
 
@@ -150,7 +160,7 @@ ScoreResult score(const ScoreRequest& request) {
   if (scored.simulation == SimulationStatus::done) {
     scored.result = std::move(result);
     if (request.spread)
-      scored.interval = interval_of(scored.candidate, *request.spread, scored.result.simulated);
+      scored.interval = interval_of(scored.candidate, *request.spread, scored.result.simulated, request.stop);
     return scored;
   }
   if (scored.simulation == SimulationStatus::failed) scored.result.error = result.error;

@@ -21,6 +21,7 @@ enum class SimulationStatus {
   done,
   out_of_memory,  // no plan fits the memory of its devices, and such plans are not simulated
   interrupted,    // `stop` returned true before all runs ended
+  late,           // no run ended within the time limit
   failed          // the simulator rejected every plan; `simulation_error` says why
 };
 

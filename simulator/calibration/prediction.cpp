@@ -43,11 +43,11 @@ double prediction_factor(const Calibration& constants, const CalibrationUncertai
 
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
                                  const CalibrationUncertainty& spread, double seconds,
-                                 const PathSchedule* paths) {
+                                 const PathSchedule* paths, const StopFunction& stop) {
   Problem other = problem;
   const double factor = prediction_factor(problem.constants, spread, [&](const Calibration& constants) {
     other.constants = constants;
-    return undisturbed_seconds(other, plan, 1, paths);
+    return undisturbed_seconds(other, plan, 1, paths, stop);
   });
   return {seconds / factor, seconds * factor, confidence_level};
 }

@@ -7,6 +7,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
+#include "planner/core/stop.hpp"
 
 namespace dtfm::sim {
 
@@ -23,9 +24,9 @@ double prediction_factor(const Calibration& constants, const CalibrationUncertai
 
 /// Prediction interval around `seconds`, the mean iteration time of `plan` simulated with the constants of
 /// `problem`, on the micro-batch `paths` if given, else as pipelines. The factor is that of an undisturbed
-/// iteration, and is applied to runs under any scenario.
+/// iteration, and is applied to runs under any scenario. Throws WorkStopped.
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
                                  const CalibrationUncertainty& spread, double seconds,
-                                 const PathSchedule* paths = nullptr);
+                                 const PathSchedule* paths = nullptr, const StopFunction& stop = {});
 
 }  // namespace dtfm::sim

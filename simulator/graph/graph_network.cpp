@@ -1,7 +1,6 @@
 #include "simulator/graph/graph_network.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace dtfm::sim {
 namespace {
@@ -12,60 +11,92 @@ constexpr double acknowledgement_share = 0.05;
 /// than that of any longer route.
 constexpr double min_penalty = 1e-6;
 
-std::vector<int> links_of_hosts(const TaskGraph& graph) {
+/// Fat pipes that no profile changes, and that routes cross once and with a share of 1: they only cap the
+/// rate of each flow.
+std::vector<bool> constant_caps(const TaskGraph& graph, const StopFunction& stop) {
+  std::vector<bool> result;
+  for (const GraphLink& link : graph.links) result.push_back(link.sharing == Sharing::fatpipe);
+  for (const Profile& profile : graph.profiles)
+    if (profile.quantity != Profile::Quantity::speed)
+      for (const Profile::Target& target : profile.targets) result[at(target.index)] = false;
+  for (std::size_t number = 0; number < graph.routes.size(); ++number) {
+    throw_if_stopped(stop, number);
+    const Route& route = graph.routes[number];
+    for (std::size_t i = 0; i < route.links.size(); ++i) {
+      const bool is_crossed_again =
+          std::find(route.links.begin(), route.links.begin() + static_cast<std::ptrdiff_t>(i),
+                    route.links[i]) != route.links.begin() + static_cast<std::ptrdiff_t>(i);
+      if (is_crossed_again || (!route.flow_counts.empty() && route.flow_counts[i] != 1))
+        result[at(route.links[i])] = false;
+    }
+    if (graph.model.cross_traffic)
+      for (const int link : route.reverse) result[at(link)] = false;
+  }
+  return result;
+}
+
+/// The number in the fluid network of each link, and then of each host; no_index for those that are not in
+/// it.
+std::vector<int> capacity_numbers(const TaskGraph& graph, const StopFunction& stop) {
   std::vector<bool> moves(graph.hosts.size());
   for (std::size_t i = 0; i < moves.size(); ++i)
     moves[i] = graph.hosts[i].sharing == HostSharing::processor_sharing;
   for (const Profile& profile : graph.profiles)
     if (profile.quantity == Profile::Quantity::speed)
       for (const Profile::Target& target : profile.targets) moves[at(target.index)] = true;
-  std::vector<int> result(graph.hosts.size(), no_index);
-  int link = static_cast<int>(graph.links.size());
-  for (std::size_t i = 0; i < moves.size(); ++i)
-    if (moves[i]) result[i] = link++;
+  std::vector<int> result;
+  int next = 0;
+  for (const bool is_cap : constant_caps(graph, stop)) result.push_back(is_cap ? no_index : next++);
+  for (const bool is_moving : moves) result.push_back(is_moving ? next++ : no_index);
   return result;
 }
 
-std::vector<LinkCapacity> capacities(const TaskGraph& graph, const std::vector<int>& host_links) {
+std::vector<LinkCapacity> capacities(const TaskGraph& graph, const std::vector<int>& numbers) {
   std::vector<LinkCapacity> result;
-  for (const GraphLink& link : graph.links)
-    result.push_back({link.bandwidth * graph.model.bandwidth_factor, link.sharing});
-  for (std::size_t i = 0; i < host_links.size(); ++i)
-    if (host_links[i] != no_index) result.push_back({graph.hosts[i].speed});
+  for (std::size_t i = 0; i < graph.links.size(); ++i)
+    if (numbers[i] != no_index)
+      result.push_back({graph.links[i].bandwidth * graph.model.bandwidth_factor, graph.links[i].sharing});
+  for (std::size_t i = 0; i < graph.hosts.size(); ++i)
+    if (numbers[graph.links.size() + i] != no_index) result.push_back({graph.hosts[i].speed});
   return result;
 }
 
 }  // namespace
 
-GraphNetwork::GraphNetwork(const TaskGraph& graph)
+GraphNetwork::GraphNetwork(const TaskGraph& graph, const StopFunction& stop)
     : graph_(graph),
-      host_links_(links_of_hosts(graph)),
+      capacity_(capacity_numbers(graph, stop)),
       links_down_(graph.links.size()),
       hosts_down_(graph.hosts.size()),
-      fluid_(capacities(graph, host_links_)) {
+      fluid_(capacities(graph, capacity_), &stop) {
   for (const GraphLink& link : graph.links) {
     bandwidth_.push_back(link.bandwidth);
     latency_.push_back(link.latency);
   }
   first_use_.push_back(0);
-  for (const Route& route : graph.routes) add_uses(route);
-  for (const int link : host_links_) {
-    if (link != no_index) uses_.push_back({link});
+  for (std::size_t i = 0; i < graph.routes.size(); ++i) {
+    throw_if_stopped(stop, i);
+    add_uses(graph.routes[i]);
+  }
+  for (std::size_t i = 0; i < graph.hosts.size(); ++i) {
+    if (const int link = host_capacity(static_cast<int>(i)); link != no_index) uses_.push_back({link});
     first_use_.push_back(static_cast<int>(uses_.size()));
   }
 }
 
 void GraphNetwork::add_uses(const Route& route) {
   for (std::size_t i = 0; i < route.links.size(); ++i)
-    add_use({route.links[i], route.flow_counts.empty() ? 1 : route.flow_counts[i]});
+    add_use(route.links[i], route.flow_counts.empty() ? 1 : route.flow_counts[i]);
   if (graph_.model.cross_traffic)
-    for (const int link : route.reverse) add_use({link, acknowledgement_share});
+    for (const int link : route.reverse) add_use(link, acknowledgement_share);
   first_use_.push_back(static_cast<int>(uses_.size()));
 }
 
 /// Keeps the uses of a route, the last in the list, sorted by link. A link that the route crosses more than
 /// once gets one use, with the sum of the shares.
-void GraphNetwork::add_use(const LinkUse& use) {
+void GraphNetwork::add_use(int link, double share) {
+  const LinkUse use{capacity_[at(link)], share};
+  if (use.link == no_index) return;
   const auto position = std::lower_bound(uses_.begin() + first_use_.back(), uses_.end(), use,
                                          [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
   if (position != uses_.end() && position->link == use.link)
@@ -98,18 +129,25 @@ FlowParameters GraphNetwork::parameters(const Task& flow) const {
 }
 
 int GraphNetwork::add(const Task& task, double weight, double rate_cap) {
-  return fluid_.add(uses_of(task), task.amount, weight, rate_cap);
+  int own_links = 0;
+  if (task.kind == TaskKind::flow)
+    for (const int link : graph_.routes[at(task.route)].links) {
+      if (capacity_[at(link)] != no_index) continue;
+      rate_cap = std::min(rate_cap, graph_.links[at(link)].bandwidth * graph_.model.bandwidth_factor);
+      ++own_links;
+    }
+  return fluid_.add(uses_of(task), task.amount, weight, rate_cap, own_links);
 }
 
 int GraphNetwork::capacity_of(Profile::Quantity quantity, int number) const {
-  return quantity == Profile::Quantity::speed ? host_links_[at(number)] : number;
+  return quantity == Profile::Quantity::speed ? host_capacity(number) : capacity_[at(number)];
 }
 
 void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
   switch (quantity) {
     case Profile::Quantity::bandwidth:
       bandwidth_[at(number)] = value;
-      return fluid_.set_capacity(number, value * graph_.model.bandwidth_factor);
+      return fluid_.set_capacity(capacity_of(quantity, number), value * graph_.model.bandwidth_factor);
     case Profile::Quantity::latency:
       latency_[at(number)] = value;
       return;

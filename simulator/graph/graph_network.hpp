@@ -18,10 +18,12 @@ struct FlowParameters {
 };
 
 /// The shared capacities: first the links, then the hosts whose computations share the processor or whose
-/// speed changes.
+/// speed changes. Fat pipes that never change are no capacities, but limits of the flows' rates, because
+/// there may be one for every pair of hosts.
 class GraphNetwork {
  public:
-  explicit GraphNetwork(const TaskGraph& graph);
+  /// Throws WorkStopped. `stop` must outlive this.
+  GraphNetwork(const TaskGraph& graph, const StopFunction& stop);
 
   FlowParameters parameters(const Task& flow) const;
   /// Starts to transfer the bytes of a flow, or to process a computation on a host of the fluid model.
@@ -31,11 +33,12 @@ class GraphNetwork {
   const FluidNetwork& fluid() const { return fluid_; }
   /// Whether `fluid()` determines the rates of this host's computations. Otherwise their duration is known
   /// when they start.
-  bool uses_fluid_model(int host) const { return host_links_[at(host)] != no_index; }
+  bool uses_fluid_model(int host) const { return host_capacity(host) != no_index; }
 
   /// The shared capacities that a task uses.
   std::span<const LinkUse> uses_of(const Task& task) const;
-  /// The number in `fluid()` of a link or, for speeds, of a host.
+  /// The number in `fluid()` of a link or, for speeds, of a host. Links that no profile changes may have
+  /// none.
   int capacity_of(Profile::Quantity quantity, int index) const;
   /// Sets the quantity of a link or, for speeds, of a host.
   void set(Profile::Quantity quantity, int index, double value);
@@ -46,13 +49,14 @@ class GraphNetwork {
   bool is_down(const Task& task) const;
 
  private:
+  int host_capacity(int host) const { return capacity_[graph_.links.size() + at(host)]; }
   void add_uses(const Route& route);
-  void add_use(const LinkUse& use);
+  void add_use(int link, double share);
 
   const TaskGraph& graph_;
   std::vector<double> bandwidth_, latency_;
-  std::vector<int> host_links_;  // of each host: its capacity behind the links of the graph, or no_index
-  std::vector<int> first_use_;   // of each route, then of each host
+  std::vector<int> capacity_;   // of each link, then of each host: number in fluid_, or no_index
+  std::vector<int> first_use_;  // of each route, then of each host
   std::vector<LinkUse> uses_;
   std::vector<int> links_down_, hosts_down_;  // number of concurrent failures
   int total_links_down_ = 0, total_down_ = 0;

@@ -62,8 +62,9 @@ class GraphReplay {
   const TaskGraph& graph_;
   const double until_;
   const bool keep_unfinished_;
-  const std::function<bool()>& stop_;
+  const StopFunction& stop_;
   long long dates_ = 0;
+  std::size_t started_count_ = 0;
   bool stopped_ = false;
   double now_;
   GraphNetwork network_;
@@ -91,14 +92,19 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
       keep_unfinished_(options.keep_unfinished && options.until < infinity),
       stop_(options.stop),
       now_(round_to_tick(options.start)),
-      network_(graph),
-      progress_(graph),
+      network_(graph, options.stop),
+      progress_(graph, options.stop),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
       steps_(graph.profiles.size()),
       asleep_(graph.profiles.size(), true),
       asleep_count_(graph.profiles.size()) {
-  replay_.tasks.resize(graph.tasks.size());
+  constexpr std::size_t at_once = 1 << 18;  // 8 MB
+  replay_.tasks.reserve(graph.tasks.size());
+  while (replay_.tasks.size() < graph.tasks.size()) {
+    if (!replay_.tasks.empty()) throw_if_stopped(stop_);
+    replay_.tasks.resize(std::min(graph.tasks.size(), replay_.tasks.size() + at_once));
+  }
   replay_.makespan = now_;
   link_profiles();
 }
@@ -131,20 +137,24 @@ void GraphReplay::push_failures() {
 }
 
 Replay GraphReplay::run() {
-  push_failures();
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
-    if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
-  // Events at the start time come before the first tasks start.
-  if (queue_.next_date() > now_) start_ready();
   double next = 0;
-  while (!is_over(next = next_date()) && !is_stopped()) {
-    now_ = next;
-    end_flows();
-    while (queue_.next_date() == now_) {
-      prefetch_ahead();
-      handle(queue_.pop());
+  try {
+    push_failures();
+    for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
+      if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
+    // Events at the start time come before the first tasks start.
+    if (queue_.next_date() > now_) start_ready();
+    while (!is_over(next = next_date()) && !is_stopped()) {
+      now_ = next;
+      end_flows();
+      while (queue_.next_date() == now_) {
+        prefetch_ahead();
+        handle(queue_.pop());
+      }
+      start_ready();
     }
-    start_ready();
+  } catch (const WorkStopped&) {  // between two starts of tasks at the same time
+    stopped_ = true;
   }
   close(next);
   return std::move(replay_);
@@ -354,6 +364,7 @@ void GraphReplay::enqueue(ServiceQueues& lines, int line, int task) {
 }
 
 void GraphReplay::start(int task) {
+  throw_if_stopped(stop_, started_count_++);
   const Progress& it = progress_[task];
   replay_.tasks[at(task)].start = now_;
   started_.push_back(task);
@@ -444,7 +455,14 @@ void GraphReplay::end(int task, TaskState state) {
 }  // namespace
 
 Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
-  return GraphReplay(graph, options).run();
+  try {
+    return GraphReplay(graph, options).run();
+  } catch (const WorkStopped&) {  // before it began
+    Replay stopped;
+    stopped.ended = ReplayEnd::stopped;
+    stopped.makespan = stopped.last_event_date = options.start;
+    return stopped;
+  }
 }
 
 }  // namespace dtfm::sim

@@ -1,11 +1,11 @@
 // Executes a task graph in the discrete-event simulator.
 #pragma once
 
-#include <functional>
 #include <limits>
 #include <string_view>
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "simulator/graph/task_graph.hpp"
 
 namespace dtfm::sim {
@@ -38,8 +38,8 @@ struct alignas(32) TaskRecord {
 struct ReplayOptions {
   double start = 0;  // s at which the graph starts; profiles and failures have the state of that time
   double until = std::numeric_limits<double>::infinity();  // s; the replay is aborted at this time
-  std::function<bool()> stop = {};  // called every `dates_per_stop_check` event times, if given
-  bool keep_unfinished = false;     // fill in Replay::unfinished
+  StopFunction stop = {};        // called every `dates_per_stop_check` event times, and in long loops
+  bool keep_unfinished = false;  // fill in Replay::unfinished
 };
 
 /// What remained of a task when the replay was aborted: bytes of a flow, to be sent after `overhead` seconds;
@@ -59,7 +59,7 @@ enum class ReplayEnd {
 
 struct Replay {
   ReplayEnd ended = ReplayEnd::finished;
-  std::vector<TaskRecord> tasks;
+  std::vector<TaskRecord> tasks;  // empty if it was stopped before it began
   /// The tasks that were running at ReplayOptions::until, if `keep_unfinished` is set and `until` is finite.
   std::vector<UnfinishedTask> unfinished;
   double makespan = 0;         // s at which the last task ended; the start time if no task ended

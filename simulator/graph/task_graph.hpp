@@ -32,7 +32,6 @@ struct Host {
 };
 
 struct GraphLink {
-  std::string name;
   double bandwidth = 0;  // bytes per second
   double latency = 0;    // seconds
   Sharing sharing = Sharing::shared;
@@ -41,8 +40,8 @@ struct GraphLink {
 struct Route {
   std::vector<int> links, reverse;  // in order; `reverse` is used only for `cross_traffic`
   double return_latency = 0;        // s of the reverse path, which weigh_by_latency adds to those of `links`
-  /// [link of `links`]: the number of identical concurrent flows that each flow of the route represents there.
-  /// If empty, a flow represents only itself.
+  /// [link of `links`]: the number of identical concurrent flows that each flow of the route represents
+  /// there. If empty, a flow represents only itself.
   std::vector<double> flow_counts = {};
 };
 
@@ -95,7 +94,7 @@ struct TaskGraph {
   std::vector<Failure> failures;
   int queues = 0;
   std::vector<Task> tasks;  // in topological order: dependencies come before the tasks that wait for them
-  std::vector<std::string> task_names;
+  std::vector<std::string> task_names, link_names;  // empty if the graph was not read from a file
   std::vector<int> after;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/index.hpp"
+#include "planner/core/stop.hpp"
 #include "simulator/graph/task_graph.hpp"
 
 namespace dtfm::sim {
@@ -35,7 +36,8 @@ struct alignas(32) Progress {
 
 class TaskProgress {
  public:
-  explicit TaskProgress(const TaskGraph& graph);
+  /// Throws WorkStopped.
+  TaskProgress(const TaskGraph& graph, const StopFunction& stop);
 
   Progress& operator[](int task) { return tasks_[at(task)]; }
   const Progress& operator[](int task) const { return tasks_[at(task)]; }
@@ -48,7 +50,7 @@ class TaskProgress {
   void prefetch(int task) const { __builtin_prefetch(&tasks_[at(task)], 1); }
 
  private:
-  void link_successors(const TaskGraph& graph);
+  void link_successors(const TaskGraph& graph, const StopFunction& stop);
 
   std::vector<Progress> tasks_;  // with a sentinel behind the last task
   std::vector<int> successors_;

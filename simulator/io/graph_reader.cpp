@@ -189,13 +189,14 @@ void GraphReader::read_host() {
 
 void GraphReader::read_link() {
   const Token name = define(links_, "link");
-  sim::GraphLink link{std::string(name.text)};
+  sim::GraphLink link;
   link.bandwidth = tokens_.take_number("BW", NumberRange::non_negative);
   link.latency = tokens_.take_number("LATENCY", NumberRange::non_negative);
   if (!tokens_.done() && tokens_.take_choice("kind of link", {"shared", "fatpipe"}) == 1)
     link.sharing = sim::Sharing::fatpipe;
   links_.add(name.text);
-  graph_.links.push_back(std::move(link));
+  graph_.links.push_back(link);
+  graph_.link_names.emplace_back(name.text);
 }
 
 std::vector<int> GraphReader::take_links() {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -32,7 +34,7 @@ struct LayerGroup {
 class IterationGraph {
  public:
   IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
-                 DeviceSymmetry symmetry = {}, const std::function<bool()>& stop = {})
+                 const StopFunction& stop, DeviceSymmetry symmetry = {})
       : job_(problem.job),
         plan_(plan),
         paths_(paths),
@@ -220,15 +222,8 @@ std::vector<Stage> virtual_stages(const Pipeline& pipeline, int chunks) {
   return result;
 }
 
-/// Rejects plans whose graph would exceed the memory: each operation of a micro-batch takes about 200 bytes.
 void check_size(const Plan& plan) {
-  constexpr double max_computations = 2e7;
-  const double operations = traits(plan.execution.schedule).splits_backward ? 3 : 2;
-  double computations = 0;
-  for (const Pipeline& pipeline : plan.pipelines)
-    for (const Stage& stage : pipeline.stages)
-      computations += operations * pipeline.micro_batches * static_cast<double>(stage.devices.size());
-  if (computations > max_computations)
+  if (const double computations = computations_of(plan); computations > max_computations)
     throw Error("", fmt::format("the plan has {:.3g} computations per iteration, more than the limit of "
                                 "{:.3g}; use fewer micro-batches or devices",
                                 computations, max_computations));
@@ -250,19 +245,49 @@ Plan expand_virtual_stages(const Plan& plan) {
   return result;
 }
 
-LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
-  check_plan(plan);
-  if (zero_stage(plan.execution.gradient_sync)) return zero_graph(problem, plan);
-  const Plan computed = expand_virtual_stages(plan);
-  return IterationGraph(problem, computed, paths).build();
+double computations_of(const Plan& plan) {
+  const double operations = traits(plan.execution.schedule).splits_backward ? 3 : 2;
+  double computations = 0;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      computations += operations * pipeline.micro_batches * static_cast<double>(stage.devices.size());
+  return computations;
 }
 
-LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
-                                      const std::function<bool()>& stop) {
-  if (zero_stage(plan.execution.gradient_sync)) return iteration_graph(problem, plan);
+double simulation_bytes(const Problem& problem, const Plan& plan) {
+  // Measured: a computation with its messages between stages, and a message between replicas.
+  constexpr double per_computation = 450, per_message = 350;
+  const Plan computed = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan)).plan;
+  std::set<int> cuts;  // first layers of the ranges that are synchronized together
+  std::size_t parts = 1;
+  for (const Pipeline& pipeline : computed.pipelines)
+    for (const Stage& stage : pipeline.stages) {
+      cuts.insert(stage.layers.first);
+      parts = std::max(parts, stage.devices.size());
+    }
+  const auto replicas = static_cast<double>(computed.pipelines.size());
+  const double buckets =
+      plan.execution.overlap ? layer_count(problem.job.model) : static_cast<double>(cuts.size());
+  const bool is_dense = plan.execution.gradient_sync == GradientSync::sharded_ps;
+  const double messages =
+      2 * buckets * static_cast<double>(parts) * replicas * (is_dense ? replicas : std::log2(replicas + 1));
+  return computations_of(computed) * per_computation + messages * per_message;
+}
+
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
+                              const StopFunction& stop) {
+  check_plan(plan);
+  if (zero_stage(plan.execution.gradient_sync)) return zero_graph(problem, plan, stop);
+  const Plan computed = expand_virtual_stages(plan);
+  return IterationGraph(problem, computed, paths, stop).build();
+}
+
+LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
+  throw_if_stopped(stop);
+  if (zero_stage(plan.execution.gradient_sync)) return iteration_graph(problem, plan, nullptr, stop);
   check_plan(plan);
   const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan));
-  return IterationGraph(problem, reduced, nullptr, symmetry, stop).build();
+  return IterationGraph(problem, reduced, nullptr, stop, symmetry).build();
 }
 
 }  // namespace dtfm::sim

@@ -1,11 +1,10 @@
 // One iteration of training as a task graph.
 #pragma once
 
-#include <functional>
-
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/core/schedule/path_schedule.hpp"
+#include "planner/core/stop.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {
@@ -40,15 +39,25 @@ namespace dtfm::sim {
 /// With `paths`, every micro-batch follows its own path over the devices of the plan (path_schedule.hpp); the
 /// replicas of a layer are then the pipelines that hold it.
 ///
-/// Throws Error for a plan that cannot be run or is too large to simulate.
-LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths = nullptr);
+/// Throws Error for a plan that cannot be run or is too large to simulate, and WorkStopped once `stop`, which
+/// is called regularly, has returned true.
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths = nullptr,
+                              const StopFunction& stop = {});
 
 /// The same iteration with far fewer tasks where pipelines do the same at the same time: only those that
 /// represent the others (reduce_by_symmetry). Its tasks have the same times as their counterparts in the
-/// whole graph, up to rounding, and so has the iteration. Throws BuildStopped once `stop`, which is called
-/// regularly, has returned true.
+/// whole graph, up to rounding, and so has the iteration.
 LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
-                                      const std::function<bool()>& stop = {});
+                                      const StopFunction& stop = {});
+
+/// Forward and backward passes of a micro-batch on a device, in an iteration of the plan. Plans with more
+/// than `max_computations` are not simulated, because they would exceed the memory: with the messages between
+/// stages, a computation takes up to 500 bytes of memory until the end of the simulation.
+double computations_of(const Plan& plan);
+inline constexpr double max_computations = 2e7;
+
+/// About how many bytes the simulation of `reduced_iteration_graph` takes at its peak.
+double simulation_bytes(const Problem& problem, const Plan& plan);
 
 /// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
 /// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of

@@ -47,13 +47,14 @@ std::vector<std::vector<Hop>> ring_hops(const Topology& topology, const std::vec
 
 class ZeroGraph {
  public:
-  ZeroGraph(const Problem& problem, const Plan& plan)
+  ZeroGraph(const Problem& problem, const Plan& plan, const StopFunction& stop)
       : plan_(plan),
         zero_(*zero_stage(plan.execution.gradient_sync)),
         model_(problem, plan),
         builder_(problem.topology, problem.constants),
         overhead_s_(problem.constants.iteration_overhead_s),
         efficiency_(problem.constants.sync_efficiency) {
+    builder_.set_stop(stop);
     for (const Pipeline& pipeline : plan.pipelines) {
       devices_.push_back(pipeline.stages.front().devices.front());
       rounds_ = std::max(rounds_, pipeline.micro_batches);
@@ -218,12 +219,12 @@ class ZeroGraph {
 
 }  // namespace
 
-LabelledGraph zero_graph(const Problem& problem, const Plan& plan) {
+LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
   for (const Pipeline& pipeline : plan.pipelines)
     if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)
       throw Error("", fmt::format("{} requires that every pipeline is one stage on one device",
                                   name_of(plan.execution.gradient_sync)));
-  return ZeroGraph(problem, plan).build();
+  return ZeroGraph(problem, plan, stop).build();
 }
 
 }  // namespace dtfm::sim

@@ -25,7 +25,8 @@ namespace dtfm::sim {
 /// fewer micro-batches than others still take part in all collectives. Each device updates its part of the
 /// parameters when its computations and the reduce-scatters of gradients are complete.
 ///
-/// Throws Error for plans of other shapes, and for plans with more messages than can be simulated.
-LabelledGraph zero_graph(const Problem& problem, const Plan& plan);
+/// Throws Error for plans of other shapes, and for plans with more messages than can be simulated, and
+/// WorkStopped.
+LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop = {});
 
 }  // namespace dtfm::sim

@@ -19,7 +19,7 @@ Channel GraphBuilder::channel(int from, int to, Activity kind) {
 
 int GraphBuilder::add(const Task& task, std::span<const int> after, const TaskLabel& label) {
   TaskGraph& graph = result_.graph;
-  if (stop_ && graph.tasks.size() % tasks_per_stop_check == 0 && stop_()) throw BuildStopped();
+  throw_if_stopped(stop_, graph.tasks.size());
   const auto first = static_cast<int>(graph.after.size());
   for (const int before : after)
     if (before != no_index) graph.after.push_back(before);

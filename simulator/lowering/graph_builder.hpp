@@ -1,12 +1,12 @@
 // Builds a task graph whose tasks and links are labelled.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 
@@ -24,12 +24,6 @@ struct Channel {
   int from = 0, to = 0, route = no_index, queue = no_index;
 };
 
-/// Thrown by a GraphBuilder that was stopped.
-struct BuildStopped {};
-
-/// Tasks between two calls of the function that stops a GraphBuilder: they take some milliseconds.
-inline constexpr std::size_t tasks_per_stop_check = 4096;
-
 class GraphBuilder {
  public:
   /// `topology` and `constants` must outlive this.
@@ -44,8 +38,8 @@ class GraphBuilder {
   const Calibration& constants() const { return constants_; }
   const DeviceSymmetry& symmetry() const { return network_.symmetry(); }
   void reserve(std::size_t tasks);
-  /// Adding tasks throws BuildStopped once `stop`, which is called regularly, has returned true.
-  void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+  /// Adding tasks throws WorkStopped once `stop`, which is called regularly, has returned true.
+  void set_stop(StopFunction stop) { stop_ = std::move(stop); }
   /// Messages on a channel from a device to itself take no time.
   Channel channel(int from, int to, Activity kind);
 
@@ -74,7 +68,7 @@ class GraphBuilder {
   const Calibration& constants_;
   LabelledGraph result_;
   LoweredNetwork network_;
-  std::function<bool()> stop_;
+  StopFunction stop_;
   std::map<std::pair<Activity, std::pair<int, int>>, int> queues_;
 };
 

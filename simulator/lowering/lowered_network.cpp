@@ -61,7 +61,7 @@ int LoweredNetwork::link(const LinkKey& key, const LinkRole& role, BitsPerSecond
   const auto [found, is_new] = links_.emplace(key, static_cast<int>(graph_.links.size()));
   if (is_new) {
     const Sharing sharing = role.kind == LinkKind::flow ? Sharing::fatpipe : Sharing::shared;
-    graph_.links.push_back({"", bandwidth.value() / bits_per_byte, latency.value(), sharing});
+    graph_.links.push_back({bandwidth.value() / bits_per_byte, latency.value(), sharing});
     roles_.push_back(role);
   }
   return found->second;
@@ -73,16 +73,17 @@ Route LoweredNetwork::make_route(int from, int to) {
   const Link pair = topology_.link(from, to);
   const int link_index = topology_.link_index(from, to);
   const FlowCounts counts = symmetry_.flow_counts(from, to);
+  const bool has_counts = !symmetry_.is_trivial();
   Route route;
   route.return_latency = topology_.link(to, from).latency.value();
   const auto add = [&](const LinkKey& key, BitsPerSecond bandwidth, const LinkRole& role, double flow_count) {
     if (!(bandwidth < unlimited)) return;
     route.links.push_back(link(key, role, bandwidth, Seconds()));
-    route.flow_counts.push_back(flow_count);
+    if (has_counts) route.flow_counts.push_back(flow_count);
   };
   route.links = {link({LinkKind::flow, from, to, 0}, {LinkKind::flow, from, to, link_index}, pair.bandwidth,
                       pair.latency)};
-  route.flow_counts = {1};
+  if (has_counts) route.flow_counts = {1};
   if (pair.shared_by_sender)
     add({LinkKind::sender, from, no_index, link_index}, pair.bandwidth,
         {LinkKind::sender, from, to, link_index}, counts.per_sender);
@@ -105,7 +106,6 @@ Route LoweredNetwork::make_route(int from, int to) {
     add_end(LinkKind::site_downlink, receiver.site, topology_.sites[at(receiver.site)].downlink,
             counts.in_all);
   }
-  if (symmetry_.is_trivial()) route.flow_counts.clear();
   return route;
 }
 

@@ -21,10 +21,14 @@ bool nearly_equal(double a, double b, double tolerance) {
 
 }  // namespace
 
-FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(0) {
+FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links, const StopFunction* stop)
+    : stop_(stop), ends_(0) {
   links_.reserve(links.size());
   slots_.reserve(links.size());
-  for (const LinkCapacity& link : links) add_link(link);
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    check_stop(i);
+    add_link(links[i]);
+  }
 }
 
 int FluidNetwork::add_link(const LinkCapacity& link) {
@@ -38,18 +42,20 @@ int FluidNetwork::add_link(const LinkCapacity& link) {
   return static_cast<int>(links_.size()) - 1;
 }
 
-int FluidNetwork::new_flow(std::size_t use_count) {
-  if (const int flow = uses_.take_free_id(use_count); flow != none) return flow;
+int FluidNetwork::new_flow(std::size_t room) {
+  if (const int flow = uses_.take_free_id(room); flow != none) return flow;
   Flow made{};
-  made.pool_entry = uses_.add(use_count);
+  made.pool_entry = uses_.add(room);
   flows_.push_back(made);
   fill_states_.push_back(FillState::frozen);
   return static_cast<int>(flows_.size()) - 1;
 }
 
-int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap) {
-  const int number = new_flow(link_uses.size());
+int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap,
+                      int own_links) {
+  const int number = new_flow(link_uses.size() + index(own_links));
   Flow& flow = flows_[index(number)];
+  flow.pool_entry.count = static_cast<int>(link_uses.size());
   flow.weight = weight;
   flow.rate_cap = rate_cap;
   flow.demand = 0;
@@ -165,8 +171,14 @@ void FluidNetwork::begin() {
       push_if_full(use.link);
     }
   }
-  for (const int flow : restarted_) unfreeze_flow(flow);
-  for (const int link : changed_links_) open(link);
+  for (std::size_t i = 0; i < restarted_.size(); ++i) {
+    check_stop(i);
+    unfreeze_flow(restarted_[i]);
+  }
+  for (std::size_t i = 0; i < changed_links_.size(); ++i) {
+    check_stop(i);
+    open(changed_links_[i]);
+  }
 }
 
 void FluidNetwork::touch(int number) {
@@ -241,7 +253,8 @@ void FluidNetwork::fill() {
   std::make_heap(heap_.begin(), heap_.end(), later);
   stopped_ = 0;
   double level = 0;
-  while (stopped_ < unfrozen_.size() && !heap_.empty()) {
+  for (std::size_t step = 0; stopped_ < unfrozen_.size() && !heap_.empty(); ++step) {
+    check_stop(step);
     std::pop_heap(heap_.begin(), heap_.end(), later);
     Candidate& top = heap_.back();
     if (top.id < 0) {
@@ -305,6 +318,7 @@ bool FluidNetwork::open_inconsistent_links(bool all) {
   bool opened = false;
   const std::size_t filled = touched_.size();
   for (std::size_t i = 0; i < (all ? touched_.size() : filled); ++i) {
+    check_stop(i);
     const int link = touched_[i];
     if (links_[index(link)].open || index(links_[index(link)].rising) == slots_[index(link)].size()) continue;
     if (!all && !is_inconsistent(link)) continue;
@@ -317,8 +331,14 @@ bool FluidNetwork::open_inconsistent_links(bool all) {
 void FluidNetwork::commit(double now) {
   for (const int number : unfrozen_) tighten(flows_[index(number)], 0);
   for (const int number : touched_) commit_link(number, now);
-  for (const int number : unfrozen_) commit_flow(number, now);
-  for (const int number : touched_) make_holders_dependent(number);
+  for (std::size_t i = 0; i < unfrozen_.size(); ++i) {
+    check_stop(i);
+    commit_flow(unfrozen_[i], now);
+  }
+  for (std::size_t i = 0; i < touched_.size(); ++i) {
+    check_stop(i);
+    make_holders_dependent(touched_[i]);
+  }
   unfrozen_.clear();
   touched_.clear();
   restarted_.clear();

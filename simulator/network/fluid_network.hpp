@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/link_use_pool.hpp"
 #include "simulator/network/max_min.hpp"
@@ -22,15 +23,19 @@ namespace dtfm::sim {
 
 class FluidNetwork {
  public:
-  explicit FluidNetwork(std::span<const LinkCapacity> links);
+  /// `stop`, unless null, must outlive this. Once it has returned true, updates of the rates of many flows
+  /// throw WorkStopped, and so does this constructor. Then only the destructor may be called.
+  explicit FluidNetwork(std::span<const LinkCapacity> links, const StopFunction* stop = nullptr);
 
   /// Adds a link and returns its number; links are numbered consecutively from 0.
   int add_link(const LinkCapacity& link);
 
   /// Adds a flow of `amount` bytes, which gets a rate at the next `update_rates`, and returns its number.
   /// Numbers are reused after `remove`. `weight` and all shares are positive; `rate_cap` (bytes per second)
-  /// may be infinite.
-  int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
+  /// may be infinite. `own_links`: links that no other flow uses, and that therefore are not among `uses`,
+  /// but part of the rate cap. Flows get the same numbers as if they were uses, so that ties are decided
+  /// alike.
+  int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap, int own_links = 0);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
@@ -89,7 +94,7 @@ class FluidNetwork {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   std::span<Use> uses(const Flow& flow) { return uses_.get(flow.pool_entry); }
-  int new_flow(std::size_t use_count);
+  int new_flow(std::size_t room);
   void attach(int flow, const LinkUse& use, Use& pool_entry);
   void detach(const Flow& flow, const Use& use);
   void set_level_cap(Flow& flow);
@@ -141,6 +146,12 @@ class FluidNetwork {
   void commit_flow(int flow, double now);
   void commit_link(int link, double now);
 
+  /// Called in the long loops of an update.
+  void check_stop(std::size_t step) const {
+    if (stop_ != nullptr) throw_if_stopped(*stop_, step);
+  }
+
+  const StopFunction* stop_;
   FlowEnds ends_;
   std::vector<Flow> flows_;
   std::vector<FillState> fill_states_;

@@ -26,16 +26,22 @@ constexpr std::size_t rounds = 8;
 /// Processes the changes that need no general update and leaves the others queued.
 void FluidNetwork::update_independent(double now) {
   adjust_all(now);
-  std::erase_if(restarted_, [&](int flow) { return join_bottleneck(flow, now); });
+  std::size_t joined = 0;
+  std::erase_if(restarted_, [&](int flow) {
+    check_stop(joined++);
+    return join_bottleneck(flow, now);
+  });
   adjust_all(now);
 }
 
 void FluidNetwork::adjust_all(double now) {
   const std::size_t enough = rounds * changed_links_.size();
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < changed_links_.size(); ++i)
+  for (std::size_t i = 0; i < changed_links_.size(); ++i) {
+    check_stop(i);
     if (const int link = changed_links_[i]; i >= enough || !adjust_level(link, now))
       changed_links_[kept++] = link;
+  }
   changed_links_.resize(kept);
 }
 

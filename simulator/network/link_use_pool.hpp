@@ -10,27 +10,27 @@ namespace dtfm::sim {
 template <class Use>
 class LinkUsePool {
  public:
-  /// The uses of one flow, which are contiguous in the pool.
+  /// The uses of one flow, which are contiguous in the pool, where it has room for `room` of them.
   struct UseRange {
-    int first = 0, count = 0;
+    int first = 0, count = 0, room = 0;
   };
 
-  /// The number of a removed flow whose storage has room for exactly `count` uses; −1 if there is none.
-  int take_free_id(std::size_t count) {
-    if (unused_.size() <= count || unused_[count].empty()) return -1;
-    const int flow = unused_[count].back();
-    unused_[count].pop_back();
+  /// The number of a removed flow whose storage has room for exactly `room` uses; −1 if there is none.
+  int take_free_id(std::size_t room) {
+    if (unused_.size() <= room || unused_[room].empty()) return -1;
+    const int flow = unused_[room].back();
+    unused_[room].pop_back();
     return flow;
   }
   void release(int flow, const UseRange& pool_entry) {
-    const auto count = static_cast<std::size_t>(pool_entry.count);
-    if (unused_.size() <= count) unused_.resize(count + 1);
-    unused_[count].push_back(flow);
+    const auto room = static_cast<std::size_t>(pool_entry.room);
+    if (unused_.size() <= room) unused_.resize(room + 1);
+    unused_[room].push_back(flow);
   }
 
-  UseRange add(std::size_t count) {
-    const UseRange pool_entry{static_cast<int>(uses_.size()), static_cast<int>(count)};
-    uses_.resize(uses_.size() + count);
+  UseRange add(std::size_t room) {
+    const UseRange pool_entry{static_cast<int>(uses_.size()), static_cast<int>(room), static_cast<int>(room)};
+    uses_.resize(uses_.size() + room);
     return pool_entry;
   }
 
@@ -44,7 +44,7 @@ class LinkUsePool {
 
  private:
   std::vector<Use> uses_;
-  std::vector<std::vector<int>> unused_;  // [number of uses]: numbers of removed flows
+  std::vector<std::vector<int>> unused_;  // [room]: numbers of removed flows
 };
 
 }  // namespace dtfm::sim

@@ -1,6 +1,7 @@
 // Interface of everything that observes a run while it is simulated: statistics, traces, task lists.
 #pragma once
 
+#include "planner/core/stop.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 
@@ -17,6 +18,7 @@ struct RunInterval {
   double start = 0, end = 0;  // s since the start of the run; records of `replay` have the same origin
   const LabelledGraph& graph;
   const Replay& replay;  // a task that a failure aborted has a start but no finish
+  StopFunction stop = {};
 };
 
 class RunObserver {
@@ -26,7 +28,8 @@ class RunObserver {
   /// (expand_virtual_stages). Called at the start of the run, whether or not all devices are available, and
   /// whenever devices are replaced.
   virtual void place(const Plan&) {}
-  /// Called for each interval in order. The interval is valid only during the call.
+  /// Called for each interval in order. The interval is valid only during the call. May throw WorkStopped
+  /// once the interval's `stop` has returned true.
   virtual void on_interval(const RunInterval& run_interval) = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
+#include "planner/core/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
@@ -18,22 +19,26 @@ class ServiceOrder {
  public:
   template <class ResourceOf>
   ServiceOrder(const std::vector<TaskRecord>& records, std::size_t resource_count,
-               const ResourceOf& resource_of)
+               const ResourceOf& resource_of, const StopFunction& stop)
       : records_(records), first_(resource_count + 1) {
     const auto has_resource = [&](std::size_t i) {
       return resource_of(i) != no_index && has_started(records[i]);
     };
-    for (std::size_t i = 0; i < records.size(); ++i)
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      throw_if_stopped(stop, i);
       if (has_resource(i)) ++first_[at(resource_of(i)) + 1];
+    }
     for (std::size_t resource = 0; resource < resource_count; ++resource)
       first_[resource + 1] += first_[resource];
     tasks_.resize(first_.back());
     std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
-    for (std::size_t i = 0; i < records.size(); ++i)
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      throw_if_stopped(stop, i);
       if (has_resource(i)) tasks_[next[at(resource_of(i))]++] = static_cast<int>(i);
+    }
     for (std::size_t resource = 0; resource < resource_count; ++resource)
-      std::stable_sort(begin_of(resource), begin_of(resource + 1),
-                       [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
+      stable_sort_unless_stopped(begin_of(resource), begin_of(resource + 1), stop,
+                                 [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
   }
 
   /// The last task on `resource` that started before `task`; no_index if there is none.
@@ -59,8 +64,11 @@ class CriticalPathWalk {
   explicit CriticalPathWalk(const RunInterval& run_interval)
       : graph_(run_interval.graph.graph),
         records_(run_interval.replay.tasks),
-        queues_(records_, at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; }),
-        hosts_(records_, graph_.hosts.size(), [&](std::size_t i) { return fifo_host(i); }) {}
+        queues_(
+            records_, at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; },
+            run_interval.stop),
+        hosts_(
+            records_, graph_.hosts.size(), [&](std::size_t i) { return fifo_host(i); }, run_interval.stop) {}
 
   /// The tasks of the critical path, from first to last.
   std::vector<int> path() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
@@ -19,6 +20,7 @@ std::vector<DeviceTasks> tasks_by_device(const RunInterval& run_interval, std::s
   std::vector<DeviceTasks> by_device(devices);
   const TaskGraph& graph = run_interval.graph.graph;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    throw_if_stopped(run_interval.stop, i);
     const Task& task = graph.tasks[i];
     const TaskRecord& record = run_interval.replay.tasks[i];
     if (task.kind == TaskKind::compute && has_started(record))
@@ -82,8 +84,8 @@ DeviceTimes split_window(Interval window, const std::vector<Interval>& computing
 
 DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, const std::vector<Interval>& down) {
   const auto& records = run_interval.replay.tasks;
-  std::stable_sort(tasks.computations.begin(), tasks.computations.end(),
-                   [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
+  stable_sort_unless_stopped(tasks.computations.begin(), tasks.computations.end(), run_interval.stop,
+                             [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
   std::vector<Interval> computing, network;
   double idle_since = run_interval.start;
   for (const int task : tasks.computations) {
@@ -120,6 +122,7 @@ void DeviceUsage::on_interval(const RunInterval& run_interval) {
   observed_until_ = run_interval.end;
   std::vector<DeviceTasks> by_device = tasks_by_device(run_interval, times_.size());
   for (std::size_t device = 0; device < times_.size(); ++device) {
+    if (by_device[device].computations.size() > 1000) throw_if_stopped(run_interval.stop);
     const std::vector<Interval> down = clip_to_window(down_[device], {run_interval.start, run_interval.end});
     add(times_[device], times_of(std::move(by_device[device]), run_interval, down));
   }

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "planner/core/index.hpp"
+#include "planner/core/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
@@ -32,6 +33,7 @@ bool belongs_to(const TaskLabel& label, Activity computation) {
 std::vector<Computation> computations_of(const RunInterval& run_interval) {
   std::vector<Computation> computations;
   for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i) {
+    throw_if_stopped(run_interval.stop, i);
     const TaskLabel& label = run_interval.graph.labels[i];
     const TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_forward = belongs_to(label, Activity::forward);
@@ -42,9 +44,9 @@ std::vector<Computation> computations_of(const RunInterval& run_interval) {
     computations.push_back({device, label.stage, label.pipeline, label.micro_batch, is_forward,
                             has_started(record), busy(record, run_interval)});
   }
-  std::stable_sort(computations.begin(), computations.end(), [](const Computation& a, const Computation& b) {
-    return a.micro_batch_key() < b.micro_batch_key();
-  });
+  stable_sort_unless_stopped(
+      computations.begin(), computations.end(), run_interval.stop,
+      [](const Computation& a, const Computation& b) { return a.micro_batch_key() < b.micro_batch_key(); });
   return computations;
 }
 
@@ -80,13 +82,15 @@ class Changes {
   }
   void take(int device, double bytes, double date) { changes_.push_back({date, device, bytes}); }
 
-  std::vector<MemoryStep> steps(std::size_t devices) {
-    std::stable_sort(changes_.begin(), changes_.end(), [](const MemoryStep& a, const MemoryStep& b) {
-      return std::tie(a.date, a.device) < std::tie(b.date, b.device);
-    });
+  std::vector<MemoryStep> steps(std::size_t devices, const StopFunction& stop) {
+    stable_sort_unless_stopped(changes_.begin(), changes_.end(), stop,
+                               [](const MemoryStep& a, const MemoryStep& b) {
+                                 return std::tie(a.date, a.device) < std::tie(b.date, b.device);
+                               });
     std::vector<double> held(devices), reported(devices);
     std::vector<MemoryStep> steps;
     for (std::size_t i = 0; i < changes_.size(); ++i) {
+      throw_if_stopped(stop, i);
       const auto& [date, device, bytes] = changes_[i];
       held[at(device)] += bytes;
       const bool same_instant =
@@ -109,7 +113,9 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
   Changes changes;
   StageMemory memory;
   const Computation* counted = nullptr;  // the last one whose stage has its state counted
+  std::size_t micro_batches = 0;
   for (auto begin = computations.begin(), end = begin; begin != computations.end(); begin = end) {
+    throw_if_stopped(run_interval.stop, micro_batches++);
     end = std::find_if(begin, computations.end(), [&](const Computation& it) {
       return it.micro_batch_key() != begin->micro_batch_key();
     });
@@ -125,7 +131,7 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
     for (auto it = begin; it != end; ++it)
       if (it->has_started) changes.hold(device, memory.working, it->time);
   }
-  return changes.steps(run_interval.graph.graph.hosts.size());
+  return changes.steps(run_interval.graph.graph.hosts.size(), run_interval.stop);
 }
 
 void MemoryUse::place(const Plan& plan) {

@@ -30,7 +30,7 @@ struct MemoryStep {
 
 /// The memory steps of one interval, ordered by time, then device. A device has at most one step per time, to
 /// the net result of what it frees and allocates then. A device that neither computes nor holds a micro-batch
-/// in the interval has no steps.
+/// in the interval has no steps. Throws WorkStopped.
 std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const StageMemoryOf& memory_of);
 
 class MemoryUse : public RunObserver {

@@ -11,6 +11,7 @@ void SiteTraffic::on_interval(const RunInterval& run_interval) {
   std::map<std::pair<int, int>, std::vector<Interval>> under_way;
   const auto& tasks = run_interval.graph.graph.tasks;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
+    throw_if_stopped(run_interval.stop, i);
     const TaskRecord& record = run_interval.replay.tasks[i];
     if (!is_message(tasks[i]) || !has_started(record)) continue;
     const std::pair sites(site_[at(tasks[i].host)], site_[at(tasks[i].destination)]);

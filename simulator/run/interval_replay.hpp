@@ -1,8 +1,9 @@
 // Replays the task graphs of a run, one interval after the other, under the changes of the scenario.
 #pragma once
 
-#include <functional>
+#include <utility>
 
+#include "planner/core/stop.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
@@ -18,7 +19,8 @@ struct ReplayedInterval {
 class IntervalReplay {
  public:
   /// `stop`, unless empty, is called regularly and ends the replay by returning true.
-  void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+  void set_stop(StopFunction stop) { stop_ = std::move(stop); }
+  const StopFunction& stop() const { return stop_; }
 
   /// Replays `graph` from `now` until it is finished, or aborts it at `until`, which may be infinite.
   /// Profiles are created for a window of time that grows until the interval fits into it. Throws Error if
@@ -27,7 +29,7 @@ class IntervalReplay {
                                    double until, bool keep_unfinished = false);
 
  private:
-  std::function<bool()> stop_;
+  StopFunction stop_;
   double window_ = 1;  // expected upper bound of the length of the next interval, s
 };
 

@@ -33,7 +33,8 @@ std::vector<int> spare_devices(const Scenario& scenario, const Topology& topolog
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                         std::uint64_t seed, Replanner replan, int sync_every, const PathSchedule* paths)
+                         std::uint64_t seed, StopFunction stop, Replanner replan, int sync_every,
+                         const PathSchedule* paths)
     : problem_(problem),
       scenario_(scenario),
       policy_(traits(scenario.on_failure)),
@@ -73,21 +74,30 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
                                 "synchronize only in every {}th",
                                 policy_.name, sync_every_));
   for (const int device : pipeline_major(plan)) was_assigned_[at(device)] = true;
-  make_graph();
+  interval_replay_.set_stop(std::move(stop));
+  try {
+    make_graph();
+  } catch (const WorkStopped&) {
+    interrupt();
+  }
 }
 
-SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserver*>& observers,
-                           const std::function<bool()>& stop) {
+SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserver*>& observers) {
   length_ = length;
   observers_ = observers;
-  interval_replay_.set_stop(stop);
   notify_assignment();
+  try {
+    run_iterations();
+  } catch (const WorkStopped&) {  // in a graph under construction, or in an observer
+    interrupt();
+  }
+  return std::move(report_);
+}
+
+void TrainingRun::run_iterations() {
   advance(0);  // devices missing from the start are not failures, because none is needed yet
   while (!is_over()) {
-    if (stop && stop()) {
-      interrupt();
-      break;
-    }
+    if (is_stopped(interval_replay_.stop())) return interrupt();
     wait_for_detection();
     if (is_over()) break;
     if (needs_decision_) decide();
@@ -97,7 +107,6 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
     else if (recover())
       run_iteration();
   }
-  return std::move(report_);
 }
 
 std::vector<int> TrainingRun::devices() const {
@@ -263,7 +272,7 @@ void TrainingRun::make_graph() {
 
 /// `plan` has only the running pipelines. Labels get the pipeline numbers of the whole plan.
 LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
-  LabelledGraph graph = iteration_graph(problem_, plan, paths_);
+  LabelledGraph graph = iteration_graph(problem_, plan, paths_, interval_replay_.stop());
   std::vector<int> numbers;
   for (int i = 0; at(i) < running_.size(); ++i)
     if (running_[at(i)]) numbers.push_back(i);
@@ -342,7 +351,13 @@ bool TrainingRun::stays_deadlocked(const ReplayedInterval& replayed) const {
 
 RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
                                        const LabelledGraph& graph) const {
-  return {kind, static_cast<int>(report_.iterations.size()), now_, replayed.end, graph, replayed.replay};
+  return {kind,
+          static_cast<int>(report_.iterations.size()),
+          now_,
+          replayed.end,
+          graph,
+          replayed.replay,
+          interval_replay_.stop()};
 }
 
 void TrainingRun::notify_observers(const RunInterval& run_interval) {

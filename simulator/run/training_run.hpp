@@ -1,7 +1,6 @@
 // Simulates a training run iteration by iteration, with failures, recoveries and checkpoints of a scenario.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,22 +48,23 @@ class TrainingRun {
   /// The arguments must outlive this. `seed` is the seed of the jitter. `sync_every`: replicas synchronize
   /// gradients (or parameters) only in the last of this many iterations; above 1, policies that resume
   /// iterations are not supported. `paths` of micro-batches, if given, cover all devices of the plan, so that
-  /// none may leave or be excluded. Throws Error for a plan that cannot be run, for unsupported combinations,
-  /// and if the policy needs a planner but `replan` is empty.
+  /// none may leave or be excluded. `stop` is called regularly, also by the constructor, and interrupts the
+  /// run by returning true. Throws Error for a plan that cannot be run, for unsupported combinations, and if
+  /// the policy needs a planner but `replan` is empty.
   TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed,
-              Replanner replan = {}, int sync_every = 1, const PathSchedule* paths = nullptr);
+              StopFunction stop = {}, Replanner replan = {}, int sync_every = 1,
+              const PathSchedule* paths = nullptr);
 
-  /// May be called only once. Notifies the observers of every interval and regularly calls `stop`, if given,
-  /// which ends the run by returning true. Fills in `iterations`, `rolled_back`, `checkpoints`, `events`,
-  /// `lost_work_s`, `stopped`, `deadlocked` and the counts of the report.
-  SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers,
-                const std::function<bool()>& stop);
+  /// May be called only once. Notifies the observers of every interval. Fills in `iterations`, `rolled_back`,
+  /// `checkpoints`, `events`, `lost_work_s`, `stopped`, `deadlocked` and the counts of the report.
+  SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers);
 
   double length_s() const { return now_; }
   /// Devices that were assigned to a slot at some time, ascending.
   std::vector<int> devices() const;
 
  private:
+  void run_iterations();
   bool is_over() const;
   double end_of_run() const;
   void note(double date, std::string text) { report_.events.push_back({date, std::move(text)}); }

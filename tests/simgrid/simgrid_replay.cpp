@@ -132,8 +132,9 @@ void Driver::build_platform() {
     const dtfm::sim::GraphLink& link = graph_.links[i];
     bandwidth_[i] = link.bandwidth;
     latency_.push_back(link.latency);
-    sg::Link* made = zone->create_link(link.name, max_bandwidth_[i] > 0 ? max_bandwidth_[i] : link.bandwidth)
-                         ->set_latency(0);
+    sg::Link* made =
+        zone->create_link(graph_.link_names[i], max_bandwidth_[i] > 0 ? max_bandwidth_[i] : link.bandwidth)
+            ->set_latency(0);
     if (max_bandwidth_[i] > 0)
       made->set_sharing_policy(sg::Link::SharingPolicy::NONLINEAR,
                                [this, i](double, int) { return bandwidth_[i]; });

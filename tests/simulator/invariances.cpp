@@ -23,7 +23,7 @@ TaskGraph random_graph(Rng& rng) {
   for (int i = 0; i < tasks; ++i) graph.hosts.push_back({"", between(0.5, 2), HostSharing::fifo});
   for (int i = 0; i < links; ++i)
     graph.links.push_back(
-        {"", between(10, 100), between(0, 0.2), i % 4 == 3 ? Sharing::fatpipe : Sharing::shared});
+        {between(10, 100), between(0, 0.2), i % 4 == 3 ? Sharing::fatpipe : Sharing::shared});
   for (int i = 0; i < routes; ++i) {
     std::vector<int> all(at(links));
     for (int link = 0; link < links; ++link) all[at(link)] = link;

@@ -170,7 +170,7 @@ TEST_CASE("an undisturbed iteration can be stopped") {
   const Plan plan = plan_of(problem.job, 2, 2, dates_per_stop_check);
   CHECK(simulate_undisturbed(problem, plan).is_complete);
   CHECK_FALSE(simulate_undisturbed(problem, plan, [] { return true; }).is_complete);
-  CHECK_THROWS_AS(reduced_iteration_graph(problem, plan, [] { return true; }), BuildStopped);
+  CHECK_THROWS_AS(reduced_iteration_graph(problem, plan, [] { return true; }), WorkStopped);
 }
 
 // 8 sites of n interchangeable replicas: one representative and one twin per site, so the number of messages

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "planner/api/schemes/layout.hpp"
+#include "planner/core/divisors.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
@@ -40,8 +41,8 @@ bool fits(const Problem& problem, const Layout& layout) {
 std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
   check_batch(problem);
   const int batch = problem.job.training.global_batch, devices = problem.topology->size();
-  for (int micro_batch = batch / devices; micro_batch > 1; --micro_batch) {
-    if (batch % micro_batch != 0) continue;
+  for (int micro_batch = largest_divisor(batch, batch / devices); micro_batch > 1;
+       micro_batch = largest_divisor(batch, micro_batch - 1)) {
     Layout layout = replicate(problem, all_devices(problem), micro_batch, sync);
     if (fits(problem, layout)) return {std::move(layout)};
   }
@@ -52,10 +53,10 @@ std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
 
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
   check_batch(problem);
-  int micro_batch = problem.job.execution.micro_batch;  // or less, so that every device computes at least one
-  while (problem.job.training.global_batch % micro_batch != 0 ||
-         problem.job.training.global_batch / micro_batch < problem.topology->size())
-    --micro_batch;
+  // Every device computes at least one micro-batch.
+  const int batch = problem.job.training.global_batch;
+  const int micro_batch =
+      largest_divisor(batch, std::min(problem.job.execution.micro_batch, batch / problem.topology->size()));
   return {replicate(problem, all_devices(problem), micro_batch, GradientSync::ring)};
 }
 

@@ -96,11 +96,14 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     const sim::SimReport report = sim::simulate(own, layout.plan, {}, options);
     if (report.iterations.empty()) return trial;  // interrupted
     trial.is_known = true;
-    trial.seconds = layout.sync_every == 1 ? report.iterations.front().duration_s()
-                                           : sim::undisturbed_seconds(own, layout.plan, layout.sync_every);
+    trial.seconds = layout.sync_every == 1
+                        ? report.iterations.front().duration_s()
+                        : sim::undisturbed_seconds(own, layout.plan, layout.sync_every, nullptr, stop);
     trial.fits = report.out_of_memory.empty();
     if (!trial.fits) trial.deficit = worst_deficit(problem.topology, report);
     if (!trial.fits) trial.routing.reset();
+  } catch (const WorkStopped&) {
+    return {};
   } catch (const NoLayout& none) {
     trial.failure_reason = none.what();
   } catch (const Error& error) {

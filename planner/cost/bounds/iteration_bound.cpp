@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -38,19 +39,20 @@ double divide_rounding_up(int a, int b) {
 
 }  // namespace
 
-IterationBounds::IterationBounds(const IterationModel& model)
+IterationBounds::IterationBounds(const IterationModel& model, StopFunction stop)
     : model_(model),
+      stop_(std::move(stop)),
       devices_(known_devices(model)),
       layers_(model.stages.layers()),
       tensor_(model.stages.tensor()),
       micro_batches_(micro_batch_count(model.problem.job)),
-      hop_(hop_costs(model, devices_)),
-      hop_busy_(hop_occupancies(model, devices_)),
-      one_way_(one_way_costs(model, devices_)),
-      one_way_busy_(one_way_occupancies(model, devices_)),
-      message_fixed_(min_message_costs(model, devices_)),
-      message_per_byte_(min_byte_costs(model, devices_)),
-      traffic_(model, devices_) {
+      hop_(hop_costs(model, devices_, stop_)),
+      hop_busy_(hop_occupancies(model, devices_, stop_)),
+      one_way_(one_way_costs(model, devices_, stop_)),
+      one_way_busy_(one_way_occupancies(model, devices_, stop_)),
+      message_fixed_(min_message_costs(model, devices_, stop_)),
+      message_per_byte_(min_byte_costs(model, devices_, stop_)),
+      traffic_(model, devices_, stop_) {
   if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
     throw Error("", "too few devices with known layer times for a single stage");
   find_links();
@@ -62,7 +64,8 @@ IterationBounds::IterationBounds(const IterationModel& model)
 }
 
 void IterationBounds::find_links() {
-  for (const int from : devices_)
+  for (const int from : devices_) {
+    throw_if_stopped(stop_);
     for (const int to : devices_) {
       if (from == to) continue;
       const MessageCost cost = model_.network.message(from, to);
@@ -76,6 +79,7 @@ void IterationBounds::find_links() {
       std::erase_if(best_links_, [&](const Line& other) { return no_better(other, line); });
       best_links_.push_back(line);
     }
+  }
 }
 
 void IterationBounds::find_layers() {

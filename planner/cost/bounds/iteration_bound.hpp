@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "planner/cost/bounds/load_balance_bound.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
 #include "planner/cost/bounds/sync_traffic_bound.hpp"
@@ -32,15 +33,16 @@ struct IterationBound {
 /// is ignored.
 class IterationBounds {
  public:
-  /// `model` must outlive this object. Takes O(n²) time for n devices. Throws Error if too few devices have
-  /// known layer times for a single stage.
-  explicit IterationBounds(const IterationModel& model);
+  /// `model` must outlive this object. Takes O(n² log n) time for n devices. Throws Error if too few devices
+  /// have known layer times for a single stage, and WorkStopped.
+  explicit IterationBounds(const IterationModel& model, StopFunction stop = {});
 
   /// Expects enough devices with known layer times for stages · replicas stages, and enough layers for all
   /// stages.
   IterationBound for_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
   /// Bound for all plans, whose pipelines may differ in depth; `stages` or `replicas` restrict the plans to
-  /// this depth of all pipelines, or this number of them. fits = false and value = 0 if no plan fits.
+  /// this depth of all pipelines, or this number of them. fits = false and value = 0 if no plan fits. Once
+  /// `stop` has returned true, the rest of the work is left out, which may only make the bound lower.
   IterationBound for_all_plans(std::optional<int> stages = {}, std::optional<int> replicas = {}) const;
   /// Smallest number of stages with which the job may fit in memory; 0 if there is none.
   int min_stages() const;
@@ -98,8 +100,9 @@ class IterationBounds {
   bool stage_runs(std::pair<int, int> layers, int stage, int stages, int micro_batches, int rounds,
                   const PipelineCosts& costs, double limit_s) const;
   bool stage_fits(std::pair<int, int> layers, int in_flight) const;
-  bool can_cut(int stages, int micro_batches, int rounds, const PipelineCosts& costs, double limit_s,
-               bool& exceeds_memory) const;
+  bool can_cut(int stages, int micro_batches, int rounds, int in_flight, const PipelineCosts& costs,
+               double limit_s, bool& exceeds_memory) const;
+  bool flushes_help(int stages, int micro_batches, const PipelineCosts& costs, double limit_s) const;
   bool pipeline_runs(int stages, int micro_batches, const PipelineCosts& costs, double limit_s) const;
   int max_micro_batches(int stages, const PipelineCosts& costs, double limit_s) const;
   void find_groups();
@@ -112,6 +115,7 @@ class IterationBounds {
   double groups_bound_s(const std::vector<double>& least_s, std::optional<int> stages,
                         std::optional<int> replicas) const;
   bool may_finish(int computing, int replicas, std::optional<int> stages, double limit_s) const;
+  double least_time_s(int computing, int replicas, std::optional<int> stages, double low, double least) const;
   double balanced_any_depth_s(int computing, int replicas) const;
   double stage_s(const WorkBound& work_bound, double balanced, int stages) const;
   double hops_s(int stages) const;
@@ -125,6 +129,7 @@ class IterationBounds {
   Part work_part(int stages, int replicas, Cuts cuts) const;
 
   const IterationModel& model_;
+  StopFunction stop_;
   std::vector<int> devices_;  // devices with known layer times
   int layers_;
   int tensor_;  // largest tensor degree

@@ -9,6 +9,27 @@
 #include "planner/cost/bounds/iteration_bound.hpp"
 
 namespace dtfm::cost {
+namespace {
+
+int rounded_up(int dividend, int divisor) {
+  return static_cast<int>((static_cast<long long>(dividend) + divisor - 1) / divisor);
+}
+
+/// The least value from `first` to `last` for which `holds`, which does so for all larger ones, is true. It
+/// must be true for `last`, for which it is not called.
+template <class Predicate>
+int first_in(int first, int last, const Predicate& holds) {
+  while (first < last) {
+    const int middle = first + (last - first) / 2;
+    if (holds(middle))
+      last = middle;
+    else
+      first = middle + 1;
+  }
+  return first;
+}
+
+}  // namespace
 
 /// Bounds on synchronization after the last backward pass of a device, by number of pipelines with
 /// micro-batches. Pipelines without micro-batches may hold further replicas, so a bound must hold for any
@@ -93,13 +114,11 @@ bool IterationBounds::stage_fits(std::pair<int, int> layers, int in_flight) cons
          memory_sums_[1] * (1 + bisection_precision);
 }
 
-/// Whether the layers can be cut into at most `stages` stages that fit and run. The later a stage begins, the
-/// further it may reach, so the fewest stages have as many layers as possible, from the first stage on. Sets
-/// `exceeds_memory` if a stage would run but does not fit.
-bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, const PipelineCosts& costs,
-                              double limit_s, bool& exceeds_memory) const {
-  const bool forwards_first = traits(model_.schedule).forwards_first;
-  const int in_flight = forwards_first ? (micro_batches + rounds - 1) / rounds : 1;
+/// Whether the layers can be cut into at most `stages` stages that fit with `in_flight` micro-batches, and
+/// run. The later a stage begins, the further it may reach, so the fewest stages have as many layers as
+/// possible, from the first stage on.
+bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, int in_flight,
+                              const PipelineCosts& costs, double limit_s, bool& exceeds_memory) const {
   int begin = 0;
   for (int stage = 0; stage < stages && begin < layers_; ++stage) {
     const auto can_end = [&](int end) {
@@ -120,6 +139,37 @@ bool IterationBounds::can_cut(int stages, int micro_batches, int rounds, const P
   return begin == layers_;
 }
 
+/// Whether a gpipe pipeline may finish within `limit_s` with some number of flushes. The more rounds there
+/// are, the less memory and the more time they take: a micro-batch's path through the pipeline takes at least
+/// as long as any stage or hop in both directions. So rounds between the least number that fits, and the
+/// largest one that is in time, are tried, and of those with the same number of micro-batches in flight only
+/// the first. The attempts are limited, so that their number does not grow with that of the micro-batches;
+/// beyond the limit the answer is yes, which only makes the bound lower.
+bool IterationBounds::flushes_help(int stages, int micro_batches, const PipelineCosts& costs,
+                                   double limit_s) const {
+  constexpr int max_attempts = 100;
+  bool exceeds_memory = false;
+  const auto fits = [&](int rounds) {
+    return can_cut(stages, micro_batches, rounds, rounded_up(micro_batches, rounds), {}, infinity,
+                   exceeds_memory);
+  };
+  const auto is_late = [&](int rounds) {
+    return !can_cut(stages, micro_batches, rounds, 1, costs, limit_s, exceeds_memory);
+  };
+  if (!fits(micro_batches) || is_late(1)) return false;
+  const int most = first_in(1, micro_batches + 1, is_late) - 1;
+  int attempts = 0;
+  for (int rounds = first_in(1, micro_batches, fits); rounds <= most;) {
+    const int in_flight = rounded_up(micro_batches, rounds);
+    if (++attempts > max_attempts ||
+        can_cut(stages, micro_batches, rounds, in_flight, costs, limit_s, exceeds_memory))
+      return true;
+    if (in_flight == 1) return false;
+    rounds = rounded_up(micro_batches, in_flight - 1);
+  }
+  return false;
+}
+
 /// Whether a pipeline of `stages` stages may finish its micro-batches within `limit_s`, however its layers
 /// are cut and on whichever devices.
 bool IterationBounds::pipeline_runs(int stages, int micro_batches, const PipelineCosts& costs,
@@ -131,17 +181,14 @@ bool IterationBounds::pipeline_runs(int stages, int micro_batches, const Pipelin
            limit_s;
   if (stages == 1 && micro_batches * layer_times_.forward_backward.single_device_s + first_s > limit_s)
     return false;
-  if (model_.flush > 0) {
-    bool exceeds_memory = false;
-    const int rounds = (micro_batches + model_.flush - 1) / model_.flush;
-    return can_cut(stages, micro_batches, rounds, costs, limit_s, exceeds_memory);
-  }
-  for (int rounds = 1; rounds <= micro_batches; ++rounds) {
-    bool exceeds_memory = false;
-    if (can_cut(stages, micro_batches, rounds, costs, limit_s, exceeds_memory)) return true;
-    if (!exceeds_memory) return false;
-  }
-  return false;
+  const bool forwards_first = traits(model_.schedule).forwards_first;
+  bool exceeds_memory = false;
+  const int rounds = model_.flush > 0 ? rounded_up(micro_batches, model_.flush) : 1;
+  const int in_flight = forwards_first ? rounded_up(micro_batches, rounds) : 1;
+  if (can_cut(stages, micro_batches, rounds, in_flight, costs, limit_s, exceeds_memory)) return true;
+  // Flushes cost time, and reduce memory under gpipe.
+  return exceeds_memory && model_.flush == 0 && forwards_first &&
+         flushes_help(stages, micro_batches, costs, limit_s);
 }
 
 /// The most micro-batches that a pipeline may finish within `limit_s`; 0: none.
@@ -185,6 +232,26 @@ double IterationBounds::balanced_any_depth_s(int computing, int replicas) const 
                   layer_times_.forward.sum_s + (work + computing * balanced_.backward + sync) / rates);
 }
 
+/// The least time from `low` to `least` in which all micro-batches may be finished by `computing` of the
+/// pipelines; `least` may be infinite. Less if it is stopped.
+double IterationBounds::least_time_s(int computing, int replicas, std::optional<int> stages, double low,
+                                     double least) const {
+  try {
+    double high = std::isfinite(least) ? least : std::max(2 * low, 1e-9);
+    bool is_feasible = may_finish(computing, replicas, stages, high);
+    if (std::isfinite(least) && !is_feasible) low = high;
+    for (; !is_feasible && high > low && std::isfinite(high);
+         is_feasible = may_finish(computing, replicas, stages, high))
+      high *= 2;
+    while (high - low > bisection_precision * high) {
+      const double middle = (low + high) / 2;
+      (may_finish(computing, replicas, stages, middle) ? high : low) = middle;
+    }
+  } catch (const WorkStopped&) {  // nothing less than `low` is possible
+  }
+  return low;
+}
+
 IterationBound IterationBounds::for_all_plans(std::optional<int> stages, std::optional<int> replicas) const {
   const int slots = static_cast<int>(rates_.size());
   const int most = std::min({slots / stages.value_or(1), micro_batches_, replicas.value_or(slots)});
@@ -192,29 +259,24 @@ IterationBound IterationBounds::for_all_plans(std::optional<int> stages, std::op
   bool exceeds_memory = false;
   for (int depth = stages.value_or(1); depth <= stages.value_or(max_stages()) && !bound.fits; ++depth)
     bound.fits = may_fit(depth, 1) && (traits(model_.schedule).has_chunks || layers_ > max_cut_layers ||
-                                       can_cut(depth, 1, 1, {}, infinity, exceeds_memory));
+                                       can_cut(depth, 1, 1, 1, {}, infinity, exceeds_memory));
   if (!bound.fits) return bound;
   double least = infinity;
   std::vector<double> least_s(at(most), infinity);  // by number of pipelines with micro-batches, minus 1
   for (int computing = 1; computing <= most; ++computing) {
     const int held = replicas.value_or(computing);
     if (held * state_ > memory_sums_.back() * (1 + bisection_precision)) continue;
-    double low = balanced_any_depth_s(computing, held);
-    if (low < least && layers_ <= max_cut_layers) {
-      double high = std::isfinite(least) ? least : std::max(2 * low, 1e-9);
-      bool is_feasible = may_finish(computing, held, stages, high);
-      if (std::isfinite(least) && !is_feasible) low = high;
-      for (; !is_feasible && high > low; is_feasible = may_finish(computing, held, stages, high)) high *= 2;
-      while (high - low > bisection_precision * high) {
-        const double middle = (low + high) / 2;
-        (may_finish(computing, held, stages, middle) ? high : low) = middle;
-      }
-    }
-    least_s[at(computing - 1)] = low;
-    least = std::min(least, low);
+    const double low = balanced_any_depth_s(computing, held);
+    least_s[at(computing - 1)] =
+        low < least && layers_ <= max_cut_layers ? least_time_s(computing, held, stages, low, least) : low;
+    least = std::min(least, least_s[at(computing - 1)]);
   }
-  if (!groups_.empty() && std::isfinite(least))
-    least = std::max(least, groups_bound_s(least_s, stages, replicas));
+  if (!groups_.empty() && std::isfinite(least)) {
+    try {
+      least = std::max(least, groups_bound_s(least_s, stages, replicas));
+    } catch (const WorkStopped&) {  // the bound without groups is valid too
+    }
+  }
   if (!std::isfinite(least)) return {0, "no pipeline fits in memory", false};
   bound.method =
       "pipelines of any depths on the fastest devices, then gradient synchronization over the "

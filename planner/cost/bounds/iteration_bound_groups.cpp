@@ -123,8 +123,10 @@ std::vector<double> IterationBounds::micro_batches_by_depth(const PipelineCosts&
                                                             double limit_s) const {
   std::vector<double> most(at(std::min(max_depth, stages.value_or(max_stages()))));
   if (costs.sync.seconds_per_byte == infinity) return most;
-  for (int depth = std::max(min_depth, stages.value_or(1)); depth <= static_cast<int>(most.size()); ++depth)
+  for (int depth = std::max(min_depth, stages.value_or(1)); depth <= static_cast<int>(most.size()); ++depth) {
+    throw_if_stopped(stop_);
     most[at(depth - 1)] = max_micro_batches(depth, costs, limit_s);
+  }
   return most;
 }
 

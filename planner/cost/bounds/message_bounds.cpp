@@ -31,48 +31,56 @@ class SmallestMessages {
 };
 
 template <class Cost>
-SpanningTreeBound spanning(const std::vector<int>& devices, const Cost& cost) {
-  return SpanningTreeBound(static_cast<int>(devices.size()),
-                           [&](int a, int b) { return cost(devices[at(a)], devices[at(b)]); });
+SpanningTreeBound spanning(const std::vector<int>& devices, const StopFunction& stop, const Cost& cost) {
+  return SpanningTreeBound(
+      static_cast<int>(devices.size()), [&](int a, int b) { return cost(devices[at(a)], devices[at(b)]); },
+      stop);
 }
 
 }  // namespace
 
-SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices,
+                            const StopFunction& stop) {
   const SmallestMessages messages(model);
-  return spanning(devices, [&](int a, int b) { return messages.total_s(a, b) + messages.total_s(b, a); });
+  return spanning(devices, stop,
+                  [&](int a, int b) { return messages.total_s(a, b) + messages.total_s(b, a); });
 }
 
-SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices,
+                                  const StopFunction& stop) {
   const SmallestMessages messages(model);
   const bool phases = traits(model.schedule).forwards_first;
-  return spanning(devices, [&](int a, int b) {
+  return spanning(devices, stop, [&](int a, int b) {
     const double there = messages.occupancy_s(a, b), back = messages.occupancy_s(b, a);
     return phases ? there + back : std::max(there, back);
   });
 }
 
-SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices,
+                                const StopFunction& stop) {
   const SmallestMessages messages(model);
-  return spanning(devices,
+  return spanning(devices, stop,
                   [&](int a, int b) { return std::min(messages.total_s(a, b), messages.total_s(b, a)); });
 }
 
-SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices,
+                                      const StopFunction& stop) {
   const SmallestMessages messages(model);
-  return spanning(devices, [&](int a, int b) {
+  return spanning(devices, stop, [&](int a, int b) {
     return std::min(messages.occupancy_s(a, b), messages.occupancy_s(b, a));
   });
 }
 
-SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices) {
-  return spanning(devices, [&](int a, int b) {
+SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices,
+                                    const StopFunction& stop) {
+  return spanning(devices, stop, [&](int a, int b) {
     return std::min(model.network.message(a, b).total_s(0), model.network.message(b, a).total_s(0));
   });
 }
 
-SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices) {
-  return spanning(devices, [&](int a, int b) {
+SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices,
+                                 const StopFunction& stop) {
+  return spanning(devices, stop, [&](int a, int b) {
     return std::min(model.network.message(a, b).seconds_per_byte,
                     model.network.message(b, a).seconds_per_byte);
   });

@@ -1,26 +1,34 @@
-// Lower bounds on messages between pairs of `devices`, over all ways to connect them.
+// Lower bounds on messages between pairs of `devices`, over all ways to connect them. Those that take a
+// `stop` function throw WorkStopped.
 #pragma once
 
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {
 
 /// Seconds of a hop over the smallest boundary, until both messages of a micro-batch have arrived.
-SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices);
+SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices,
+                            const StopFunction& stop);
 /// Seconds for which a hop over the smallest boundary is occupied by one micro-batch. Only under gpipe are
 /// forward and backward separate phases, whose times add up.
-SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices);
+SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices,
+                                  const StopFunction& stop);
 /// For a message over the smallest boundary: seconds until it has arrived, and seconds for which it occupies
 /// its link, each in the faster direction of a pair.
-SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices);
-SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices);
+SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<int>& devices,
+                                const StopFunction& stop);
+SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices,
+                                      const StopFunction& stop);
 
 /// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
-SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices);
-SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices);
+SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices,
+                                    const StopFunction& stop);
+SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices,
+                                 const StopFunction& stop);
 
 /// The cheapest hop over the smallest boundary between devices of different groups: seconds until both
 /// messages of a micro-batch have arrived, and for which one of them occupies its link.

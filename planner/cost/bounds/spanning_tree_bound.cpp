@@ -16,11 +16,13 @@ struct Edge {
 
 /// Prim's algorithm; returns the edges in ascending order of cost. Up to every θ the tree has the same
 /// components as the complete graph.
-std::vector<Edge> minimum_spanning_tree(int count, const std::function<double(int, int)>& cost) {
+std::vector<Edge> minimum_spanning_tree(int count, const std::function<double(int, int)>& cost,
+                                        const StopFunction& stop) {
   std::vector<Edge> tree, nearest(at(count), {std::numeric_limits<double>::infinity(), 0, 0});
   std::vector<int> outside(at(std::max(0, count - 1)));
   std::iota(outside.begin(), outside.end(), 1);
   for (int last = 0; !outside.empty();) {
+    throw_if_stopped(stop);
     std::size_t best = 0;
     for (std::size_t i = 0; i < outside.size(); ++i) {
       Edge& edge = nearest[at(outside[i])];
@@ -39,7 +41,8 @@ std::vector<Edge> minimum_spanning_tree(int count, const std::function<double(in
 
 }  // namespace
 
-SpanningTreeBound::SpanningTreeBound(int count, const std::function<double(int, int)>& cost)
+SpanningTreeBound::SpanningTreeBound(int count, const std::function<double(int, int)>& cost,
+                                     const StopFunction& stop)
     : max_edge_(at(count + 1)), sum_(at(count + 1)) {
   std::vector<int> parent(at(count)), size(at(count), 1);
   std::iota(parent.begin(), parent.end(), 0);
@@ -48,7 +51,7 @@ SpanningTreeBound::SpanningTreeBound(int count, const std::function<double(int, 
     return device;
   };
   double reached = 0;
-  for (const Edge& edge : minimum_spanning_tree(count, cost)) {
+  for (const Edge& edge : minimum_spanning_tree(count, cost, stop)) {
     if (edge.cost > reached) {
       add_level(size, reached, edge.cost);
       reached = edge.cost;

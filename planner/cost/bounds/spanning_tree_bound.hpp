@@ -4,6 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "planner/core/stop.hpp"
+
 namespace dtfm::cost {
 
 /// For `count` devices 0, 1, … and a symmetric, non-negative cost of every pair.
@@ -14,7 +16,8 @@ namespace dtfm::cost {
 /// cost at least the integral of q − 1 over θ.
 class SpanningTreeBound {
  public:
-  SpanningTreeBound(int count, const std::function<double(int, int)>& cost);
+  /// Throws WorkStopped.
+  SpanningTreeBound(int count, const std::function<double(int, int)>& cost, const StopFunction& stop = {});
 
   /// Lower bounds for a connected graph on `n` devices, 1 ≤ n ≤ count: its most expensive edge, and the sum
   /// of all its edges.

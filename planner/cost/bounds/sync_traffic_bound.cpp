@@ -84,13 +84,34 @@ double SyncTrafficBound::seconds(const Sets& sets, double partners) {
   return sets.empty() ? 0 : sets.back().members / sets.back().capacity;
 }
 
+/// Raises each element n of `slowest` to at least seconds(sets, n). The set that serves the last partner
+/// cannot come earlier for more partners, so all elements together take one pass over the sets.
+void SyncTrafficBound::add_slowest(const Sets& sets, std::vector<double>& slowest) {
+  double capacity = 0, served = 0;
+  for (const Set& set : sets) capacity += set.capacity;
+  std::size_t next = 0;
+  for (std::size_t partners = 0; partners < slowest.size(); ++partners) {
+    const auto count = static_cast<double>(partners);
+    while (next < sets.size() && !(served + capacity * (sets[next].members / sets[next].capacity) >= count)) {
+      served += sets[next].members;
+      capacity -= sets[next++].capacity;
+    }
+    double seconds = sets.empty() ? 0 : sets.back().members / sets.back().capacity;
+    if (next < sets.size()) seconds = (count - served) / capacity;
+    slowest[partners] = std::max(slowest[partners], seconds);
+  }
+}
+
 SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
-                                   const std::vector<int>& group) {
+                                   const std::vector<int>& group, const StopFunction& stop)
+    : to_each_s_(devices.size() + 1, infinity) {
   const NetworkCost& network = model.network;
-  const bool has_peers = devices.size() > 1 || devices != group;
+  const bool has_peers = devices.size() > 1 || devices != group, has_outside = devices != group;
   total_s_ = has_peers ? infinity : 0;
+  std::vector<double> slowest(to_each_s_.size());
   for (const int device : group) {
-    std::vector<Sets>& all = devices_.emplace_back();
+    throw_if_stopped(stop);
+    std::vector<Sets> all;
     double total_s = 0;
     for (const bool sends : {true, false}) {
       const std::vector<Peer> peers = peers_of(network, devices, group, device, sends);
@@ -106,20 +127,21 @@ SyncTrafficBound::SyncTrafficBound(const IterationModel& model, const std::vecto
       }
     }
     if (has_peers) total_s_ = std::min(total_s_, total_s);
+    std::fill(slowest.begin(), slowest.end(), 0.0);
+    for (const Sets& sets : all) add_slowest(sets, slowest);
+    for (std::size_t i = 0; i < slowest.size(); ++i) to_each_s_[i] = std::min(to_each_s_[i], slowest[i]);
+    if (has_outside) devices_.push_back(std::move(all));
   }
   std::sort(devices_.begin(), devices_.end());
   devices_.erase(std::unique(devices_.begin(), devices_.end()), devices_.end());
 }
 
 double SyncTrafficBound::to_each_s(int partners, int inside) const {
+  if (inside >= partners) return to_each_s_.at(at(partners));
   double least = infinity;
   for (const std::vector<Sets>& device : devices_) {
     double slowest = 0;
     for (const Sets& sets : device) {
-      if (inside >= partners) {
-        slowest = std::max(slowest, seconds(sets, partners));
-        continue;
-      }
       const Sets possible = restricted(sets, inside);
       double members = 0;
       for (const Set& set : possible) members += set.members;

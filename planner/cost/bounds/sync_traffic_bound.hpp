@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm::cost {
@@ -18,12 +19,13 @@ namespace dtfm::cost {
 class SyncTrafficBound {
  public:
   /// Bounds for each of `devices`, which are all devices of the topology that a plan may use. Takes
-  /// O(n² log n) time for n devices.
-  SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices)
-      : SyncTrafficBound(model, devices, devices) {}
+  /// O(n² log n) time for n devices. Throws WorkStopped.
+  SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
+                   const StopFunction& stop = {})
+      : SyncTrafficBound(model, devices, devices, stop) {}
   /// Bounds for each device of `group` (ascending), which exchanges bytes with others of `devices`.
   SyncTrafficBound(const IterationModel& model, const std::vector<int>& devices,
-                   const std::vector<int>& group);
+                   const std::vector<int>& group, const StopFunction& stop = {});
 
   /// Seconds per byte until a device has exchanged as many bytes with each of `partners` other devices.
   /// `partners` is less than the number of devices.
@@ -45,6 +47,7 @@ class SyncTrafficBound {
   static void sort_by_service(Sets& sets);
   static Sets restricted(const Sets& sets, int inside);
   static double seconds(const Sets& sets, double partners);
+  static void add_slowest(const Sets& sets, std::vector<double>& slowest);
   struct Peer {
     double rate = 0;  // bytes per second
     SharedPath path;
@@ -54,7 +57,10 @@ class SyncTrafficBound {
                                     const std::vector<int>& group, int device, bool sends);
   static Sets sets_of(const NetworkCost& network, const std::vector<Peer>& peers, bool most_used);
 
-  std::vector<std::vector<Sets>> devices_;  // each different one: directions and choices of capacities
+  /// Each different device: directions and choices of capacities. Empty if all devices are in the group,
+  /// because then all partners are.
+  std::vector<std::vector<Sets>> devices_;
+  std::vector<double> to_each_s_;  // by number of partners, wherever they are
   double total_s_ = 0;
 };
 

@@ -17,16 +17,18 @@ namespace {
 
 /// Micro-batches per pipeline that belong to the optimum for certain. Finds by bisection a time by which at
 /// most `shares` shares of `multiple` micro-batches have ended, and nearly as many; all of these are among
-/// the first `shares` to end.
+/// the first `shares` to end. A pipeline that takes no time per micro-batch gets none.
 std::vector<int> early_shares(const std::vector<PipelinePace>& pipelines, int multiple, int shares) {
   std::vector<int> counts(pipelines.size());
   double low = pipelines.front().warm_up_s, high = low;
   for (const PipelinePace& it : pipelines) {
-    if (!(it.steady_s > 0)) return counts;
     low = std::min(low, it.warm_up_s);
     high = std::max(high, it.warm_up_s + it.steady_s * multiple * shares);
   }
+  for (const PipelinePace& it : pipelines)
+    if (!(it.steady_s > 0)) high = std::min(high, it.warm_up_s);  // where all remaining shares end
   const auto shares_by = [&](double date, std::size_t i) {
+    if (!(pipelines[i].steady_s > 0)) return 0.0;
     return std::max(0.0, (date - pipelines[i].warm_up_s) / (pipelines[i].steady_s * multiple));
   };
   for (int round = 0; round < 200; ++round) {
@@ -62,6 +64,10 @@ std::vector<int> balanced_micro_batches(const std::vector<PipelinePace>& pipelin
   for (int left = total - assigned; left > 0; left -= multiple) {
     const std::size_t first = ends.top().second;
     ends.pop();
+    if (!(pipelines[first].steady_s > 0)) {  // its next share ends first again
+      counts[first] += left;
+      break;
+    }
     counts[first] += multiple;
     push(first);
   }

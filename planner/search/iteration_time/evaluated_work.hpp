@@ -40,10 +40,15 @@ class EvaluationBudget {
 };
 
 /// Runs `work` with a score of its own and returns the plans that it finds, with the number of evaluations.
+/// There are no plans if it is stopped.
 template <class Work>
 EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
   const PlanScore own = score.with_own_count();
-  EvaluatedPlans found{work(own), 0};
+  EvaluatedPlans found;
+  try {
+    found.plans = work(own);
+  } catch (const WorkStopped&) {
+  }
   found.evaluations = own.evaluated();
   return found;
 }

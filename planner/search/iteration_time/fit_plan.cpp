@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/core/divisors.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
@@ -67,15 +68,15 @@ std::vector<cost::PipelinePace> pipeline_paces(const Plan& plan, const cost::Ite
 int fit_flush_interval(const DecidedJob& job, const Plan& plan) {
   const int max_flush = cost::max_fitting_flush(job.model, plan);
   const int micro_batches = plan.pipelines.front().micro_batches;
-  if (!requires_uniform_pipelines(job) || max_flush >= micro_batches) return max_flush;
-  for (int flush = max_flush; 2 * flush >= max_flush && flush > 0; --flush)
-    if (micro_batches % flush == 0) return flush;
-  return max_flush;
+  if (!requires_uniform_pipelines(job) || max_flush >= micro_batches || max_flush < 1) return max_flush;
+  const int divisor = largest_divisor(micro_batches, max_flush);
+  return 2LL * divisor >= max_flush ? divisor : max_flush;
 }
 
 PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
                             cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
                             const PlanScore& score) {
+  score.throw_if_stopped();
   const cost::IterationEstimate& estimate = estimator.estimate(plan);
   PlanCandidate candidate{job, {}, estimate.iteration_s, estimate.deficit_bytes};
   candidate.egress_usd = estimate.egress_usd;

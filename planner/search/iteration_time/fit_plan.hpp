@@ -65,7 +65,8 @@ PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan);
 
 /// If a plan needs flushes or its stages have several chunks, tries every layer for each stage boundary,
 /// common to all pipelines. A cut that gives fewer layers to the smallest memory allows rarer flushes, but
-/// cuts in between may be worse than both; the split of layers in fit_plan does not know chunks. Other plans are returned unchanged.
+/// cuts in between may be worse than both; the split of layers in fit_plan does not know chunks. Other plans
+/// are returned unchanged.
 PlanCandidate refine_layer_cuts(PlanCandidate candidate, const PlanScore& score);
 
 /// Upper bound on the evaluations of fit_plan and refine_layer_cuts together.

@@ -225,7 +225,8 @@ std::vector<Shape> full_shapes(const DecidedJob& job, const ShapeLimits& limits)
 }
 
 std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
-                                         const PlanScore& score, bool thorough, std::size_t most) {
+                                         const PlanScore& score, bool thorough, std::size_t most,
+                                         bool needs_one) {
   std::vector<PlanCandidate> best;
   const auto offer = [&](PlanCandidate candidate) {
     const auto position = std::find_if(best.begin(), best.end(),
@@ -239,13 +240,25 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
   if (shape.replicas == 1) blocks = {1};
   const int count = shape.stages * shape.replicas;
   const std::vector<std::vector<int>> tensor_groups = tensor_groups_for(*job, count);
-  for (const std::vector<int>& group_sequence :
-       group_sequences(*job, tensor_groups, count, thorough ? 24 : 1, score))
-    for (const int block_count : blocks)
-      offer(balance_plan(evaluator, lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count)));
-  for (PlanCandidate& candidate : best) {
-    assign_micro_batches_evenly(*job, candidate.plan);  // as in the initial layout
-    candidate = fit_plan(evaluator, std::move(candidate.plan));
+  try {
+    for (const std::vector<int>& group_sequence :
+         group_sequences(*job, tensor_groups, count, thorough ? 24 : 1, score))
+      for (const int block_count : blocks) {
+        const Plan plan = lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count);
+        if (needs_one && best.empty()) {
+          PlanEvaluator always(job, score.with_stop({}));
+          offer(balance_plan(always, plan));
+        } else {
+          offer(balance_plan(evaluator, plan));
+        }
+      }
+    for (PlanCandidate& candidate : best) {
+      Plan plan = candidate.plan;
+      assign_micro_batches_evenly(*job, plan);  // as in the initial layout
+      candidate = fit_plan(evaluator, std::move(plan));
+    }
+  } catch (const WorkStopped&) {
+    if (best.empty()) throw;
   }
   std::stable_sort(best.begin(), best.end(), is_better);
   return best;

@@ -37,9 +37,11 @@ void assign_micro_batches_evenly(const DecidedJob& job, Plan& plan);
 /// The best `most` of the layouts tried, best first, with layers and micro-batches fitted to the devices.
 /// Layouts use consecutive groups in nearness order from several starts, and the fastest groups; they keep
 /// the stages of each pipeline close to each other, the replicas of each stage, or blocks in between.
-/// `thorough` tries more starts and all layouts. The shape must be possible.
+/// `thorough` tries more starts and all layouts. The shape must be possible. If the score is stopped, returns
+/// the best ones so far, or throws WorkStopped if there are none; with `needs_one` there is always one.
 std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
-                                         const PlanScore& score, bool thorough, std::size_t most);
+                                         const PlanScore& score, bool thorough, std::size_t most,
+                                         bool needs_one = false);
 
 /// Transfers a plan to another job: keeps its devices, and its layers and micro-batches if the job's schedule
 /// and micro-batch allow it, and fits the result. Nothing if the tensor degree differs, or the job does not

@@ -59,6 +59,7 @@ class IterationSearch {
       : options_(options),
         decisions_(problem, PlanScore(options.objective, problem.topology).unpriced()),
         score_(score_of(problem)),
+        device_count_(problem.topology->size()),
         begin_(options.common.begin.value_or(now_of(options.common.ranks))),
         budget_(options.common.evaluations),
         max_kept_(std::max(max_kept, at(options.finalists))),
@@ -128,6 +129,14 @@ class IterationSearch {
     const double search_share = 1 - simulation_time_share - (options_.warm ? migration_time_share : 0);
     return is_interrupted() || is_late(search_share);
   }
+  /// Whether the time limit is over for so long that the search gives up finding a plan that fits in memory.
+  bool is_overdue() const {
+    // A quarter of a second screens many shapes for up to 512 devices. An estimate is quadratic in them.
+    constexpr double extension_s = 0.25, devices = 512;
+    const double size = std::max(1.0, device_count_ / devices);
+    const auto limit = options_.common.time_limit;
+    return limit && elapsed_s() >= *limit + extension_s * size * size;
+  }
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string describe_available(const DecidedJob& job) {
@@ -157,18 +166,24 @@ class IterationSearch {
   Workers workers() const { return workers_of(options_.common); }
 
   /// Keeps the plans of `jobs` that work(0, score), …, work(count − 1, score) find, as far as the budget
-  /// allows. The search must return a plan, so the first piece is done even after the time limit; with
-  /// `until_one_fits`, pieces are done even after it until a plan fits in memory.
+  /// allows. The search must return a plan, so the first piece begins even after the time limit; with
+  /// `until_one_fits`, pieces are done for a while after it until a plan fits in memory.
   template <class Work>
   void offer(int count, const DecidedJobs& jobs, const Work& work, bool until_one_fits = false) {
     if (budget_.is_spent()) return;
-    const auto is_skipped = [&](int i) {
-      if (is_interrupted() || !until_one_fits) return must_stop() && (i > 0 || !pool_.empty());
-      return must_stop() && pool_.has_fitting();
+    const auto is_enough = [&](bool one_fits) {
+      return must_stop() && (one_fits || !until_one_fits || is_interrupted() || is_overdue());
     };
+    std::atomic<bool> one_fits = pool_.has_fitting();
+    const PlanScore stoppable = score_.with_stop([&] { return is_enough(one_fits); });
     const auto piece = [&](int i) {
-      if (is_skipped(i)) return EvaluatedPlans();
-      return evaluate_and_count(score_, [&](const PlanScore& score) { return work(i, score); });
+      EvaluatedPlans found = evaluate_and_count(stoppable, [&](const PlanScore& score) {
+        if (i > 0 || !pool_.empty()) score.throw_if_stopped();
+        return work(i, score);
+      });
+      for (const PlanCandidate& it : found.plans)
+        if (it.deficit_bytes <= 0) one_fits = true;
+      return found;
     };
     const bool is_limited = budget_.is_limited() || options_.common.time_limit;
     take_in_order(count, workers(), jobs, is_limited, piece, [&](const EvaluatedPlans& found) {
@@ -177,14 +192,14 @@ class IterationSearch {
       else if (!budget_.take(found.evaluations))
         return false;
       for (const PlanCandidate& candidate : found.plans) keep(candidate);
-      return true;
+      return pool_.empty() || !is_enough(pool_.has_fitting());
     });
   }
 
   void offer_initial_plans(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
     constexpr std::size_t most = 3;
     const auto initial_plans_found = [&](int i, const PlanScore& score) {
-      return initial_plans(job, shapes[at(i)], score, thorough, most);
+      return initial_plans(job, shapes[at(i)], score, thorough, most, i == 0 && pool_.empty());
     };
     offer(static_cast<int>(shapes.size()), {job}, initial_plans_found, !thorough);
     record_convergence();
@@ -491,15 +506,18 @@ class IterationSearch {
   AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
                               const std::function<bool()>& stop) const {
     if (cooling.evaluations < 1) return {start, 0, false, {}};
-    AnnealedPlan result = anneal_plan(start, score_, cooling, rng, stop);
+    const PlanScore score = score_.with_own_count().with_stop([this] { return must_stop(); });
+    AnnealedPlan result = anneal_plan(start, score, cooling, rng, stop);
     if (result.evaluations == 1 || !result.is_complete || cooling.evaluations <= cooling.moves) return result;
-    const PlanScore score = score_.with_own_count();
     const auto offer = [&](PlanCandidate changed) {
       if (is_better(changed, result.best)) result.best = std::move(changed);
     };
-    offer(fit_plan(result.best.job, result.best.plan, score));
-    offer(refine_layer_cuts(result.best, score));
-    offer(order_pipelines(result.best, score));
+    try {
+      offer(fit_plan(result.best.job, result.best.plan, score));
+      offer(refine_layer_cuts(result.best, score));
+      offer(order_pipelines(result.best, score));
+    } catch (const WorkStopped&) {
+    }
     result.evaluations += score.evaluated();
     return result;
   }
@@ -609,6 +627,7 @@ class IterationSearch {
   const IterationSearchOptions& options_;
   Decisions decisions_;
   PlanScore score_;
+  double device_count_;
   std::chrono::steady_clock::time_point begin_;
   EvaluationBudget budget_;
   std::size_t max_kept_;

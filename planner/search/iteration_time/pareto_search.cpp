@@ -27,7 +27,8 @@ constexpr std::size_t max_annealed = 24;
 constexpr std::size_t max_simulated = 24;  // in addition to the finalists
 constexpr int rounds = 2;                  // a hot one and a cooler one
 constexpr double round_temperatures[rounds] = {0.02, 0.005}, last_temperature = 0.0002;
-constexpr int max_round_doublings = 40;  // of a round's moves: beyond any practical limit
+constexpr int max_round_doublings = 40;       // of a round's moves: beyond any practical limit
+constexpr double share_for_simulation = 0.2;  // of a time limit
 
 bool is_any_priced(const Topology& topology) {
   for (int device = 0; device < topology.size(); ++device)
@@ -46,6 +47,7 @@ class FrontSearch {
   FrontSearch(const Problem& problem, const IterationSearchOptions& options)
       : problem_(problem), options_(options) {
     if (!options_.common.begin) options_.common.begin = now_of(options_.common.ranks);
+    if (auto& limit = options_.common.time_limit) *limit *= 1 - share_for_simulation;
     objectives_ = {options.objective};
     const auto add = [&](Objective objective) {
       if (std::find(objectives_.begin(), objectives_.end(), objective) == objectives_.end())
@@ -55,7 +57,8 @@ class FrontSearch {
     if (is_any_priced(problem.topology)) add(Objective::cost_per_token);
     add(Objective::device_efficiency);
     for (const Objective objective : objectives_)
-      if (objective != Objective::device_efficiency) scores_.emplace_back(objective, problem.topology);
+      if (objective != Objective::device_efficiency)
+        scores_.push_back(PlanScore(objective, problem.topology).with_stop([this] { return must_stop(); }));
   }
 
   ParetoSearch run() {
@@ -165,7 +168,6 @@ class FrontSearch {
     EvaluationBudget budget(part_of_budget());
     const auto work = [&](int i) {
       const auto& [job, shape] = tries[at(i) / scores_.size()];
-      if (must_stop()) return EvaluatedPlans();
       return evaluate_and_count(scores_[at(i) % scores_.size()],
                                 [&, &job = job, &shape = shape](const PlanScore& score) {
                                   return initial_plans(job, shape, score, false, 1);

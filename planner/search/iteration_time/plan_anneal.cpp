@@ -71,10 +71,13 @@ class PlanAnnealer {
     const double ratio = cooling.final_temperature / cooling.initial_temperature;
     const double scale = best_.score > 0 ? best_.score : now_;
     long long move = 0;
-    for (; move < cooling.moves && evaluations_ < cooling.evaluations; ++move) {
-      if (move % moves_between_stop_checks == 0 && stop && stop()) break;
-      const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
-      try_move(scale * cooling.initial_temperature * std::pow(ratio, share));
+    try {
+      for (; move < cooling.moves && evaluations_ < cooling.evaluations; ++move) {
+        if (move % moves_between_stop_checks == 0 && stop && stop()) break;
+        const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
+        try_move(scale * cooling.initial_temperature * std::pow(ratio, share));
+      }
+    } catch (const WorkStopped&) {  // after a part of a move, which is not evaluated
     }
     return {best_, evaluations_, move == cooling.moves, pareto_front_.plans()};
   }
@@ -93,6 +96,7 @@ class PlanAnnealer {
   }
 
   double energy() {
+    score_.throw_if_stopped();
     ++evaluations_;
     estimate_ = &estimator_.estimate(plan_);
     const double seconds = (1 - guidance) * estimate_->iteration_s + guidance * estimate_->mean_end_s;
@@ -395,7 +399,11 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
 
 AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,
                          const PlanCoolingSchedule& cooling, Rng& rng, const std::function<bool()>& stop) {
-  return PlanAnnealer(start, score, rng).run(cooling, stop);
+  try {
+    return PlanAnnealer(start, score, rng).run(cooling, stop);
+  } catch (const WorkStopped&) {  // before the first move
+    return {start, 0, false, {}};
+  }
 }
 
 }  // namespace dtfm::search

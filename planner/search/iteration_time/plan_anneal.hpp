@@ -42,7 +42,7 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
 /// or two stages of all pipelines; shift a layer over a boundary of all pipelines or of one; shift
 /// micro-batches between pipelines; with mixed degrees, halve or double the devices of a stage. If memory
 /// requires flushes and the job does not fix their interval, they stay as rare as possible. `stop` is called
-/// every `moves_between_stop_checks` moves.
+/// every `moves_between_stop_checks` moves; a stopped score ends the annealing, too.
 AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,
                          const PlanCoolingSchedule& cooling, Rng& rng, const std::function<bool()>& stop);
 

@@ -59,6 +59,12 @@ PlanScore PlanScore::with_own_count() const {
   return result;
 }
 
+PlanScore PlanScore::with_stop(StopFunction stop) const {
+  PlanScore result = *this;
+  result.stop_ = std::move(stop);
+  return result;
+}
+
 double PlanScore::total_weight(const std::vector<int>& devices) const {
   double sum = 0;
   for (const int device : devices) sum += weight(device);

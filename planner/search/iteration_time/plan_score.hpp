@@ -9,6 +9,7 @@
 
 #include "planner/core/objective.hpp"
 #include "planner/core/plan.hpp"
+#include "planner/core/stop.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
@@ -45,6 +46,10 @@ class PlanScore {
 
   /// The same score with an evaluation counter of its own; plain copies share one.
   PlanScore with_own_count() const;
+  /// The same score, with which no plan is evaluated once `stop` has returned true: evaluations then throw
+  /// WorkStopped.
+  PlanScore with_stop(StopFunction stop) const;
+  void throw_if_stopped() const { dtfm::throw_if_stopped(stop_); }
   /// Counts an evaluation of a plan or a move. Thread-safe.
   void count() const { evaluated_->fetch_add(1, std::memory_order_relaxed); }
   long long evaluated() const { return evaluated_->load(std::memory_order_relaxed); }
@@ -58,6 +63,7 @@ class PlanScore {
   std::shared_ptr<const cost::MigrationCost> migration_;
   double horizon_s_;
   std::vector<double> weight_;  // by device; empty for `iteration_time`
+  StopFunction stop_;
   std::shared_ptr<std::atomic<long long>> evaluated_ = std::make_shared<std::atomic<long long>>(0);
 };
 
