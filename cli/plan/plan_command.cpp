@@ -209,10 +209,10 @@ Objective effective_objective(const PlanOptions& options) {
 }
 
 /// Says that an option has decided the objective, which the user did not name.
-void announce_objective(const PlanOptions& given, Objective objective) {
-  if (objective == given.objective || given.quiet || !is_root(given.processes)) return;
-  const std::string option = given.prove ? "--prove" : "--strategy " + given.strategy;
-  print_error(fmt::format("dtfm-plan: {} implies --objective {}\n", option, name_of(objective)));
+void announce_objective(const PlanOptions& options) {
+  if (options.objective_given || options.quiet || !is_root(options.processes)) return;
+  const std::string option = options.prove ? "--prove" : "--strategy " + options.strategy;
+  print_error(fmt::format("dtfm-plan: {} implies --objective {}\n", option, name_of(options.objective)));
 }
 
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,
@@ -228,6 +228,7 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
                                                       {"--explain", options.explain}};
   for (const auto& [option, is_given] : unsupported)
     if (is_given) throw Error(option, "cannot be combined with --objective comm-cost");
+  announce_objective(options);
   return given_plan ? score(options, topology, job, *given_plan, watch) : plan(options, topology, job, watch);
 }
 
@@ -237,7 +238,6 @@ int run_plan_command(const PlanOptions& given) {
   if (given.list_strategies) return list_strategies();
   PlanOptions options = given;
   options.objective = effective_objective(given);
-  announce_objective(given, options.objective);
   check_report(options.report);
   InterruptWatch watch("a plan");
   const io::ReadLog read;

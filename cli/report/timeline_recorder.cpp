@@ -112,6 +112,7 @@ void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
   end_s_ = run_interval.end;
   recorded_spans_.clear();
   for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {
+    throw_if_stopped(run_interval.stop, i);
     const sim::Task& task = run_interval.graph.graph.tasks[i];
     const sim::TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_sent = sim::is_message(task);

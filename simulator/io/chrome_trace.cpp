@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
+#include "planner/core/stoppable_sort.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::io {
@@ -168,18 +169,22 @@ std::vector<ChromeTrace::Transition> ChromeTrace::transitions_of(const sim::RunI
     transitions.push_back({nanoseconds(begin), true, static_cast<int>(i)});
     transitions.push_back({nanoseconds(end), false, static_cast<int>(i)});
   }
-  std::sort(transitions.begin(), transitions.end(), [](const Transition& a, const Transition& b) {
-    return std::tie(a.date, a.is_start, a.task) < std::tie(b.date, b.is_start, b.task);
-  });
+  stable_sort_unless_stopped(transitions.begin(), transitions.end(), run_interval.stop,
+                             [](const Transition& a, const Transition& b) {
+                               return std::tie(a.date, a.is_start, a.task) <
+                                      std::tie(b.date, b.is_start, b.task);
+                             });
   return transitions;
 }
 
 void ChromeTrace::on_interval(const sim::RunInterval& run_interval) {
-  slice(0, 0, title(run_interval), nanoseconds(run_interval.start), nanoseconds(run_interval.end));
   const std::vector<sim::MemoryStep> memory = sim::memory_steps(run_interval, memory_of_);
   const std::vector<Transition> transitions = transitions_of(run_interval);
+  slice(0, 0, title(run_interval), nanoseconds(run_interval.start), nanoseconds(run_interval.end));
+  std::size_t written = 0;
   auto step = memory.begin();
   for (auto transition = transitions.begin(); transition != transitions.end() || step != memory.end();) {
+    throw_if_stopped(run_interval.stop, written++);
     const bool is_memory = transition == transitions.end() ||
                            (step != memory.end() && nanoseconds(step->date) <= transition->date);
     if (is_memory) {

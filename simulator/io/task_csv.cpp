@@ -24,9 +24,11 @@ TaskCsv::TaskCsv(TextSink sink) : sink_(std::move(sink)) {
 
 void TaskCsv::on_interval(const sim::RunInterval& run_interval) {
   const std::string before = prefix(run_interval);
-  for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i)
+  for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i) {
+    throw_if_stopped(run_interval.stop, i);
     sink_(format_task_row(before + sim::format_label(run_interval.graph.labels[i]),
                           run_interval.replay.tasks[i]));
+  }
 }
 
 std::string TaskCsv::prefix(const sim::RunInterval& run_interval) {

@@ -29,7 +29,7 @@ class RunObserver {
   /// whenever devices are replaced.
   virtual void place(const Plan&) {}
   /// Called for each interval in order. The interval is valid only during the call. May throw WorkStopped
-  /// once the interval's `stop` has returned true.
+  /// once the interval's `stop` has returned true. Then it may have recorded a part of the interval.
   virtual void on_interval(const RunInterval& run_interval) = 0;
 };
 

@@ -86,6 +86,20 @@ TEST_CASE("a cancelled plan request returns the best plan so far") {
   }
 }
 
+TEST_CASE("finalists whose simulation is stopped have no times") {
+  const api::PlanResult planned = api::plan(plan_request());
+  const std::vector<search::PlanCandidate> plans(4, planned.best());
+  int asked = 0;
+  const auto results = api::simulate_finalists(plans, {api::nominal_scenario()}, api::RobustCriterion::mean,
+                                               1, [&] { return ++asked > 4; });
+  REQUIRE(results.size() == 4);
+  CHECK_FALSE(results.front().was_stopped);
+  CHECK(results.front().seconds == planned.finalist_results.front().seconds);
+  CHECK(results.back().was_stopped);
+  CHECK(std::isinf(results.back().seconds));
+  CHECK(results.back().error.empty());
+}
+
 TEST_CASE("plans that exceed the memory are not simulated") {
   api::PlanRequest request = plan_request();
   request.problem.topology.edit().gpus.front().memory = Bytes(1e3);

@@ -68,4 +68,16 @@ run "${small[@]}" --strategy nonesuch -o plan.json
 expect_status 2 --strategy nonesuch
 expect_in "$err" nonesuch
 [[ ! -e plan.json ]] || fail 'an unknown strategy wrote a plan'
+
+# Options that decide the objective say so.
+run net.yaml --job job.yaml --strategy identity
+expect_in "$err" 'dtfm-plan: --strategy identity implies --objective comm-cost'
+run net.yaml --job job.yaml --prove --time-limit 1
+expect_in "$err" 'dtfm-plan: --prove implies --objective comm-cost'
+for said in '--strategy identity --objective comm-cost' '--strategy identity --quiet'; do
+  # shellcheck disable=SC2086
+  run net.yaml --job job.yaml $said
+  expect_status 0 "$said"
+  ! grep -q implies "$err" || fail "$said: $(cat "$err")"
+done
 finish

@@ -323,3 +323,52 @@ TEST_CASE("a model that cannot fit in memory is reported") {
   CHECK_FALSE(IterationBounds(model).for_all_plans().fits);
   CHECK(IterationBounds(model).min_stages() == 0);
 }
+
+// The activations of a micro-batch take 1 / 64 of the memory that the state leaves on the largest of two
+// stages. Under gpipe a plan with as rare flushes as fit is compared with the bound. A step per flush or
+// micro-batch would take hours.
+TEST_CASE("the bound of a billion micro-batches is found like that of a few") {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b})
+    for (const int batch : {600, 6'000'000, 1'000'000'000}) {
+      CAPTURE(schedule, batch);
+      Problem problem{flat_topology({4}, link_of(1e-3, 1e8), link_of(1e-3, 1e8)), chain_job(8, 1e6, 1e6), {}};
+      problem.job.training.global_batch = batch;
+      problem.job.execution.schedule = schedule;
+      const StageNeeds needs = IterationModel(problem).stages.needs({0, 4});
+      problem.topology.edit().gpus[0].memory =
+          Bytes(needs.state + needs.working + 64 * needs.per_micro_batch);
+      const IterationModel model(problem);
+      Plan plan = plan_of(problem.job, 2, 2, batch / 2);
+      if (schedule == Schedule::gpipe) plan.execution.flush = max_fitting_flush(model, plan);
+      const IterationEstimate estimate = estimate_iteration(model, plan);
+      REQUIRE(estimate.deficit_bytes <= 0);
+      const IterationBound bound = IterationBounds(model).for_all_plans();
+      CHECK(bound.fits);
+      CHECK(bound.value <= estimate.iteration_s * (1 + 1e-9));
+      CHECK(bound.value >= 0.9 * estimate.iteration_s);
+    }
+}
+
+TEST_CASE("a bound that is stopped is lower, and one that is stopped at once does not exist") {
+  Problem problem = tiny_problem(3);
+  const IterationModel model(problem);
+  int asked = 0;
+  const IterationBounds bounds(model, [&] { return ++asked < 0; });
+  const int prepared = asked;
+  REQUIRE(prepared > 10);
+  const double whole = bounds.for_all_plans().value;
+  const int all = asked;
+  REQUIRE(all > prepared + 100);
+  CHECK_THROWS_AS(IterationBounds(model, [] { return true; }), WorkStopped);
+  asked = 0;
+  CHECK_THROWS_AS(IterationBounds(model, [&] { return ++asked == prepared; }), WorkStopped);
+  for (const int last : {prepared + 1, (prepared + all) / 2, all}) {
+    CAPTURE(last);
+    asked = 0;
+    const IterationBound cut = IterationBounds(model, [&] { return ++asked >= last; }).for_all_plans();
+    CHECK(cut.fits);
+    CHECK(cut.value > 0);
+    CHECK(cut.value <= whole * (1 + 1e-12));
+    CHECK(asked <= last + 100);  // one question for each number of pipelines that is left out
+  }
+}

@@ -72,3 +72,12 @@ TEST_CASE("the last pipeline ends as early as in the best of all distributions")
     REQUIRE(end_of(pipelines, counts) == min_end(pipelines, multiple, total));
   }
 }
+
+// All micro-batches of such a pipeline end at the same time, so it gets all that no other pipeline ends
+// before. A step for each of them would take minutes.
+TEST_CASE("pipelines without time per micro-batch get any number of micro-batches at once") {
+  CHECK(balanced_micro_batches({{0, 2}, {7, 0}}, 1, 1'000'000'000) == std::vector<int>{3, 999'999'997});
+  CHECK(balanced_micro_batches({{5, 0}, {0, 1}, {9, 0}}, 4, 1'000'000'000) ==
+        std::vector<int>{999'999'996, 4, 0});
+  CHECK(balanced_micro_batches({{0, 0}, {0, 0}}, 1, 1'000'000'000) == std::vector<int>{1'000'000'000, 0});
+}

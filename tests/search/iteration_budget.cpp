@@ -3,9 +3,12 @@
 #include <atomic>
 #include <limits>
 
+#include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "planner/search/iteration_time/pareto_front.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
+#include "planner/search/iteration_time/plan_anneal.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 
@@ -131,4 +134,45 @@ TEST_CASE("the shortest time limit is extended until a plan fits in memory") {
   const IterationSearchResult found = search_iteration(problem, options);
   CHECK(found.finalists.front().deficit_bytes <= 0);
   CHECK(found.stopped == Stopped::time_limit);
+}
+
+TEST_CASE("a piece of the screening ends between two evaluations, with the plans so far") {
+  const Problem problem = tiny_problem(4);
+  const auto job = Decisions(problem).first();
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const Shape shape{2, 2};
+  const std::vector<PlanCandidate> all = initial_plans(job, shape, score.with_own_count(), true, 3);
+  REQUIRE(all.size() == 3);
+
+  const PlanScore never = score.with_own_count().with_stop([] { return true; });
+  CHECK_THROWS_AS(initial_plans(job, shape, never, true, 3), WorkStopped);
+  CHECK(never.evaluated() == 0);
+
+  // The first plan of a search is found even if it is stopped at once.
+  const std::vector<PlanCandidate> first = initial_plans(job, shape, never, true, 3, true);
+  REQUIRE(first.size() == 1);
+  CHECK(first.front().iteration_s >= all.front().iteration_s);
+  CHECK(never.evaluated() <= 2);  // an even distribution of the micro-batches, and a balanced one
+
+  const PlanScore some = score.with_own_count();
+  const std::vector<PlanCandidate> few =
+      initial_plans(job, shape, some.with_stop([&] { return some.evaluated() >= 5; }), true, 3);
+  CHECK(!few.empty());
+  CHECK(some.evaluated() == 5);
+}
+
+TEST_CASE("annealing ends between two moves") {
+  const Problem problem = tiny_problem(4);
+  const auto job = Decisions(problem).first();
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const PlanCandidate start = initial_plans(job, {2, 2}, score, false, 1).front();
+  int asked = 0;
+  Rng rng = Rng::for_task(1, 1);
+  const AnnealedPlan cut =
+      anneal_plan(start, score.with_stop([&] { return ++asked > 10; }), {1000, 0.02, 0.0002}, rng, {});
+  CHECK(cut.evaluations == 10);
+  CHECK_FALSE(cut.is_complete);
+  CHECK(cut.best.score <= start.score);
+  CHECK(anneal_plan(start, score.with_stop([] { return true; }), {1000, 0.02, 0.0002}, rng, {}).evaluations ==
+        0);
 }

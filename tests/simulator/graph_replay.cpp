@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planner/core/index.hpp"
+#include "planner/core/rng.hpp"
 #include "simulator/io/graph_reader.hpp"
 #include "tests/support/catch.hpp"
 
@@ -277,4 +278,74 @@ TEST_CASE("profile steps too short for the resolution of time are rejected") {
   CHECK_THROWS_WITH(late("1e24"),
                     "a profile with a period of 1 s has more than 4.5036e+15 steps in 1e+24 s; "
                     "expected a longer period or shorter tasks");
+}
+
+TEST_CASE("a replay can be stopped while it is prepared") {
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += "delay t" + std::to_string(i) + " 1\n";
+  const TaskGraph graph = graph_of(text);
+  ReplayOptions options;
+  options.start = 3;
+  options.stop = [] { return true; };
+  const Replay stopped = replay(graph, options);
+  CHECK(stopped.ended == ReplayEnd::stopped);
+  CHECK(stopped.tasks.empty());
+  CHECK(stopped.last_event_date == 3);
+}
+
+// All tasks start and end at the same time, so that there are only two event times.
+TEST_CASE("a replay can be stopped between tasks that start at the same time") {
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += "delay t" + std::to_string(i) + " 1\n";
+  const TaskGraph graph = graph_of(text);
+  ReplayOptions options;
+  int asked = 0;
+  options.stop = [&] { return ++asked < 0; };
+  CHECK(replay(graph, options).ended == ReplayEnd::finished);
+  const int all = asked;
+  REQUIRE(all >= 3);
+  asked = 0;
+  options.stop = [&] { return ++asked == all; };  // during the last thousands of starts
+  const Replay stopped = replay(graph, options);
+  CHECK(stopped.ended == ReplayEnd::stopped);
+  REQUIRE(stopped.tasks.size() == 10'000);
+  CHECK(stopped.tasks[0].start == 0);
+  CHECK(stopped.tasks[0].state == TaskState::aborted);
+  CHECK(stopped.tasks[9999].state == TaskState::blocked);
+}
+
+// A profile that repeats the bandwidth of a fat pipe changes no time, but makes it a capacity of the network.
+TEST_CASE("fat pipes are the same as caps of rates and as capacities") {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 8);
+    const auto number = [&](int most) {
+      return std::to_string(1 + rng.below(static_cast<std::uint32_t>(most)));
+    };
+    std::string text = "host a\nhost b\nlink backbone 40 0\nlink access " + number(60) + " 0.1\n";
+    std::string profiles;
+    for (int i = 0; i < 6; ++i) {
+      const std::string bandwidth = number(20), name = "own" + std::to_string(i);
+      text += "link " + name + " " + bandwidth + " 0.01 fatpipe\n";
+      text += "host c" + std::to_string(i) + "\nroute a c" + std::to_string(i) + " " + name +
+              (i % 3 == 0   ? ""
+               : i % 3 == 1 ? " backbone"
+                            : " access backbone") +
+              "\n";
+      profiles += "profile " + name + " bw 0.5 " + bandwidth + "\n";
+    }
+    std::string tasks;
+    for (int i = 0; i < 60; ++i)
+      tasks +=
+          "flow f" + std::to_string(i) + " a c" + std::to_string(rng.below(6)) + " " + number(100) +
+          (i >= 6 && rng.below(2) == 0 ? " after f" + std::to_string(rng.below(static_cast<std::uint32_t>(i)))
+                                       : "") +
+          "\n";
+    const Replay caps = replay(graph_of(text + tasks)),
+                 capacities = replay(graph_of(text + profiles + tasks));
+    REQUIRE(caps.ended == ReplayEnd::finished);
+    REQUIRE(capacities.ended == ReplayEnd::finished);
+    for (std::size_t i = 0; i < caps.tasks.size(); ++i)
+      REQUIRE(caps.tasks[i].finish == capacities.tasks[i].finish);
+  }
 }

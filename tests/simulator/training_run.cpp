@@ -378,6 +378,27 @@ TEST_CASE("a run can be stopped between iterations") {
   CHECK(report.stopped == "interrupted");
 }
 
+TEST_CASE("a run can be stopped while its first graph is built, and while an iteration is evaluated") {
+  Replicas run(2, 2);
+  run.plan = plan_of(run.problem.job, 1, 2, 6000);
+  int asked = 0;
+  SimOptions options;
+  options.iterations = 1;
+  options.stop = [&] { return ++asked < 0; };
+  const SimReport whole = simulate(run.problem, run.plan, run.scenario, options);
+  REQUIRE(whole.tasks > 20'000);
+  const int all = asked;
+  for (const int last : {1, all}) {
+    CAPTURE(last);
+    asked = 0;
+    options.stop = [&] { return ++asked >= last; };
+    const SimReport report = simulate(run.problem, run.plan, run.scenario, options);
+    CHECK(report.stopped == "interrupted");
+    CHECK(report.iterations.empty());
+    CHECK(asked == last);
+  }
+}
+
 TEST_CASE("interleaved pipelines get permitted numbers of micro-batches") {
   // Pipelines of two devices in two chunks need even numbers: of 12, one pipeline gets all; of 6, two get 4
   // and 2. An equal split, 3 each, is not possible.
