@@ -113,6 +113,27 @@ TEST_CASE("a stopped evolution returns its starts") {
   CHECK(evolve_plans(start, {decisions.first()}, {}, score, 1000, rng, stop).size() == start.size());
 }
 
+TEST_CASE("an evolution that is stopped between two evaluations keeps what it has found") {
+  const Problem problem = random_problem(0);
+  Decisions decisions(problem);
+  const auto job = decisions.first();
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const std::vector<PlanCandidate> start = first_population(job, score);
+  const double best = std::min_element(start.begin(), start.end(), is_better)->score;
+  double before = best;
+  for (const long long most : {0, 100, 1000}) {
+    CAPTURE(most);
+    const PlanScore own = score.with_own_count();
+    Rng rng = Rng::for_task(0, 6);
+    const std::vector<PlanCandidate> evolved = evolve_plans(
+        start, {job}, {}, own.with_stop([&] { return own.evaluated() >= most; }), 1'000'000, rng, {});
+    CHECK(own.evaluated() == most);
+    CHECK(evolved.front().score <= before);
+    before = evolved.front().score;
+  }
+  CHECK(before < best);
+}
+
 TEST_CASE("evolution changes a bad decision") {
   Problem problem = random_problem(1);
   problem.job.automatic.micro_batch = true;

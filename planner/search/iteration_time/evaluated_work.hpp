@@ -55,12 +55,13 @@ EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
 
 /// Runs work(0), …, work(count − 1) in parallel and passes the results to `take` in order, as long as that
 /// returns true. The results taken do not depend on the number of workers. Limited work is started in
-/// batches, so that little of it is wasted. `jobs`: the decided jobs of all plans that the work may find.
+/// batches, so that little of it is wasted, and no further batch once `is_stopped` returns true. `jobs`: the
+/// decided jobs of all plans that the work may find.
 template <class Work, class Take>
 void take_in_order(int count, const Workers& workers, const DecidedJobs& jobs, bool is_limited,
-                   const Work& work, const Take& take) {
+                   const StopFunction& is_stopped, const Work& work, const Take& take) {
   const int at_once = is_limited ? 4 * workers.count() : count;
-  for (int begin = 0; begin < count; begin += at_once)
+  for (int begin = 0; begin < count && (begin == 0 || !is_stopped()); begin += at_once)
     for (const EvaluatedPlans& found : distributed_map(
              std::min(at_once, count - begin), workers,
              [&](int i) -> EvaluatedPlans { return work(begin + i); }, PlanCodec{jobs}))

@@ -186,13 +186,14 @@ class IterationSearch {
       return found;
     };
     const bool is_limited = budget_.is_limited() || options_.common.time_limit;
-    take_in_order(count, workers(), jobs, is_limited, piece, [&](const EvaluatedPlans& found) {
+    const auto is_over = [&] { return is_enough(pool_.has_fitting()); };
+    take_in_order(count, workers(), jobs, is_limited, is_over, piece, [&](const EvaluatedPlans& found) {
       if (!pool_.has_fitting())
         budget_.count(found.evaluations);
       else if (!budget_.take(found.evaluations))
         return false;
       for (const PlanCandidate& candidate : found.plans) keep(candidate);
-      return pool_.empty() || !is_enough(pool_.has_fitting());
+      return true;
     });
   }
 

@@ -173,12 +173,13 @@ class FrontSearch {
                                   return initial_plans(job, shape, score, false, 1);
                                 });
     };
-    take_in_order(count, workers_of(options_.common), jobs, budget.is_limited(), work,
-                  [&](const EvaluatedPlans& found) {
-                    if (!budget.take(found.evaluations)) return false;
-                    offer(found.plans, found.evaluations);
-                    return true;
-                  });
+    take_in_order(
+        count, workers_of(options_.common), jobs, budget.is_limited(), [this] { return must_stop(); }, work,
+        [&](const EvaluatedPlans& found) {
+          if (!budget.take(found.evaluations)) return false;
+          offer(found.plans, found.evaluations);
+          return true;
+        });
   }
 
   /// Evaluations of the sweep, and of each round of annealing, if they are limited.

@@ -39,6 +39,23 @@ class PlanEvolution {
   std::vector<PlanCandidate> run(long long children, const std::function<bool()>& stop) {
     std::vector<PlanCandidate> population;
     for (int i = 0; i < population_size; ++i) population.push_back(tournament());
+    try {
+      evolve(population, children, stop);
+    } catch (const WorkStopped&) {  // between two evaluations
+    }
+    return std::move(best_);
+  }
+
+ private:
+  /// A decided job, with what is known of it.
+  struct Decided {
+    std::shared_ptr<const DecidedJob> job;
+    PlanEvaluator evaluator;
+    std::map<std::vector<int>, Layers> layers;  // by the first devices of the stages
+  };
+
+  /// Throws WorkStopped if the score is stopped.
+  void evolve(std::vector<PlanCandidate>& population, long long children, const std::function<bool()>& stop) {
     const double scale = best_.front().score;
     for (long long i = 0; i < children && !(stop && stop()); ++i) {
       PlanCandidate& parent = population[at(below(population.size()))];
@@ -55,16 +72,7 @@ class PlanEvolution {
       keep_if_among_best(child);
       parent = std::move(child);
     }
-    return std::move(best_);
   }
-
- private:
-  /// A decided job, with what is known of it.
-  struct Decided {
-    std::shared_ptr<const DecidedJob> job;
-    PlanEvaluator evaluator;
-    std::map<std::vector<int>, Layers> layers;  // by the first devices of the stages
-  };
 
   const DecidedJob& job() const { return *now_->job; }
   /// The next child is a plan of this job.

@@ -22,7 +22,8 @@ bool can_evolve(const DecidedJob& job);
 /// reversed or joined with another, pipelines recombined with those of one of the best plans, a layer or
 /// micro-batch moved, or, if gradient synchronization depends on it, another order of the pipelines. Layers
 /// of changed pipelines are split again, and micro-batches balanced. A child replaces its parent if it is
-/// better, or with a probability that falls as in annealing. `stop` is called before every child.
+/// better, or with a probability that falls as in annealing. `stop` is called before every child;
+/// a stopped score ends the evolution, too.
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
                                         const ShapeLimits& limits, const PlanScore& score, long long children,
                                         Rng& rng, const std::function<bool()>& stop);
