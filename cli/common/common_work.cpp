@@ -31,9 +31,10 @@ std::optional<std::filesystem::file_time_type> time_of(const std::string& file) 
 
 }  // namespace
 
-void check_same_input(Ranks* ranks, const std::vector<std::string>& options, const io::ReadLog& read) {
+void check_same_input(Ranks* ranks, const std::vector<std::string>& options, const io::ReadLog& read,
+                      int threads) {
   if (!ranks) return;
-  RankInput input{DTFM_VERSION, options, {}};
+  RankInput input{DTFM_VERSION, options, {}, threads};
   for (const io::ReadFile& it : read.files()) {
     std::error_code code;
     if (!std::filesystem::is_regular_file(it.path, code)) continue;

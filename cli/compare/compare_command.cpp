@@ -90,7 +90,7 @@ int run_compare_command(const CompareOptions& options) {
   const io::ReadLog read;
   const api::CompareRequest request = read_request(options);
   if (is_root(options.processes)) check_not_read(read, outputs);
-  check_same_input(options.processes, options.common, read);
+  check_same_input(options.processes, options.common, read, options.threads);
   watch.keep_result();
   const api::Comparison comparison = compare_with_progress(options, request, watch);
   if (!continues_alone(options.processes, options.quiet)) return exit_code::done;

@@ -73,7 +73,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   api::PlanRequest request = plan_request(options, problem, scenarios, printer, watch);
   request.spread = spread;
   if (is_root(options.processes)) check_not_read(read, output_files(options));
-  check_same_input(options.processes, options.common, read);
+  check_same_input(options.processes, options.common, read, options.threads);
   if (options.processes) request.options.common.begin = options.processes->now();
   watch.keep_result();
   const api::PlanResult search = plan_or_name_source(options, request);

@@ -251,7 +251,7 @@ int run_plan_command(const PlanOptions& given) {
   }
   if (given_plan && !continues_alone(options.processes, true))
     return exit_code::done;  // scoring is not divided
-  if (options.objective == Objective::comm_cost) check_same_input(options.processes, options.common, read);
+  if (options.objective == Objective::comm_cost) check_same_input(options.processes, options.common, read, options.threads);
   if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)

@@ -134,7 +134,7 @@ Input read_input(const SimulateOptions& options) {
     read_plan_input(options, input);
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
   if (is_root(options.processes)) check_not_read(read, output_files(options));
-  check_same_input(options.processes, options.common, read);
+  check_same_input(options.processes, options.common, read, options.threads);
   if (options.scheme) {
     choose_scheme_layout(options, input);
     append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),

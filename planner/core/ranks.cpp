@@ -91,9 +91,12 @@ void Ranks::check_same_input(const RankInput& own) {
   const auto all = exchange({Message::Kind::synchronize, 0, out.bytes()});
   if (!all) return;
   const RankInput root = ByteReader(all->front().content).get<RankInput>();
+  thread_count_ = root.threads;
   for (std::size_t rank = 1; rank < all->size(); ++rank) {
-    const std::string difference = difference_of(ByteReader((*all)[rank].content).get<RankInput>(), root);
+    const RankInput input = ByteReader((*all)[rank].content).get<RankInput>();
+    const std::string difference = difference_of(input, root);
     if (!difference.empty()) throw Error(fmt::format("rank {}", rank), difference);
+    thread_count_ += input.threads;
   }
 }
 

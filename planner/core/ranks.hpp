@@ -25,10 +25,11 @@ struct RankInput {
   std::string version;               // of the program
   std::vector<std::string> options;  // that may change the result, each with its value
   std::string files;                 // names and contents
+  int threads = 1;                   // may differ from those of other ranks
 };
 auto fields(MaybeConst<RankInput> auto& it) {
-  auto& [version, options, files] = it;
-  return std::tie(version, options, files);
+  auto& [version, options, files, threads] = it;
+  return std::tie(version, options, files, threads);
 }
 
 /// Passes bytes between processes.
@@ -69,8 +70,11 @@ class Ranks {
   int rounds() const { return rounds_; }
   long long bytes() const { return bytes_; }
 
-  /// Throws Error if the input of a rank differs from that of the root.
+  /// Throws Error if the input of a rank differs from that of the root. Counts the threads of all ranks.
   void check_same_input(const RankInput& input);
+  /// Threads of all ranks together; the same on every rank. `own`: of this rank, which is taken for that of
+  /// all until their input has been checked.
+  int thread_count(int own) const { return thread_count_ > 0 ? thread_count_ : own * size(); }
   /// From now on this rank computes alone.
   void leave() { is_alone_ = true; }
   /// Ends the common work: waits for the other ranks, unless one was lost. `error`, if not empty, is why this
@@ -102,7 +106,7 @@ class Ranks {
   std::chrono::nanoseconds agreed_{0};  // since `begin_`
   std::atomic<bool> in_tasks_{false};
   bool is_alone_ = false, is_broken_ = false, has_ended_ = false;
-  int rounds_ = 0;
+  int rounds_ = 0, thread_count_ = 0;
   long long bytes_ = 0;
 };
 
@@ -111,8 +115,8 @@ struct Workers {
   Workers(int thread_count) : threads(thread_count) {}  // NOLINT: threads alone are the usual case
   Workers(int thread_count, Ranks* processes) : threads(thread_count), ranks(processes) {}
 
-  /// Tasks that can run at the same time.
-  int count() const { return threads * (ranks ? ranks->size() : 1); }
+  /// Tasks that can run at the same time. The same on every rank.
+  int count() const { return ranks ? ranks->thread_count(threads) : threads; }
   bool are_divided() const { return ranks && ranks->divides(); }
 
   int threads = 1;

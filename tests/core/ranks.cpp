@@ -181,21 +181,31 @@ TEST_CASE("a rank that ends with an error ends the others with it") {
   CHECK(errors[2] == errors[0]);
 }
 
+TEST_CASE("ranks with different numbers of threads agree on the number of tasks at a time") {
+  const auto work = [&](RankRun run) {
+    CHECK(Workers(4, &run.ranks).count() == 12);
+    const int threads = 1 + 2 * run.ranks.rank();
+    run.ranks.check_same_input({"1.0", {}, "", threads});
+    return Workers(threads, &run.ranks).count();
+  };
+  for (const int count : on_thread_ranks(3, work)) CHECK(count == 1 + 3 + 5);
+}
+
 TEST_CASE("ranks with different inputs are refused") {
-  const RankInput root{"1.0", {"net.yaml", "--seed 4"}, "net.yaml 1f"};
+  const RankInput root{"1.0", {"net.yaml", "--seed 4"}, "net.yaml 1f", 1};
   struct Case {
     RankInput other;
     std::string error;
   };
   const Case cases[] = {
       {root, ""},
-      {{"1.1", root.options, root.files},
+      {{"1.1", root.options, root.files, 1},
        "rank 2 | it is version 1.1, but rank 0 is version 1.0; install the same version on all machines"},
-      {{"1.0", {"net.yaml", "--seed 5"}, root.files},
+      {{"1.0", {"net.yaml", "--seed 5"}, root.files, 1},
        "rank 2 | it has `--seed 5`, which rank 0 does not have; start all ranks with the same options"},
-      {{"1.0", {"net.yaml"}, root.files},
+      {{"1.0", {"net.yaml"}, root.files, 1},
        "rank 2 | it lacks `--seed 4`, which rank 0 has; start all ranks with the same options"},
-      {{"1.0", root.options, "net.yaml 2f"},
+      {{"1.0", root.options, "net.yaml 2f", 1},
        "rank 2 | its input files differ from those of rank 0; give all ranks the same"}};
   for (const Case& it : cases) {
     const auto work = [&](RankRun run) {

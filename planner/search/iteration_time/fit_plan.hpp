@@ -24,6 +24,7 @@ class PlanEvaluator {
  public:
   /// `score` must outlive this.
   PlanEvaluator(std::shared_ptr<const DecidedJob> job, const PlanScore& score);
+  PlanEvaluator(std::shared_ptr<const DecidedJob> job, PlanScore&& score) = delete;
 
   const std::shared_ptr<const DecidedJob>& job() const { return job_; }
   /// Valid until the next evaluation. It does not count as one.

@@ -246,7 +246,8 @@ std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>
       for (const int block_count : blocks) {
         const Plan plan = lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count);
         if (needs_one && best.empty()) {
-          PlanEvaluator always(job, score.with_stop({}));
+          const PlanScore unstoppable = score.with_stop({});
+          PlanEvaluator always(job, unstoppable);
           offer(balance_plan(always, plan));
         } else {
           offer(balance_plan(evaluator, plan));
