@@ -1,7 +1,7 @@
-# Precompiles the headers that most files include, for clang++ only: with g++ 12, libraries build faster with DTFM_UNITY
-# alone, and files that include precompiled headers of the standard library get false warnings.
-option(DTFM_PRECOMPILE "Compile the headers that most files include once (clang++): faster from scratch" OFF)
-if(NOT DTFM_PRECOMPILE OR NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+# Precompiles the headers that most files include: for libraries and programs with clang++ only, because with g++ 12 they
+# build faster with DTFM_UNITY alone; for tests (tests/CMakeLists.txt) with both.
+option(DTFM_PRECOMPILE "Compile the headers that most files include once: faster from scratch" OFF)
+if(NOT DTFM_PRECOMPILE)
   return()
 endif()
 
@@ -13,9 +13,14 @@ function(dtfm_precompile_headers name)
   target_precompile_headers(${name} PRIVATE
     <Eigen/Core> <algorithm> <cmath> <fmt/format.h> <functional> <map> <nlohmann/json.hpp> <optional> <string> <vector>
     ${ARGN})
-  target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp") # a time stamp would prevent ccache hits
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp") # a time stamp would prevent ccache hits
+  endif()
 endfunction()
 
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  return()
+endif()
 dtfm_precompile_headers(dtfm_headers)
 foreach(folder planner simulator cli)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)

@@ -4,7 +4,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
-export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL}"
+# One more than cores, because some tests mostly wait: for signals, for ranks to end, and for a network.
+export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$((CMAKE_BUILD_PARALLEL_LEVEL + 1))}"
 
 # With ccache, clones in different folders share their compilation results.
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR:-1}"

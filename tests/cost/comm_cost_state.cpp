@@ -9,6 +9,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive.hpp"
 #include "tests/support/random_networks.hpp"
+#include "tests/support/repetitions.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -224,7 +225,7 @@ TEST_CASE("swaps of stage segments are never evaluated below their cost and swap
     for (const double guidance : {0.0, 0.3}) {
       CAPTURE(stages, replicas, static_cast<int>(network), guidance);
       Rng rng = Rng::for_task(4, static_cast<std::uint64_t>(stages * 100 + replicas));
-      check_random_runs(rng, random_model(rng, network, stages, replicas), guidance, 40);
+      check_random_runs(rng, random_model(rng, network, stages, replicas), guidance, repetitions(40));
     }
 }
 
@@ -233,10 +234,11 @@ TEST_CASE("swaps are never evaluated below their cost and the state stays consis
       GENERATE(table<int, int>({{2, 1}, {5, 1}, {2, 2}, {2, 4}, {3, 3}, {4, 4}, {6, 2}, {8, 8}, {3, 12}}));
   for (const Network network : all_networks) {
     for (const double guidance : {0.0, 0.3}) {
-      for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      for (int seed = 0; seed < repetitions(3); ++seed) {
         CAPTURE(stages, replicas, static_cast<int>(network), guidance, seed);
-        Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(stages * 100 + replicas));
-        check_random_swaps(rng, random_model(rng, network, stages, replicas), guidance, 40);
+        Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed),
+                                static_cast<std::uint64_t>(stages * 100 + replicas));
+        check_random_swaps(rng, random_model(rng, network, stages, replicas), guidance, repetitions(40));
       }
     }
   }
@@ -248,8 +250,8 @@ TEST_CASE("groups of 64 or of more than 64 or 128 devices are evaluated correctl
   for (const Network network : {Network::smooth, Network::ties, Network::sites, Network::even_sites}) {
     CAPTURE(replicas, static_cast<int>(network));
     Rng rng = Rng::for_task(1, static_cast<std::uint64_t>(replicas));
-    check_random_swaps(rng, random_model(rng, network, 2, replicas), 0, 12);
-    check_random_swaps(rng, random_model(rng, network, 3, replicas), 0.1, 12);
+    check_random_swaps(rng, random_model(rng, network, 2, replicas), 0, repetitions(12));
+    check_random_swaps(rng, random_model(rng, network, 3, replicas), 0.1, repetitions(12));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "tests/support/error_message.hpp"
 #include "tests/support/heterogeneous_layers.hpp"
 #include "tests/support/iteration_seconds.hpp"
+#include "tests/support/repetitions.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -328,7 +329,7 @@ TEST_CASE("the estimate is near the simulator if gradient compression is slow") 
   for (const Schedule schedule : schedules)
     for (const bool overlap : {false, true}) {
       Errors errors;
-      for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      for (std::uint64_t seed = 0; seed < repetitions(300); ++seed) {
         Rng rng = Rng::for_task(7, seed);
         Problem problem{
             random_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};

@@ -5,6 +5,7 @@
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/export_examples.hpp"
+#include "tests/support/repetitions.hpp"
 
 namespace dtfm {
 using namespace exporter;
@@ -30,6 +31,8 @@ ExportBundle bundle_for(Rng& rng, const Exporter& exporter) {
   return bundle;
 }
 
+constexpr std::uint64_t seeds = repetitions(200);
+
 const Exporter* netem() {
   return &find_exporter("netem");
 }
@@ -37,7 +40,7 @@ const Exporter* netem() {
 TEST_CASE("any plan reads back unchanged from the files of every target") {
   for (const Exporter& exporter : exporters()) {
     if (&exporter == netem()) continue;  // requires a topology, see launch.py
-    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
       INFO(exporter.name << ", seed " << seed);
       Rng rng = Rng::for_task(seed, 0);
       const ExportBundle bundle = bundle_for(rng, exporter);
@@ -70,7 +73,7 @@ ExportBundle block_layout_bundle(Rng& rng) {
 }
 
 TEST_CASE("one agent per machine works with addresses that differ from the machines' names") {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 2);
     const ExportBundle bundle = block_layout_bundle(rng);
@@ -85,7 +88,7 @@ TEST_CASE("one agent per machine works with addresses that differ from the machi
 
 TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron's flags") {
   const Exporter* target = &find_exporter("megatron");
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 3);
     ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder(rng.below(2)));
@@ -111,7 +114,7 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
 
 TEST_CASE("each rank order follows the rule of the trainers") {
   // The rules, written independently: rank = t + T (d + D p) and t + T (p + P d).
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     for (const RankOrder order : {RankOrder::stage_major, RankOrder::pipeline_major}) {
       Rng rng = Rng::for_task(seed, 1);
       const ExportBundle bundle = arbitrary_bundle(rng, {true, false, 3}, order);

@@ -7,6 +7,7 @@
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_simulation.hpp"
+#include "tests/support/repetitions.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -163,7 +164,7 @@ TEST_CASE("zb-h1: finished weight gradients are kept and missing ones are comput
 }
 
 TEST_CASE("all computation is useful or lost and all micro-batches of an iteration are done") {
-  for (int seed = 0; seed < 120; ++seed) {
+  for (int seed = 0; seed < repetitions(120); ++seed) {
     const FailurePolicy policies[] = {FailurePolicy::drop_pipeline, FailurePolicy::restart,
                                       FailurePolicy::redundant, FailurePolicy::restart_without_pipeline};
     const int devices = seed % 3 == 2 ? 12 : 6;

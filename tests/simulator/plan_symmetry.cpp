@@ -8,6 +8,7 @@
 #include "simulator/simulate.hpp"
 #include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/repetitions.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -125,7 +126,7 @@ Problem uniform_problem(int sites, int devices_per_site) {
 
 TEST_CASE("a reduced graph has the times of the whole graph") {
   int reduced_graphs = 0;
-  for (std::uint64_t number = 0; number < 800; ++number) {
+  for (std::uint64_t number = 0; number < repetitions(800); ++number) {
     Rng rng = Rng::for_task(91, number);
     Problem problem{regular_topology(rng), random_chain_job(rng, 8), Calibration{1, 1e-3, 0.9, 0.1}};
     problem.topology.edit().fairness = rng.below(3) == 0 ? Fairness::rtt : Fairness::equal;
@@ -144,7 +145,7 @@ TEST_CASE("a reduced graph has the times of the whole graph") {
     REQUIRE(reduced.labels.size() <= whole.labels.size());
     if (reduced.labels.size() < whole.labels.size()) ++reduced_graphs;
   }
-  CHECK(reduced_graphs > 100);
+  CHECK(reduced_graphs > repetitions(100));
 }
 
 TEST_CASE("an undisturbed iteration is that of a full simulation") {

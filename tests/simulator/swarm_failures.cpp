@@ -5,6 +5,7 @@
 
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/repetitions.hpp"
 #include "tests/support/swarms.hpp"
 
 using namespace dtfm;
@@ -139,6 +140,13 @@ struct SmallSwarm {
   }
 };
 
+/// Returns as many of the moments as tests repeat, evenly spread.
+std::vector<double> repeated(const std::vector<double>& moments) {
+  std::vector<double> kept(static_cast<std::size_t>(repetitions(static_cast<int>(moments.size()))));
+  for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = moments[i * moments.size() / kept.size()];
+  return kept;
+}
+
 constexpr auto transports = {SwarmTransport::relay, SwarmTransport::peer_to_peer};
 
 }  // namespace
@@ -148,7 +156,7 @@ TEST_CASE("no gradient is lost or counted twice if any peer fails at any time") 
     SmallSwarm swarm(transport);
     const std::vector<double> moments = swarm.moments();
     CHECK(moments.size() > 250);
-    for (const double moment : moments)
+    for (const double moment : repeated(moments))
       for (int device = 0; device < 6; ++device) {
         INFO("device " << device << " at " << moment);
         swarm.run({{moment, device}});
@@ -163,7 +171,7 @@ TEST_CASE(
     SmallSwarm swarm(transport);
     swarm.setup.delayed_update = true;
     swarm.setup.rebalance_s = 7;
-    for (const double moment : swarm.moments())
+    for (const double moment : repeated(swarm.moments()))
       for (int device = 0; device < 6; ++device) {
         INFO("device " << device << " at " << moment);
         swarm.run({{moment, device}, {moment + 9, device, DeviceEvent::Kind::join}});
@@ -176,7 +184,7 @@ TEST_CASE("no gradient is lost or counted twice if calls are verified and one pe
     SmallSwarm swarm(transport);
     swarm.setup.verify = 0.5;
     swarm.setup.faulty_share = 1.0 / 6;
-    for (const double moment : swarm.moments())
+    for (const double moment : repeated(swarm.moments()))
       for (int device = 0; device < 6; ++device) {
         INFO("device " << device << " at " << moment);
         swarm.run({{moment, device}, {moment + 9, device, DeviceEvent::Kind::join}});
@@ -185,7 +193,7 @@ TEST_CASE("no gradient is lost or counted twice if calls are verified and one pe
 }
 
 TEST_CASE("no gradient is lost or counted twice if peers fail and join at random") {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < repetitions(200); ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 0);
     SmallSwarm swarm(seed % 2 == 0 ? SwarmTransport::relay : SwarmTransport::peer_to_peer);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "planner/core/index.hpp"
@@ -25,10 +26,12 @@ struct BestPlan {
   double seconds = 0;  // simulated
 };
 
-/// Returns the finalist with the shortest simulated iteration.
-inline BestPlan best_plan(const Problem& problem, int threads) {
+/// Returns the finalist with the shortest simulated iteration. Without a number of evaluations, the search
+/// converges.
+inline BestPlan best_plan(const Problem& problem, int threads, std::optional<long long> evaluations = {}) {
   IterationSearchOptions options;
   options.common.threads = threads;
+  options.common.evaluations = evaluations;
   const IterationSearchResult found = search_iteration(problem, options);
   const std::vector<double> seconds =
       parallel_map(static_cast<int>(found.finalists.size()), threads,
