@@ -1,6 +1,7 @@
 #include "cli/plan/iteration_summary.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -84,7 +85,7 @@ class IterationWriter {
     if (s_.record.lower_bound && !is_time)
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
                           traits(s_.record.objective).unit, bound_note());
-    return text + "\n";
+    return text + "\n" + sensitivity();
   }
 
   std::string stages() const {
@@ -118,7 +119,7 @@ class IterationWriter {
     if (differ) rows.front().emplace_back("decisions");
     if (s_.record.warm_start) rows.front().emplace_back("migration s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
-      const auto& [it, simulated] = s_.record.finalists[i];
+      const auto& [it, simulated, sensitivity] = s_.record.finalists[i];
       rows.push_back({fmt::format("{}", i), format_shape(it.plan),
                       fmt::format("{}", pipeline_major(it.plan).size()), short_seconds(it.iteration_s)});
       for (const api::SimulatedTimes& run : simulated)
@@ -154,6 +155,19 @@ class IterationWriter {
   }
 
  private:
+  /// How much longer the iteration takes if something is worse than assumed.
+  std::string sensitivity() const {
+    if (s_.record.finalists.empty() || s_.record.finalists.front().sensitivity.empty()) return "";
+    constexpr std::array causes = {"bandwidth -20 %", "latency +20 %", "busiest device -20 %",
+                                   "blocking sends"};
+    static_assert(causes.size() == api::perturbations.size());
+    std::string text;
+    for (std::size_t i = 0; i < causes.size(); ++i)
+      text += fmt::format("{}{} {:+.1f} %", text.empty() ? "sensitivity: " : ", ", causes[i],
+                          100 * s_.record.finalists.front().sensitivity[i]);
+    return text + "\n";
+  }
+
   static std::string format_token_rate(double rate) {
     return rate < 100 ? fmt::format("{:.3g}", rate) : with_thousands(std::llround(rate));
   }

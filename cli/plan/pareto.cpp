@@ -21,7 +21,7 @@ io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::Pa
   for (const api::ParetoPoint& point : api::pareto_points(search, finalist_results)) {
     const search::PlanCandidate& candidate = search.candidates[point.candidate];
     io::PlanRecord plan = make_plan_record(options_without_explanation, candidate);
-    plan.finalists.push_back({candidate, {}});
+    plan.finalists.push_back({candidate, {}, {}});
     if (!finalist_results.empty())
       plan.finalists.front().simulated = finalist_results[point.candidate].simulated;
     record.points.push_back({point, candidate, std::move(plan)});

@@ -169,6 +169,11 @@ void add_simulation_options(CLI::App& app, PlanOptions& options) {
                         [&](const std::string& file) { options.scenarios.push_back(file); });
   add_option(app, "--robust", "mean|p95|worst", "criterion over the times in all scenarios [mean]",
              [&](const std::string& text) { options.robust = parse_robust_criterion(text); });
+  add_option(
+      app, "--near-equal", "SHARE",
+      "plans at most this share slower than the best count as equal; the best under perturbations wins "
+      "[0.001]",
+      [&](const std::string& text) { options.near_equal = parse_fraction_below_one("--near-equal", text); });
 }
 
 void add_given_plan_options(CLI::App& app, PlanOptions& options) {
@@ -209,16 +214,16 @@ void add_general_options(CLI::App& app, PlanOptions& options) {
 void reject_search_options(const CLI::App& app) {
   reject_options(app,
                  {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
-                  "--robust", "--uniform-pipelines"},
+                  "--robust", "--near-equal", "--uniform-pipelines"},
                  "cannot be combined with --score without --advise");
 }
 
 void reject_options_with_diff(const CLI::App& app) {
-  reject_options(app, {"--job",         "--batch",      "--objective", "--pipeline",         "--data",
-                       "--tensor",      "--score",      "--ranks",     "--warm-start",       "--horizon",
-                       "--scenario",    "--finalists",  "--robust",    "--strategy",         "--seed",
-                       "--evaluations", "--time-limit", "--prove",     "--explain",          "--calibration",
-                       "--pareto",      "--advise",     "--report",    "--uniform-pipelines"},
+  reject_options(app, {"--job",         "--batch",      "--objective", "--pipeline",          "--data",
+                       "--tensor",      "--score",      "--ranks",     "--warm-start",        "--horizon",
+                       "--scenario",    "--finalists",  "--robust",    "--strategy",          "--seed",
+                       "--evaluations", "--time-limit", "--prove",     "--explain",           "--calibration",
+                       "--pareto",      "--advise",     "--report",    "--uniform-pipelines", "--near-equal"},
                  "cannot be combined with --diff");
 }
 

@@ -57,9 +57,11 @@ void note_overrun(const PlanOptions& options) {
 
 std::vector<io::PlanRecord::Finalist> finalists_of(const api::PlanResult& result) {
   std::vector<io::PlanRecord::Finalist> finalists;
-  for (const search::PlanCandidate& plan : result.plans) finalists.push_back({plan, {}});
-  for (std::size_t i = 0; i < result.finalist_results.size(); ++i)
+  for (const search::PlanCandidate& plan : result.plans) finalists.push_back({plan, {}, {}});
+  for (std::size_t i = 0; i < result.finalist_results.size(); ++i) {
     finalists[i].simulated = result.finalist_results[i].simulated;
+    finalists[i].sensitivity = result.finalist_results[i].sensitivity;
+  }
   return finalists;
 }
 

@@ -221,6 +221,7 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
   const std::pair<const char*, bool> unsupported[] = {{"--scenario", !options.scenarios.empty()},
                                                       {"--finalists", options.finalists.has_value()},
                                                       {"--robust", options.robust.has_value()},
+                                                      {"--near-equal", options.near_equal.has_value()},
                                                       {"--pareto", options.pareto.has_value()},
                                                       {"--advise", options.advise},
                                                       {"--calibration", options.calibration.has_value()},
@@ -251,7 +252,8 @@ int run_plan_command(const PlanOptions& given) {
   }
   if (given_plan && !continues_alone(options.processes, true))
     return exit_code::done;  // scoring is not divided
-  if (options.objective == Objective::comm_cost) check_same_input(options.processes, options.common, read, options.threads);
+  if (options.objective == Objective::comm_cost)
+    check_same_input(options.processes, options.common, read, options.threads);
   if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)

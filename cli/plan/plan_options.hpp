@@ -32,6 +32,7 @@ struct PlanOptions {
   std::vector<std::string> scenarios;      // files; the finalists are simulated under each
   std::optional<int> finalists;
   std::optional<api::RobustCriterion> robust;
+  std::optional<double> near_equal;  // share of the best plan's objective
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;

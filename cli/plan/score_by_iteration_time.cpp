@@ -43,7 +43,7 @@ std::optional<io::PlanRecord::Advice> make_advice(const PlanOptions& options, co
   const double best = api::objective_value(objective, search.best(), search.finalist_results.front().seconds);
   if (!std::isfinite(best)) return std::nullopt;
   return io::PlanRecord::Advice{
-      {search.best(), search.simulated()},
+      {search.best(), search.simulated(), search.finalist_results.front().sensitivity},
       format_job_decisions(api::simulated_problem(search.best()).job, search.best().plan),
       std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }
@@ -64,7 +64,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   io::PlanRecord record = make_plan_record(options, candidate);
   for (const auto& more : {notes, batch_notes(plan, candidate.job->problem.job)}) add_notes(more, record);
   add_notes(simulation_notes(scored), record);
-  record.finalists.push_back({candidate, scored.result.simulated});
+  record.finalists.push_back({candidate, scored.result.simulated, scored.result.sensitivity});
   add_notes(no_progress_notes(scored.result.simulated), record);
   record.interval = scored.interval;
   watch.keep_result();  // the score is complete, whether or not the advice will be

@@ -56,8 +56,7 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
                               const std::vector<api::NamedScenario>& scenarios, ProgressPrinter& printer,
                               const InterruptWatch& watch) {
   const Job& job = problem.job;
-  api::PlanRequest request{
-      problem, {}, scenarios, options.robust.value_or(api::RobustCriterion::mean), std::nullopt};
+  api::PlanRequest request{problem, {}, scenarios, options.robust.value_or(api::RobustCriterion::mean)};
   search::IterationSearchOptions& search = request.options;
   search.common = common_search_options(options, printer, watch);
   search.limits.stages = options.pipeline        ? options.pipeline
@@ -71,6 +70,7 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
     throw Error("--warm-start",
                 "cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job)");
   search.warm = read_warm_start(options, problem);
+  if (options.near_equal) request.near_equal = *options.near_equal;
   if (options.finalists) search.finalists = *options.finalists;
   search.keeps_pareto_front = options.pareto.has_value();
   return request;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/api/sensitivity.hpp"
 #include "planner/core/ranks.hpp"
 #include "planner/core/stop.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
@@ -38,13 +39,14 @@ struct FinalistResult {
   std::string error;                      // why the simulator rejected the plan; empty if it did not
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
-  bool was_stopped = false;  // before all of its runs ended; then `seconds` is infinite
+  bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
+  Sensitivity sensitivity = {};  // only of the best plan and of those as good; see PlanRequest::near_equal
 };
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
 /// the times are means over several runs. The results do not depend on the number of workers. Once `stop`
-/// returns true, runs end early and have no times. Fewer runs are concurrent if they would take too much memory
-/// together.
+/// returns true, runs end early and have no times. Fewer runs are concurrent if they would take too much
+/// memory together.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
                                                RobustCriterion robust, const Workers& workers,

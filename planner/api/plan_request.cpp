@@ -17,6 +17,12 @@
 namespace dtfm::api {
 namespace {
 
+/// The objective of a candidate whose iterations take `seconds`; infinite if they never end.
+double value_of(const search::PlanCandidate& candidate, double seconds, const search::PlanScore& score) {
+  if (!std::isfinite(seconds)) return seconds;
+  return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd, candidate.migration);
+}
+
 /// The indices of the candidates by their simulated objective; those that the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
@@ -24,10 +30,7 @@ std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandid
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
-    const double seconds = finalist_results[i].seconds;
-    if (!std::isfinite(seconds)) return seconds;
-    const search::PlanCandidate& it = candidates[i];
-    return score.of(seconds, score.total_weight(it.plan), it.egress_usd, it.migration);
+    return value_of(candidates[i], finalist_results[i].seconds, score);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -109,6 +112,36 @@ PlanResult search_and_simulate(const PlanRequest& given) {
 
 namespace {
 
+/// Moves the plan to the front that is best in the mean over all perturbations, among those that are as good
+/// as the best one without. A plan that is proven optimal stays the best. Without sensitivities, which need
+/// time, the order stays.
+void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
+  if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
+  const search::IterationSearchOptions& options = request.options;
+  const search::PlanScore score = simulation_score(options, request.problem.topology);
+  const auto value = [&](std::size_t i) {
+    return value_of(result.plans[i], result.finalist_results[i].seconds, score);
+  };
+  std::size_t count = 1;
+  const double most = value(0) * (1 + request.near_equal);
+  while (result.stopped() != search::Stopped::optimal && count < result.plans.size() && value(count) <= most)
+    ++count;
+  const std::vector<search::PlanCandidate> best(result.plans.begin(),
+                                                result.plans.begin() + static_cast<std::ptrdiff_t>(count));
+  const std::vector<Sensitivity> found =
+      simulate_sensitivity(best, workers_of(options.common), stop_of(options.common));
+  for (std::size_t i = 0; i < count; ++i) result.finalist_results[i].sensitivity = found[i];
+  if (std::any_of(found.begin(), found.end(), [](const Sensitivity& it) { return it.empty(); })) return;
+  std::vector<double> perturbed;
+  for (std::size_t i = 0; i < count; ++i) perturbed.push_back(value(i) * (1 + mean_loss(found[i])));
+  const auto least = std::min_element(perturbed.begin(), perturbed.end()) - perturbed.begin();
+  const auto move_to_front = [&](auto& list) {
+    std::rotate(list.begin(), list.begin() + least, list.begin() + least + 1);
+  };
+  move_to_front(result.plans);
+  move_to_front(result.finalist_results);
+}
+
 /// Empty if it was stopped.
 std::optional<PredictionInterval> interval_of(const search::PlanCandidate& candidate,
                                               const CalibrationUncertainty& spread,
@@ -129,6 +162,7 @@ PlanResult plan(const PlanRequest& given) {
   search::SearchOptions& common = request.options.common;
   if (!common.begin) common.begin = now_of(common.ranks);
   PlanResult result = search_and_enumerate(request);
+  choose_least_sensitive(request, result);
   if (request.spread && result.fits() && !is_stopped(common))
     result.interval =
         interval_of(result.best(), *request.spread, result.simulated(), stop_of(common, bound_grace_s));
@@ -159,6 +193,9 @@ ScoreResult score(const ScoreRequest& request) {
   }
   if (scored.simulation == SimulationStatus::done) {
     scored.result = std::move(result);
+    if (std::isfinite(scored.result.seconds))
+      scored.result.sensitivity =
+          simulate_sensitivity({scored.candidate}, request.threads, request.stop).front();
     if (request.spread)
       scored.interval = interval_of(scored.candidate, *request.spread, scored.result.simulated, request.stop);
     return scored;

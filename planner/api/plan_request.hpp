@@ -25,6 +25,9 @@ enum class SimulationStatus {
   failed          // the simulator rejected every plan; `simulation_error` says why
 };
 
+/// The result of a search is at most this share slower than its best plan.
+inline constexpr double default_near_equal = 0.001;
+
 struct PlanRequest {
   Problem problem;
   /// Objective, limits, budget, seed, threads and warm start. `common.on_progress` reports progress, and
@@ -32,6 +35,9 @@ struct PlanRequest {
   search::IterationSearchOptions options = {};
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
+  /// Plans whose simulated objective is at most this share above the best one count as equally good. Among
+  /// them the result is the one that is best in the mean over all perturbations (sensitivity.hpp).
+  double near_equal = default_near_equal;
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
 };
 
@@ -63,12 +69,13 @@ struct PlanResult {
   }
 };
 
-/// Searches for a plan, simulates the finalists, and ranks them by their simulated times. If the problem has
+/// Searches for a plan, simulates the finalists, and ranks them by their simulated times, with the least
+/// sensitive of the best ones first. If the problem has
 /// so few plans that all can be enumerated, the result is the best of them (enumeration.hpp). Throws Error if
 /// no device's times are known, search::NoSuchShape if no plan has the requested numbers of stages and
 /// replicas.
 PlanResult plan(const PlanRequest& request);
-/// Like `plan`, but never enumerates plans, and gives no prediction interval.
+/// Like `plan`, but never enumerates plans, and gives neither sensitivities nor a prediction interval.
 PlanResult search_and_simulate(const PlanRequest& request);
 
 struct ScoreRequest {

@@ -120,7 +120,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       number_(number),
       adds_compression_(model.activation_compression_s(1) > 0),
       splits_backward_(traits(plan.execution.schedule).splits_backward),
-      is_blocking_(traits(plan.execution.schedule).is_blocking),
+      is_blocking_(traits(plan.execution.schedule).is_blocking || plan.execution.blocking_sends),
       devices_(count_devices(pipeline_, plan.execution.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));

@@ -24,6 +24,7 @@ struct PlanRecord {
   struct Finalist {
     search::PlanCandidate candidate;             // its `job` is not written
     std::vector<api::SimulatedTimes> simulated;  // by scenario; empty if it was not simulated
+    api::Sensitivity sensitivity = {};           // empty if it is not known
   };
   /// How the plan was found.
   struct Search {
