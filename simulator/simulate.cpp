@@ -1,5 +1,6 @@
 #include "simulator/simulate.hpp"
 
+#include <optional>
 #include <set>
 
 #include "planner/core/index.hpp"
@@ -74,9 +75,17 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_intervals(scenario, problem.topology->size()));
   EgressMeter egress(problem.topology);
-  std::vector<RunObserver*> observers{&memory, &statistics};
-  if (has_disruptions(scenario)) observers.push_back(&egress);
+  // An observer that is stopped throws, and those after it do not count the interval.
+  std::vector<RunObserver*> observers{&memory};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  observers.push_back(&statistics);
+  if (has_disruptions(scenario)) observers.push_back(&egress);
+  std::optional<double> undisturbed_s;
+  try {
+    if (has_disruptions(scenario))
+      undisturbed_s = undisturbed_seconds(problem, plan, options.sync_every, options.paths, options.stop);
+  } catch (const WorkStopped&) {  // the run will stop at once, too
+  }
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers);
 
   const double length = run.length_s(), micro_batches = static_cast<double>(total_micro_batches(plan));
@@ -90,17 +99,10 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
       completed_per_s(report, model_flops(problem, plan, options.paths), iterations_differ);
   report.peak_flops_per_s = peak_flops_per_s(problem, report);
   report.bubble = bubble(report);
-  if (!has_disruptions(scenario)) return report;
-  try {
-    report.useful =
-        useful_work(problem, scenario, report,
-                    {micro_batches * plan.execution.micro_batch,
-                     undisturbed_seconds(problem, plan, options.sync_every, options.paths, options.stop),
-                     device_count(plan)},
-                    egress.usd());
-  } catch (const WorkStopped&) {
-    report.stopped = stopped_by_user;
-  }
+  if (undisturbed_s)
+    report.useful = useful_work(
+        problem, scenario, report,
+        {micro_batches * plan.execution.micro_batch, *undisturbed_s, device_count(plan)}, egress.usd());
   return report;
 }
 

@@ -150,7 +150,7 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
              });
   add_option(
       app, "--time-limit", "S",
-      "ends the search and all but one simulation after S seconds; not reproducible [until converged]",
+      "ends the search and simulations after S seconds; not reproducible [until converged]",
       [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
   add_seed_option(app, "seed of the random numbers [0]", options.seed);
   add_option(app, "--warm-start", "PLAN", "starts from a running plan and counts the cost of migration",

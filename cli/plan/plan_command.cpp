@@ -47,9 +47,12 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
     given = io::plan_job(*given_plan);
   Job job = given ? *given : io::default_job();
   if (options.batch) {
-    if (*options.batch % job.execution.micro_batch != 0)
-      throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", *options.batch,
-                                         job.execution.micro_batch));
+    std::vector<int> sizes = job.micro_batch_choices;
+    if (sizes.empty()) sizes.push_back(job.execution.micro_batch);
+    for (const int size : sizes)
+      if (*options.batch % size != 0)
+        throw Error("--batch",
+                    fmt::format("{} is not a multiple of the micro-batch, {}", *options.batch, size));
     job.training.global_batch = *options.batch;
   }
   if (options.tensor || options.tensor_auto) {

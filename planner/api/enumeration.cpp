@@ -81,18 +81,21 @@ bool improve_by_enumeration(const PlanRequest& request, const search::Enumeratio
 
 }  // namespace
 
+bool can_enumerate(const PlanRequest& request) {
+  return supports_enumeration(request) && search::can_enumerate(request.problem, request.options.limits,
+                                                                whole_limits(request.options.common.prove));
+}
+
 /// The faster the plan that bounds are compared with, the more plans they rule out. Therefore a short search
 /// precedes a short enumeration and, if that gives up, the whole search precedes a long one.
 PlanResult search_and_enumerate(const PlanRequest& given) {
   PlanRequest request = given;
   if (!request.options.common.begin) request.options.common.begin = std::chrono::steady_clock::now();
   constexpr long long first_evaluations = 2'000;
+  if (!can_enumerate(request)) return search_and_simulate(request);
   const search::EnumerationLimits limits = whole_limits(request.options.common.prove);
-  if (!supports_enumeration(request) ||
-      !search::can_enumerate(request.problem, request.options.limits, limits))
-    return search_and_simulate(request);
-  request.options.common.ranks = nullptr;  // the problem is so small that every rank plans alone
-  PlanRequest first = request;             // its time limit is that of all steps
+  request.options.common.ranks = nullptr;
+  PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);
   if (improve_by_enumeration(request, first_limits(limits), result)) return result;

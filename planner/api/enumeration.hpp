@@ -6,6 +6,10 @@
 
 namespace dtfm::api {
 
+/// Whether search_and_enumerate tries to enumerate all plans. The problem is then so small that every rank
+/// plans alone, and ranks may have different results.
+bool can_enumerate(const PlanRequest& request);
+
 /// Like search_and_simulate, but if there are few enough plans, enumerates all of them. The plan is then the
 /// best of all, and `found.stopped` is `optimal`. With `prove`, the limits are five times as high. Plans that
 /// a lower bound rules out are not simulated. Does not enumerate for an objective other than iteration time,

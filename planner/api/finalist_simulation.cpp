@@ -109,17 +109,6 @@ Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& na
   }
 }
 
-/// So many threads that their simulations take no more than 2 GB of memory together, but at least one.
-Workers affordable(Workers workers, const std::vector<search::PlanCandidate>& candidates) {
-  constexpr double max_bytes = 2e9;
-  double most = 1;
-  for (const search::PlanCandidate& it : candidates)
-    if (sim::computations_of(it.plan) <= sim::max_computations)
-      most = std::max(most, sim::simulation_bytes(it.job->problem, it.plan));
-  workers.threads = std::clamp(static_cast<int>(max_bytes / most), 1, workers.threads);
-  return workers;
-}
-
 double aggregate_seconds(const std::vector<SimulatedTimes>& scenarios, RobustCriterion robust) {
   double sum = 0, p95 = 0, worst = 0;
   for (const auto& it : scenarios) {
@@ -132,6 +121,17 @@ double aggregate_seconds(const std::vector<SimulatedTimes>& scenarios, RobustCri
 }
 
 }  // namespace
+
+Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
+                           bool are_nominal) {
+  constexpr double max_bytes = 2e9;
+  double most = 1;
+  for (const search::PlanCandidate& it : candidates)
+    if (sim::computations_of(it.plan) <= sim::max_computations)
+      most = std::max(most, sim::simulation_bytes(it.job->problem, it.plan, are_nominal));
+  workers.threads = std::clamp(static_cast<int>(max_bytes / most), 1, workers.threads);
+  return workers;
+}
 
 bool is_nominal_scenario(const NamedScenario& named) {
   return is_event_free(named.scenario) && named.scenario.exclude_slower_than == 0;
@@ -150,8 +150,9 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
                                                RobustCriterion robust, const Workers& workers,
                                                const StopFunction& stop) {
   const int count = static_cast<int>(scenarios.size());
+  const bool are_nominal = std::all_of(scenarios.begin(), scenarios.end(), is_nominal_scenario);
   const auto runs = distributed_map(
-      static_cast<int>(candidates.size()) * count, affordable(workers, candidates),
+      static_cast<int>(candidates.size()) * count, affordable_workers(workers, candidates, are_nominal),
       [&](int i) { return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop); });
   std::vector<FinalistResult> finalist_results(candidates.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -52,6 +52,11 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
                                                RobustCriterion robust, const Workers& workers,
                                                const StopFunction& stop);
 
+/// So many threads that their simulations take no more than 2 GB of memory together, but at least one.
+/// `are_nominal`: without scenarios.
+Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
+                           bool are_nominal);
+
 /// The problem with the decisions of the candidate, including its pipeline flushes, as the simulator expects
 /// it.
 Problem simulated_problem(const search::PlanCandidate& candidate);

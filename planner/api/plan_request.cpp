@@ -113,19 +113,19 @@ PlanResult search_and_simulate(const PlanRequest& given) {
 namespace {
 
 /// Moves the plan to the front that is best in the mean over all perturbations, among those that are as good
-/// as the best one without. A plan that is proven optimal stays the best. Without sensitivities, which need
-/// time, the order stays.
+/// as the best one without. A plan that is proven optimal stays the best, and in a warm start, too, since
+/// another one would have to be worth its migration. Without sensitivities, which need time, the order stays.
 void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
   const search::IterationSearchOptions& options = request.options;
   const search::PlanScore score = simulation_score(options, request.problem.topology);
-  const auto value = [&](std::size_t i) {
-    return value_of(result.plans[i], result.finalist_results[i].seconds, score);
+  const auto value = [&](std::size_t i, double loss) {
+    return value_of(result.plans[i], result.finalist_results[i].seconds * (1 + loss), score);
   };
   std::size_t count = 1;
-  const double most = value(0) * (1 + request.near_equal);
-  while (result.stopped() != search::Stopped::optimal && count < result.plans.size() && value(count) <= most)
-    ++count;
+  const double most = value(0, 0) * (1 + request.near_equal);
+  const bool has_choice = !options.warm && result.stopped() != search::Stopped::optimal;
+  while (has_choice && count < result.plans.size() && value(count, 0) <= most) ++count;
   const std::vector<search::PlanCandidate> best(result.plans.begin(),
                                                 result.plans.begin() + static_cast<std::ptrdiff_t>(count));
   const std::vector<Sensitivity> found =
@@ -133,7 +133,7 @@ void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   for (std::size_t i = 0; i < count; ++i) result.finalist_results[i].sensitivity = found[i];
   if (std::any_of(found.begin(), found.end(), [](const Sensitivity& it) { return it.empty(); })) return;
   std::vector<double> perturbed;
-  for (std::size_t i = 0; i < count; ++i) perturbed.push_back(value(i) * (1 + mean_loss(found[i])));
+  for (std::size_t i = 0; i < count; ++i) perturbed.push_back(value(i, mean_loss(found[i])));
   const auto least = std::min_element(perturbed.begin(), perturbed.end()) - perturbed.begin();
   const auto move_to_front = [&](auto& list) {
     std::rotate(list.begin(), list.begin() + least, list.begin() + least + 1);
@@ -162,6 +162,7 @@ PlanResult plan(const PlanRequest& given) {
   search::SearchOptions& common = request.options.common;
   if (!common.begin) common.begin = now_of(common.ranks);
   PlanResult result = search_and_enumerate(request);
+  if (can_enumerate(request)) common.ranks = nullptr;
   choose_least_sensitive(request, result);
   if (request.spread && result.fits() && !is_stopped(common))
     result.interval =

@@ -97,8 +97,8 @@ std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCand
       return unknown;
     }
   };
-  const std::vector<double> seconds =
-      distributed_map(runs * static_cast<int>(candidates.size()), workers, run);
+  const std::vector<double> seconds = distributed_map(runs * static_cast<int>(candidates.size()),
+                                                      affordable_workers(workers, candidates, true), run);
   std::vector<Sensitivity> sensitivities(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto own = std::span(seconds).subspan(i * at(runs), at(runs));

@@ -12,8 +12,9 @@
 namespace dtfm::api {
 
 /// What is worse: all links have 20 % less bandwidth; all links have 20 % more latency; the device of the
-/// plan that computes longest is 20 % slower; or devices do not compute while they send, as in trainers with
-/// blocking sends. It is small and always the same, so that the results of plans can be compared.
+/// plan that computes longest is 20 % slower; or devices do not compute while they send activations or their
+/// gradients, as in trainers with blocking sends. It is small and always the same, so that the results of
+/// plans can be compared.
 enum class Perturbation { bandwidth, latency, slow_device, blocking_sends };
 inline constexpr std::array perturbations = {Perturbation::bandwidth, Perturbation::latency,
                                              Perturbation::slow_device, Perturbation::blocking_sends};

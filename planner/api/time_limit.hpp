@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "planner/core/error.hpp"
 #include "planner/core/ranks.hpp"
 #include "planner/core/stop.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
@@ -16,17 +15,16 @@ namespace dtfm::api {
 inline constexpr double first_simulation_grace_s = 0.1, bound_grace_s = 0.1;
 
 /// Returns true once the caller stops the search or its time limit has passed, but for the limit not before
-/// `grace_s` from now. `options.ranks` must outlive the result; `options.begin` must be set if there is a
-/// limit.
+/// `grace_s` from now. The limit counts from now unless `options.begin` is set. `options.ranks` must outlive
+/// the result.
 inline StopFunction stop_of(const search::SearchOptions& options, double grace_s = 0) {
   if (!options.time_limit) return options.stop;
-  DTFM_ASSERT(options.begin);
   const auto seconds = [](double count) {
     return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
         std::chrono::duration<double>(count));
   };
-  const auto end =
-      std::max(*options.begin + seconds(*options.time_limit), now_of(options.ranks) + seconds(grace_s));
+  const auto end = std::max(options.begin.value_or(now_of(options.ranks)) + seconds(*options.time_limit),
+                            now_of(options.ranks) + seconds(grace_s));
   return
       [stop = options.stop, ranks = options.ranks, end] { return is_stopped(stop) || now_of(ranks) >= end; };
 }

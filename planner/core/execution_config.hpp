@@ -35,10 +35,10 @@ struct ExecutionConfig {
   GradientSync gradient_sync = GradientSync::sharded_ps;
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
+  Compression compression = {};
   /// Devices do not compute while they send, whatever the schedule. Only the simulator knows it: it shows how
   /// sensitive plans are to it (planner/api/sensitivity.hpp).
   bool blocking_sends = false;
-  Compression compression = {};
 
   friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;
 };

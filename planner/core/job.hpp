@@ -48,6 +48,8 @@ struct Job {
   Parallelism parallelism;
   ExecutionConfig execution;
   Automatic automatic;
+  /// What automatic.micro_batch may choose, ascending divisors of the global batch. Empty: any.
+  std::vector<int> micro_batch_choices;
   std::vector<LayerProfile>
       profiles;                      // measured, imported or estimated layer times, one profile per GPU type
   std::optional<double> efficiency;  // share of the peak, for GPUs without a profile; empty: the roofline

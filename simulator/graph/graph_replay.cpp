@@ -185,7 +185,7 @@ void GraphReplay::close(double next) {
   if (ended_ == graph_.tasks.size()) return;
   const bool aborted = running_ > 0 && next < infinity && next > until_;
   replay_.ended = stopped_ ? ReplayEnd::stopped : aborted ? ReplayEnd::aborted : ReplayEnd::deadlocked;
-  if (keep_unfinished_) record_unfinished();
+  if (keep_unfinished_ && !stopped_) record_unfinished();
   if (replay_.ended == ReplayEnd::deadlocked) return;
   for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::aborted;
 }

@@ -254,10 +254,11 @@ double computations_of(const Plan& plan) {
   return computations;
 }
 
-double simulation_bytes(const Problem& problem, const Plan& plan) {
+double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced) {
   // Measured: a computation with its messages between stages, and a message between replicas.
   constexpr double per_computation = 450, per_message = 350;
-  const Plan computed = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan)).plan;
+  Plan computed = expand_virtual_stages(plan);
+  if (is_reduced) computed = reduce_by_symmetry(problem.topology, computed).plan;
   std::set<int> cuts;  // first layers of the ranges that are synchronized together
   std::size_t parts = 1;
   for (const Pipeline& pipeline : computed.pipelines)

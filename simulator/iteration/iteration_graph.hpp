@@ -56,8 +56,9 @@ LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
 double computations_of(const Plan& plan);
 inline constexpr double max_computations = 2e7;
 
-/// About how many bytes the simulation of `reduced_iteration_graph` takes at its peak.
-double simulation_bytes(const Problem& problem, const Plan& plan);
+/// About how many bytes the simulation of `reduced_iteration_graph`, or else of `iteration_graph`, takes at
+/// its peak.
+double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced);
 
 /// Returns `plan` with the stages that are actually computed, to which task labels refer: under schedule
 /// `interleaved` its virtual stages (planner/core/virtual_stages.hpp), otherwise `plan` itself. The layers of

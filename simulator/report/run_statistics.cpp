@@ -1,6 +1,7 @@
 #include "simulator/report/run_statistics.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/core/index.hpp"
 
@@ -23,11 +24,18 @@ RunStatistics::RunStatistics(const Topology& topology, StageMemoryOf memory_of,
       memory_use_(topology.size(), std::move(memory_of)),
       critical_path_(topology) {}
 
+/// Throws WorkStopped, and then leaves the statistics as they were, since the interval does not count.
 void RunStatistics::on_interval(const RunInterval& run_interval) {
-  device_usage_.on_interval(run_interval);
-  site_traffic_.on_interval(run_interval);
-  memory_use_.on_interval(run_interval);
+  DeviceUsage device_usage = device_usage_;
+  SiteTraffic site_traffic = site_traffic_;
+  MemoryUse memory_use = memory_use_;
+  device_usage.on_interval(run_interval);
+  site_traffic.on_interval(run_interval);
+  memory_use.on_interval(run_interval);
   critical_path_.on_interval(run_interval);
+  device_usage_ = std::move(device_usage);
+  site_traffic_ = std::move(site_traffic);
+  memory_use_ = std::move(memory_use);
 }
 
 void RunStatistics::add_to(SimReport& report, std::vector<int> devices, double length_s) const {

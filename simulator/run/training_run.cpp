@@ -361,10 +361,10 @@ RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInt
 }
 
 void TrainingRun::notify_observers(const RunInterval& run_interval) {
+  for (RunObserver* observer : observers_) observer->on_interval(run_interval);
   report_.tasks += static_cast<long long>(run_interval.replay.tasks.size());
   report_.events_handled += run_interval.replay.events;
   report_.flows += run_interval.replay.flows;
-  for (RunObserver* observer : observers_) observer->on_interval(run_interval);
 }
 
 void TrainingRun::complete_iteration(double end) {

@@ -100,6 +100,25 @@ TEST_CASE("finalists whose simulation is stopped have no times") {
   CHECK(results.back().error.empty());
 }
 
+TEST_CASE("fewer simulations run at once if they would take too much memory together") {
+  const Problem problem = small_problem();
+  const auto threads = [&](int micro_batches, bool are_nominal) {
+    Job job = problem.job;
+    job.training.global_batch = 2 * micro_batches;
+    const Problem large{problem.topology, job, problem.constants, problem.roofline};
+    const auto decided = std::make_shared<const search::DecidedJob>(
+        large, job, std::vector{1},
+        std::make_shared<const cost::NetworkCost>(large.topology, large.constants));
+    search::PlanCandidate candidate{decided, plan_of(job, 1, 2, micro_batches)};
+    return api::affordable_workers(8, {candidate}, are_nominal).threads;
+  };
+  CHECK(threads(4, true) == 8);
+  CHECK(threads(1'000'000, true) < 8);  // 2 × 2 million computations of some 450 bytes
+  CHECK(threads(4'000'000, false) == 1);
+  // A scenario may delay some devices, so that all pipelines are simulated.
+  CHECK(threads(1'000'000, false) <= threads(1'000'000, true));
+}
+
 TEST_CASE("plans that exceed the memory are not simulated") {
   api::PlanRequest request = plan_request();
   request.problem.topology.edit().gpus.front().memory = Bytes(1e3);

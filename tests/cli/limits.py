@@ -82,7 +82,9 @@ def test_interrupts_with_huge_batches():
     for batch in (10**6, 10**9):
         write("huge.yaml", job(batch))
         for seconds in (0.3, 3):
-            interrupted(seconds, PLAN, "six.yaml", "--job", "huge.yaml", "-o", "cut.json", "--quiet")
+            Path("cut.json").unlink(missing_ok=True)
+            err = interrupted(seconds, PLAN, "six.yaml", "--job", "huge.yaml", "-o", "cut.json", "--quiet")
+            check(json.loads(Path("cut.json").read_text(encoding="utf-8"))["pipelines"], err)
 
 
 def test_interrupted_simulation():

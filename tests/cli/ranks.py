@@ -117,6 +117,14 @@ class TestSameBytes(Case):
         (self.folder / "short.yaml").write_text(JOB.replace("layers: 12", "layers: 4"))
         self.check([PLAN, "tiny.yaml", "--job", "short.yaml", "-o", "plan.json"], ["plan.json"], (2,))
 
+    def test_enumerated_plan_within_a_time_limit(self):
+        """Every rank plans alone, and may get another result in so short a time."""
+        (self.folder / "tiny.yaml").write_text(NET.replace("count: 8", "count: 2"))
+        (self.folder / "short.yaml").write_text(JOB.replace("layers: 12", "layers: 6").replace("batch: 64", "batch: 8"))
+        for limit in (0.005, 0.01, 0.02, 0.05, 0.1):
+            run(on_ranks(3, PLAN, "tiny.yaml", "--job", "short.yaml", "--time-limit", limit, "--near-equal", 0.9, "--threads", 1, "-o",
+                         "plan.json"), self.folder)
+
     def test_samples(self):
         run([PLAN, "net.yaml", "--job", "job.yaml", "--evaluations", 500, "-o", "plan.json"], self.folder)
         self.check([SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--samples", 7, "-o", "run.json"], ["run.json"])

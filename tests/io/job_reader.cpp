@@ -164,6 +164,28 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
   }
 }
 
+TEST_CASE("a list of micro-batches is open among its members and reads back as a list") {
+  const auto job_with = [](const std::string& sizes) {
+    return job_of(with("global_batch: 6", "global_batch: 12, micro_batch: " + sizes));
+  };
+  const Job job = job_with("[4, 1, 2, 4]");
+  CHECK(job.automatic.micro_batch);
+  CHECK(job.micro_batch_choices == std::vector{1, 2, 4});
+  CHECK(job.execution.micro_batch == 1);
+  const std::string json = job_json(job).dump();
+  CHECK(contains(R"("micro_batch":[1,2,4])").match(json));
+  CHECK(job_json(job_of(json)).dump() == json);
+
+  const Job single = job_with("[3]");
+  CHECK(single.automatic == Automatic{});
+  CHECK(single.micro_batch_choices.empty());
+  CHECK(single.execution.micro_batch == 3);
+
+  CHECK_THROWS_WITH(job_with("[]"), contains("`micro_batch`: has no number"));
+  CHECK_THROWS_WITH(job_with("[1, 5]"), contains("5 does not divide global_batch 12"));
+  CHECK_THROWS_WITH(job_with("[1, auto]"), contains("auto"));
+}
+
 const std::string chain = R"(version: 1
 name: chain
 model:

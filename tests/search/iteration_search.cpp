@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -217,6 +218,25 @@ TEST_CASE("an automatic micro-batch is no worse than any given one whatever the 
       larger += open.finalists.front().job->problem.job.execution.micro_batch > 1;
     }
   CHECK(larger > 0);
+}
+
+TEST_CASE("micro-batches are chosen from the list that the job gives") {
+  for (const std::vector<int>& sizes : {std::vector{2, 8}, std::vector{4, 16}, std::vector{1, 2, 4, 8, 16}}) {
+    Problem problem = small_problem({4}, 6, 16);
+    problem.constants.micro_batch_overhead_s = 2;
+    double best_s = std::numeric_limits<double>::infinity();
+    for (const int size : sizes) {
+      problem.job.execution.micro_batch = size;
+      best_s = std::min(best_s, search_iteration(problem, search_options()).finalists.front().iteration_s);
+    }
+    problem.job.automatic.micro_batch = true;
+    problem.job.micro_batch_choices = sizes;
+    problem.job.execution.micro_batch = sizes.front();
+    const IterationSearchResult open = search_iteration(problem, search_options());
+    for (const PlanCandidate& it : open.finalists)
+      CHECK(std::count(sizes.begin(), sizes.end(), it.plan.execution.micro_batch) == 1);
+    CHECK(open.finalists.front().iteration_s <= best_s);
+  }
 }
 
 TEST_CASE("every sequence is trained within the limits whatever is automatic") {

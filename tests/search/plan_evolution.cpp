@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/core/shards.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/heterogeneous_hosts.hpp"
 #include "tests/support/random_problem.hpp"
 
 using namespace dtfm;
@@ -132,6 +134,35 @@ TEST_CASE("an evolution that is stopped between two evaluations keeps what it ha
     before = evolved.front().score;
   }
   CHECK(before < best);
+}
+
+TEST_CASE("evolution gives stages degrees of their own") {
+  const Problem problem = host_problem({2, 2, 2}, 4);
+  Decisions decisions(problem);
+  const auto single = decisions.first(), any = decisions.with_any_degree(*single);
+  REQUIRE(any);
+  CHECK_FALSE(decisions.with_any_degree(*any));
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const std::vector<PlanCandidate> start = initial_plans(single, {2, 2}, score, true, 3);
+  const double best = std::min_element(start.begin(), start.end(), is_better)->score;
+  Rng rng = Rng::for_task(1, 2);
+  const std::vector<PlanCandidate> evolved = evolve_plans(start, {single, any}, {}, score, 3000, rng, {});
+  std::set<std::size_t> mixed;
+  for (const PlanCandidate& it : evolved) {
+    check_plan(it.job->problem, it.plan);
+    const std::vector<int> degrees = tensor_degrees(it.plan);
+    CHECK(it.plan.tensor == degrees.back());
+    if (it.job == single) CHECK(degrees == std::vector{1});
+    if (degrees.size() > 1) mixed.insert(degrees.size());
+    for (const Pipeline& pipeline : it.plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        for (const int device : stage.devices)
+          CHECK(problem.topology->devices[at(device)].host ==
+                problem.topology->devices[at(stage.devices.front())].host);
+    CHECK(evaluate_plan(it.job, it.plan, score).score == Approx(it.score));
+  }
+  CHECK(!mixed.empty());
+  CHECK(evolved.front().score < 0.9 * best);
 }
 
 TEST_CASE("evolution changes a bad decision") {

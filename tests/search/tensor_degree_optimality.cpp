@@ -128,7 +128,8 @@ TEST_CASE("the degree may differ between GPU models") {
 }
 
 TEST_CASE("the search finds the optimum over all degrees of all stages") {
-  for (const auto& hosts : {std::vector{2, 1}, std::vector{2, 1, 1}, std::vector{2, 2, 1, 1}})
+  for (const auto& hosts : {std::vector{2, 1}, std::vector{2, 1, 1}, std::vector{2, 2, 1, 1},
+                            std::vector{2, 2}, std::vector{2, 2, 2}})
     for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
       CAPTURE(hosts, schedule);
       Problem problem = host_problem(hosts, 4);

@@ -461,3 +461,48 @@ TEST_CASE("a run that is stopped within an iteration keeps those before it") {
   asked = 0;
   CHECK_FALSE(compare_fairness(problem, plan, [&] { return ++asked == 2; }));
 }
+
+TEST_CASE("a run that is stopped anywhere reports no device time beyond its completed iterations") {
+  const Problem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  const Plan plan = plan_of(problem.job, 2, 1, 3000);
+  SimOptions options;
+  options.iterations = 2;
+  int asked = 0;
+  options.stop = [&] { return ++asked < 0; };
+  const SimReport whole = simulate(problem, plan, {}, options);
+  int partial = 0;
+  for (int last = 1; last <= asked; ++last) {
+    int now = 0;
+    options.stop = [&] { return ++now >= last; };
+    const SimReport cut = simulate(problem, plan, {}, options);
+    CHECK(cut.length_s == (cut.iterations.empty() ? 0 : cut.iterations.back().end_s));
+    for (const DeviceReport& device : cut.devices) {
+      CHECK(device.compute_s <= cut.length_s);
+      CHECK(device.compute_s ==
+            Approx(whole.devices.front().compute_s * static_cast<double>(cut.iterations.size()) / 2));
+    }
+    if (cut.iterations.size() == 1) ++partial;
+  }
+  CHECK(partial > 0);
+}
+
+TEST_CASE("an interrupted run with failures reports its useful work") {
+  Replicas run(2, 2);
+  run.scenario.events = {{1, 0, Kind::leave}, {2, 0, Kind::join}};
+  SimOptions options;
+  options.iterations = 20;
+  options.stop = [] { return false; };
+  const SimReport whole = simulate(run.problem, run.plan, run.scenario, options);
+  REQUIRE(whole.useful);
+  int asked = 0;
+  options.stop = [&] { return ++asked < 0; };
+  simulate(run.problem, run.plan, run.scenario, options);
+  const int all = asked;
+  asked = 0;
+  options.stop = [&] { return ++asked > all / 2; };
+  const SimReport cut = simulate(run.problem, run.plan, run.scenario, options);
+  CHECK(cut.stopped == "interrupted");
+  CHECK(!cut.iterations.empty());
+  CHECK(cut.iterations.size() < 20);
+  CHECK(cut.useful);
+}

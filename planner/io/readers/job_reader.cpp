@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -62,17 +63,34 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
 }
 
+/// Sets the micro-batch of `job`, whose global batch must have been read, to a number, or leaves it open:
+/// `auto`, or a list of numbers to choose from.
+void read_micro_batch(const YamlValue& value, Job& job) {
+  job.automatic.micro_batch = value.is_word("auto");
+  if (job.automatic.micro_batch) return;
+  const auto read = [&](const YamlValue& it) {
+    const int size = read_whole_number(it, 1, max_count);
+    if (job.training.global_batch % size != 0)
+      throw it.value_error(
+          fmt::format("{} does not divide global_batch {}", size, job.training.global_batch));
+    return size;
+  };
+  if (!value.is_list()) {
+    job.execution.micro_batch = read(value);
+    return;
+  }
+  std::set<int> sizes;
+  for (const YamlValue& it : value.list()) sizes.insert(read(it));
+  if (sizes.empty()) throw value.value_error("has no number");
+  job.execution.micro_batch = *sizes.begin();
+  job.automatic.micro_batch = sizes.size() > 1;
+  if (job.automatic.micro_batch) job.micro_batch_choices.assign(sizes.begin(), sizes.end());
+}
+
 /// Sets micro-batch and recomputation of `job`, whose global batch must have been read.
 void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
   ExecutionConfig& execution = job.execution;
-  const auto micro_batch = map.optional("micro_batch");
-  job.automatic.micro_batch = micro_batch && micro_batch->is_word("auto");
-  if (micro_batch && !job.automatic.micro_batch) {
-    execution.micro_batch = read_whole_number(*micro_batch, 1, max_count);
-    if (job.training.global_batch % execution.micro_batch != 0)
-      throw micro_batch->value_error(fmt::format("{} does not divide global_batch {}", execution.micro_batch,
-                                                 job.training.global_batch));
-  }
+  if (const auto micro_batch = map.optional("micro_batch")) read_micro_batch(*micro_batch, job);
   read_kind(map, "recompute", recomputation_table(), execution.recomputation, &job.automatic.recomputation);
 }
 

@@ -31,12 +31,17 @@ ordered_json ratio_json(bool automatic, double ratio, const std::optional<Compre
   return preset ? unless_auto(automatic, name_of(*preset)) : unless_auto(automatic, ratio);
 }
 
+ordered_json micro_batch_json(const Job& job) {
+  if (job.automatic.micro_batch && !job.micro_batch_choices.empty()) return job.micro_batch_choices;
+  return unless_auto(job.automatic.micro_batch, job.execution.micro_batch);
+}
+
 ordered_json training_json(const Job& job) {
   const Training& training = job.training;
   const ExecutionConfig& execution = job.execution;
   const Automatic& automatic = job.automatic;
   return {{"global_batch", training.global_batch},
-          {"micro_batch", unless_auto(automatic.micro_batch, execution.micro_batch)},
+          {"micro_batch", micro_batch_json(job)},
           {"precision", name_of(training.precision)},
           {"optimizer", name_of(training.optimizer)},
           {"recompute", unless_auto(automatic.recomputation, name_of(execution.recomputation))}};

@@ -1,6 +1,7 @@
 #include "planner/search/iteration_time/decisions.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <span>
 #include <utility>
@@ -16,7 +17,9 @@
 namespace dtfm::search {
 namespace {
 
+/// Those that the job leaves open.
 std::vector<int> micro_batches(const Job& job) {
+  if (!job.micro_batch_choices.empty()) return job.micro_batch_choices;
   constexpr int most = 64;
   std::vector<int> sizes;
   for (int size = 1; size <= std::min(most, job.training.global_batch); ++size)
@@ -27,10 +30,11 @@ std::vector<int> micro_batches(const Job& job) {
 /// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
 constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
-/// Whether the heads and widths of a transformer are multiples of `tensor`.
+/// Whether the heads and widths of a transformer are multiples of `tensor`. The widths of other models are
+/// not known; they are assumed to be multiples of powers of two.
 bool divides(const Model& model, int tensor) {
   const auto* transformer = std::get_if<Transformer>(&model);
-  if (transformer == nullptr) return tensor == 1;
+  if (transformer == nullptr) return std::has_single_bit(static_cast<unsigned>(tensor));
   return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
 }
 
@@ -59,6 +63,14 @@ std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
 std::vector<std::optional<int>> chunk_counts(const ScheduleTraits& schedule) {
   if (!schedule.has_chunks) return {std::nullopt};
   return {2, 4};
+}
+
+/// Whether hosts offer groups of the largest degree and others.
+bool has_different_groups(const DecidedJob& job) {
+  const auto largest = std::count_if(job.tensor_groups.begin(), job.tensor_groups.end(), [&](const auto& it) {
+    return static_cast<int>(it.size()) == job.problem.job.parallelism.tensor;
+  });
+  return largest > 0 && largest < std::ssize(job.tensor_groups);
 }
 
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
@@ -134,24 +146,15 @@ std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vecto
   return result->tensor_groups.empty() ? nullptr : result;
 }
 
-/// Null if no host has enough devices with known compute times for a stage, or if mixed degrees would give
-/// groups of a single degree.
+/// Null if no host has enough devices with known compute times for a stage.
 std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, const std::vector<int>& max_degrees) {
   const auto [position, is_new] =
       known_.emplace(fmt::format("{} {}", decisions_key(job), fmt::join(max_degrees, " ")), nullptr);
   if (!is_new) return position->second;
-  const bool has_mixed_degrees = !max_degrees.empty();
   std::vector<int> tensors = {job.parallelism.tensor};
-  if (has_mixed_degrees)
+  if (!max_degrees.empty())
     tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
-  auto result = make_job(job, tensors, max_degrees);
-  if (!result) return nullptr;
-  const auto has_most = [&](const std::vector<int>& tensor_group) {
-    return static_cast<int>(tensor_group.size()) == job.parallelism.tensor;
-  };
-  const auto largest = std::count_if(result->tensor_groups.begin(), result->tensor_groups.end(), has_most);
-  const bool is_mixed = largest > 0 && largest < std::ssize(result->tensor_groups);
-  if (!has_mixed_degrees || is_mixed) position->second = std::move(result);
+  position->second = make_job(job, tensors, max_degrees);
   return position->second;
 }
 
@@ -201,9 +204,24 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const De
   for (const int tensor : tensor_degrees(problem_.topology, base.problem.job.model)) {
     Job job = base.problem.job;
     job.parallelism.tensor = tensor;
-    if (auto it = decide_job(std::move(job), same_degrees(tensor))) result.push_back(std::move(it));
+    if (auto it = decide_job(std::move(job), same_degrees(tensor)); it && has_different_groups(*it))
+      result.push_back(std::move(it));
   }
   return result;
+}
+
+std::shared_ptr<const DecidedJob> Decisions::with_any_degree(const DecidedJob& base) {
+  if (!problem_.job.automatic.tensor || base.has_mixed_degrees() || requires_uniform_pipelines(base))
+    return nullptr;
+  const std::vector<int> degrees = tensor_degrees(problem_.topology, base.problem.job.model);
+  for (auto most = degrees.rbegin(); most != degrees.rend() && *most > 1; ++most) {
+    const std::vector<int> chain = chain_of(degrees, *most);
+    Job job = base.problem.job;
+    if (std::find(chain.begin(), chain.end(), job.parallelism.tensor) == chain.end()) continue;
+    job.parallelism.tensor = *most;
+    return decide_job(std::move(job), same_degrees(*most));
+  }
+  return nullptr;
 }
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const DecidedJob& base) {
@@ -224,7 +242,8 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::degrees_by_gpu(const D
       for (const int it : models) job.parallelism.tensor = std::max(job.parallelism.tensor, degrees[at(it)]);
       // Jobs that differ only in the degrees of models without devices are equal.
       for (int& it : degrees) it = std::min(it, job.parallelism.tensor);
-      if (auto it = decide_job(std::move(job), degrees)) result.push_back(std::move(it));
+      if (auto it = decide_job(std::move(job), degrees); it && has_different_groups(*it))
+        result.push_back(std::move(it));
     }
   return result;
 }
@@ -280,7 +299,9 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
     if (decisions_key(other) != decisions_key(job))
-      if (auto it = decide_job(other, degrees_of(other))) result.push_back(std::move(it));
+      if (auto it = decide_job(other, degrees_of(other));
+          it && (!has_different_groups(base) || has_different_groups(*it)))
+        result.push_back(std::move(it));
   return result;
 }
 

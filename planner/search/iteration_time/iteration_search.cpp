@@ -336,6 +336,7 @@ class IterationSearch {
       record_convergence();
     }
     for (const DecidedJobPtr& job : decisions_.mixed_degrees(*pool_.best().job)) screen_coarse_grid(job);
+    if (const DecidedJobPtr job = decisions_.with_any_degree(*pool_.best().job)) screen_coarse_grid(job);
     decide_degrees_by_gpu();
     const DecidedJobPtr best = pool_.best().job;
     if (best->has_mixed_degrees() && !is_over()) screen_near_best(best);
@@ -445,14 +446,13 @@ class IterationSearch {
   /// Evolves the best plans, in epochs. Every island of an epoch starts from the same plans, the best so far,
   /// with random numbers of its own. Unlike annealing, evolution changes the number and depth of pipelines.
   void evolve(std::uint64_t round) {
-    if (is_over() || options_.warm || options_.keeps_pareto_front || !pool_.has_fitting() ||
-        !can_evolve(*pool_.best().job))
-      return;
+    if (is_over() || options_.warm || options_.keeps_pareto_front || !pool_.has_fitting()) return;
     int idle_epochs = 0;
     for (int epoch = 0; epoch < evolution_epochs && idle_epochs < max_idle_epochs && !is_over(); ++epoch) {
-      const PlanCandidate before = pool_.best();
-      std::vector<PlanCandidate> starts = pool_.best_diverse(max_kept_);
-      const DecidedJobs jobs = jobs_to_evolve(*before.job);
+      std::vector<PlanCandidate> starts = plans_to_evolve();
+      if (starts.empty()) return;
+      const PlanCandidate before = starts.front();
+      const DecidedJobs jobs = jobs_to_evolve(before);
       std::erase_if(starts, [&](const PlanCandidate& it) {
         return std::find(jobs.begin(), jobs.end(), it.job) == jobs.end();
       });
@@ -466,17 +466,32 @@ class IterationSearch {
       };
       offer(evolution_islands, jobs, island);
       record_convergence();
-      idle_epochs = is_better(pool_.best(), before) ? 0 : idle_epochs + 1;
+      idle_epochs = is_better(plans_to_evolve().front(), before) ? 0 : idle_epochs + 1;
     }
   }
 
+  /// The plans of the pool that evolution supports, the best one first.
+  std::vector<PlanCandidate> plans_to_evolve() const {
+    std::vector<PlanCandidate> plans = pool_.best_diverse(max_kept_);
+    std::erase_if(plans, [](const PlanCandidate& it) { return !can_evolve(*it.job); });
+    if (!plans.empty())
+      std::iter_swap(plans.begin(), std::min_element(plans.begin(), plans.end(), is_better));
+    return plans;
+  }
+
   /// Jobs of the pool and alternatives of `best` that can be evolved together with it.
-  DecidedJobs jobs_to_evolve(const DecidedJob& best) {
+  DecidedJobs jobs_to_evolve(const PlanCandidate& best) {
     DecidedJobs jobs = pool_.best_jobs(max_kept_);
-    for (const DecidedJobPtr& job : decisions_.alternatives(best))
-      if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) jobs.push_back(job);
+    const auto add = [&](const DecidedJobPtr& job) {
+      if (job && std::find(jobs.begin(), jobs.end(), job) == jobs.end()) jobs.push_back(job);
+    };
+    for (const DecidedJobPtr& job : decisions_.alternatives(*best.job)) add(job);
+    add(decisions_.with_any_degree(*best.job));
+    const std::vector<int> degrees = tensor_degrees(best.plan);
     std::erase_if(jobs, [&](const DecidedJobPtr& job) {
-      return !can_evolve(*job) || job->tensor_groups != best.tensor_groups;
+      const int degree = job->problem.job.parallelism.tensor;
+      return !can_evolve(*job) || (!job->has_mixed_degrees() &&
+                                   std::find(degrees.begin(), degrees.end(), degree) == degrees.end());
     });
     return jobs;
   }

@@ -18,7 +18,7 @@ namespace {
 // Chosen by hand.
 constexpr int population_size = 8;
 constexpr std::size_t max_best = 96;  // plans that are kept besides the population
-constexpr std::size_t max_groups = 64;
+constexpr int max_groups = 64;
 constexpr std::size_t children_per_job_change = 16;
 // As fractions of the best score; those of annealing, but it does not end as cold.
 constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
@@ -31,7 +31,9 @@ class PlanEvolution {
   PlanEvolution(std::vector<PlanCandidate> starts, const DecidedJobs& jobs, const ShapeLimits& limits,
                 const PlanScore& score, Rng& rng)
       : limits_(limits), score_(score), rng_(rng), best_(std::move(starts)) {
-    for (const auto& job : jobs) decided_.push_back({job, PlanEvaluator(job, score), {}});
+    for (const auto& job : jobs)
+      decided_.push_back(
+          {job, PlanEvaluator(job, score), {job->tensor_groups.begin(), job->tensor_groups.end()}, {}});
     std::stable_sort(best_.begin(), best_.end(), is_better);
     if (best_.size() > max_best) best_.resize(max_best, best_.front());
   }
@@ -51,7 +53,8 @@ class PlanEvolution {
   struct Decided {
     std::shared_ptr<const DecidedJob> job;
     PlanEvaluator evaluator;
-    std::map<std::vector<int>, Layers> layers;  // by the first devices of the stages
+    std::set<std::vector<int>> groups;
+    std::map<std::vector<int>, Layers> layers;  // by the first devices of the stages, and mixed degrees
   };
 
   /// Throws WorkStopped if the score is stopped.
@@ -63,6 +66,7 @@ class PlanEvolution {
       use(changes_job ? decided_[at(below(decided_.size()))].job : parent.job);
       std::optional<Plan> plan = changes_job ? fit_anew(parent.plan) : make_child(parent.plan);
       if (!plan) continue;
+      plan->tensor = tensor_degrees(*plan).back();
       PlanCandidate child = now_->evaluator.evaluate_with_flushes(*std::move(plan));
       const double share = static_cast<double>(i) / static_cast<double>(children);
       const double temperature =
@@ -75,6 +79,7 @@ class PlanEvolution {
   }
 
   const DecidedJob& job() const { return *now_->job; }
+  bool has_mixed_degrees() const { return job().has_mixed_degrees(); }
   /// The next child is a plan of this job.
   void use(const std::shared_ptr<const DecidedJob>& job) {
     now_ = &*std::find_if(decided_.begin(), decided_.end(), [&](const Decided& it) { return it.job == job; });
@@ -110,6 +115,15 @@ class PlanEvolution {
       return child;
     }
     before_ = child.pipelines;
+    constexpr int degree_odds = 6;  // of mixed degrees, one change in so many
+    if (has_mixed_degrees() && below(degree_odds) == 0) {
+      const int kind_of_degree = below(3);
+      const bool is_resized = kind_of_degree == 0   ? halve_stage(child)
+                              : kind_of_degree == 1 ? double_stage(child)
+                                                    : halve_stage(child) && double_stage(child);
+      if (!is_resized) return std::nullopt;
+      return fit(std::move(child));
+    }
     const bool changed = kind < 6    ? exchange_groups(child)
                          : kind < 9  ? move_group(child)
                          : kind < 10 ? add_group(child)
@@ -148,9 +162,9 @@ class PlanEvolution {
   bool exchange_groups(Plan& plan) {
     Stage& a = random_stage(plan);
     if (below(3) == 0) {
-      const std::vector<std::vector<int>> unused = unused_groups(plan);
+      const std::vector<int> unused = random_unused_group(plan);
       if (unused.empty()) return false;
-      a.devices = unused[at(below(unused.size()))];
+      a.devices = unused;
       return true;
     }
     Stage& b = random_stage(plan);
@@ -170,9 +184,8 @@ class PlanEvolution {
   }
 
   bool add_group(Plan& plan) {
-    const std::vector<std::vector<int>> unused = unused_groups(plan);
-    if (unused.empty()) return false;
-    const Stage stage{{}, unused[at(below(unused.size()))]};
+    const Stage stage{{}, random_unused_group(plan)};
+    if (stage.devices.empty()) return false;
     const std::size_t pipeline = at(below(plan.pipelines.size() + 1));
     if (pipeline == plan.pipelines.size()) plan.pipelines.push_back({1, {}});
     insert(plan.pipelines[pipeline], stage);
@@ -185,6 +198,32 @@ class PlanEvolution {
     stages.erase(stages.begin() + below(stages.size()));
     if (stages.empty()) erase_pipeline(plan, pipeline);
     return !plan.pipelines.empty();
+  }
+
+  /// Leaves a stage the first half of its devices.
+  bool halve_stage(Plan& plan) { return halve(random_stage(plan).devices); }
+
+  bool halve(std::vector<int>& group) const {
+    const std::size_t half = group.size() / 2;
+    if (group.size() % 2 != 0 || !job().model.has_degree(half)) return false;
+    group.resize(half);
+    return true;
+  }
+
+  /// Gives a stage as many unused devices of its host as it has.
+  bool double_stage(Plan& plan) {
+    std::vector<int>& group = random_stage(plan).devices;
+    const std::size_t size = group.size();
+    if (!job().model.has_degree(2 * size)) return false;
+    const auto host = [&](const std::vector<int>& it) {
+      return job().problem.topology->devices[at(it.front())].host;
+    };
+    for (const std::vector<int>& more : unused_groups(plan))
+      if (more.size() >= size && host(more) == host(group)) {
+        group.insert(group.end(), more.begin(), more.begin() + static_cast<long>(size));
+        return true;
+      }
+    return false;
   }
 
   bool split_pipeline(Plan& plan) {
@@ -253,9 +292,12 @@ class PlanEvolution {
     std::erase_if(plan.pipelines, [&](const Pipeline&) { return below(2) == 0; });
     std::set<int> used = used_devices(plan);
     for (Pipeline pipeline : other.pipelines) {
-      std::erase_if(pipeline.stages, [&](const Stage& it) { return used.contains(it.devices.front()); });
+      std::erase_if(pipeline.stages, [&](const Stage& it) {
+        return std::any_of(it.devices.begin(), it.devices.end(),
+                           [&](int device) { return used.contains(device); });
+      });
       if (pipeline.stages.empty()) continue;
-      for (const Stage& stage : pipeline.stages) used.insert(stage.devices.front());
+      for (const Stage& stage : pipeline.stages) used.insert(stage.devices.begin(), stage.devices.end());
       plan.pipelines.push_back(std::move(pipeline));
     }
     return plan.pipelines != before_;
@@ -281,15 +323,36 @@ class PlanEvolution {
   std::vector<std::vector<int>> unused_groups(const Plan& plan) const {
     const std::set<int> used = used_devices(plan);
     std::vector<std::vector<int>> unused;
-    for (const std::vector<int>& group : job().tensor_groups)
+    for (const std::vector<int>& group : tensor_groups_for_plan(job(), plan))
       if (!used.contains(group.front()) && std::isfinite(score_.total_weight(group))) unused.push_back(group);
     return unused;
+  }
+
+  /// Empty if all groups are used.
+  std::vector<int> random_unused_group(const Plan& plan) {
+    const std::vector<std::vector<int>> unused = unused_groups(plan);
+    if (unused.empty()) return {};
+    std::vector<int> group = unused[at(below(unused.size()))];
+    while (has_mixed_degrees() && below(2) == 0 && halve(group)) {
+    }
+    return group;
+  }
+
+  /// Whether the job has the groups of a plan that may be of another job.
+  bool has_groups_of(const Plan& plan) const {
+    return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& pipeline) {
+      return std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](const Stage& stage) {
+        return has_mixed_degrees() ? job().model.has_degree(stage.devices.size())
+                                   : now_->groups.contains(stage.devices);
+      });
+    });
   }
 
   bool is_allowed(const Plan& plan) const {
     const std::size_t pipelines = plan.pipelines.size();
     if (pipelines == 0 || pipelines != at(limits_.replicas.value_or(static_cast<int>(pipelines))))
       return false;
+    if (!has_groups_of(plan)) return false;
     return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
       const int stages = static_cast<int>(it.stages.size());
       return stages * job().model.chunks <= job().model.stages.layers() &&
@@ -300,8 +363,9 @@ class PlanEvolution {
   // Layers and micro-batches.
 
   /// The plan with layers and micro-batches for a job other than its own. Nothing if that has too few
-  /// micro-batches.
+  /// micro-batches, or other groups.
   std::optional<Plan> fit_anew(Plan plan) {
+    if (!has_groups_of(plan)) return std::nullopt;
     before_.clear();
     return fit(std::move(plan));
   }
@@ -356,6 +420,7 @@ class PlanEvolution {
       for (const Stage& stage : pipeline->stages) {
         chains.back().devices.push_back(stage.devices);
         key.push_back(stage.devices.front());
+        if (has_mixed_degrees()) key.push_back(static_cast<int>(stage.devices.size()));
       }
       key.push_back(-1);
     }
@@ -376,8 +441,8 @@ class PlanEvolution {
 }  // namespace
 
 bool can_evolve(const DecidedJob& job) {
-  return !requires_uniform_pipelines(job) && !job.has_mixed_degrees() &&
-         !traits(job.model.schedule).in_rounds && job.tensor_groups.size() <= max_groups;
+  return !requires_uniform_pipelines(job) && !traits(job.model.schedule).in_rounds &&
+         max_tensor_groups(job) <= max_groups;
 }
 
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
