@@ -70,6 +70,9 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
     throw Error("--warm-start",
                 "cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job)");
   search.warm = read_warm_start(options, problem);
+  if (options.near_equal && (search.warm || !options.scenarios.empty()))
+    throw Error("--near-equal",
+                fmt::format("cannot be combined with {}", search.warm ? "--warm-start" : "--scenario"));
   if (options.near_equal) request.near_equal = *options.near_equal;
   if (options.finalists) search.finalists = *options.finalists;
   search.keeps_pareto_front = options.pareto.has_value();

@@ -113,8 +113,9 @@ PlanResult search_and_simulate(const PlanRequest& given) {
 namespace {
 
 /// Moves the plan to the front that is best in the mean over all perturbations, among those that are as good
-/// as the best one without. A plan that is proven optimal stays the best, and in a warm start, too, since
-/// another one would have to be worth its migration. Without sensitivities, which need time, the order stays.
+/// as the best one without. The order stays if the best plan is proven optimal; if scenarios say what to
+/// expect instead; in a warm start, where another plan would have to be worth its migration; and without
+/// sensitivities, which need time.
 void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
   const search::IterationSearchOptions& options = request.options;
@@ -124,7 +125,9 @@ void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   };
   std::size_t count = 1;
   const double most = value(0, 0) * (1 + request.near_equal);
-  const bool has_choice = !options.warm && result.stopped() != search::Stopped::optimal;
+  const bool has_choice =
+      !options.warm && result.stopped() != search::Stopped::optimal &&
+      std::all_of(request.scenarios.begin(), request.scenarios.end(), is_nominal_scenario);
   while (has_choice && count < result.plans.size() && value(count, 0) <= most) ++count;
   const std::vector<search::PlanCandidate> best(result.plans.begin(),
                                                 result.plans.begin() + static_cast<std::ptrdiff_t>(count));

@@ -36,7 +36,8 @@ struct PlanRequest {
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
   /// Plans whose simulated objective is at most this share above the best one count as equally good. Among
-  /// them the result is the one that is best in the mean over all perturbations (sensitivity.hpp).
+  /// them the result is the one that is best in the mean over all perturbations (sensitivity.hpp), unless
+  /// there are scenarios or a running plan.
   double near_equal = default_near_equal;
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
 };
