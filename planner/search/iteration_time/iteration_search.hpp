@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "planner/core/error.hpp"
-
 #include "planner/search/comm_cost/strategy.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
@@ -44,21 +43,21 @@ struct IterationSearchResult {
 };
 
 /// Steps of the search:
-/// 0. Warm start: the running plan is evaluated unchanged and repaired
-/// (planner/search/iteration_time/warm_start). All scores count only the time that migration leaves of the
-/// horizon.
-/// 1. Early decisions: every micro-batch, recomputation and tensor degree that is open, with few shapes; then
-/// the tensor degree on each GPU model.
-/// 2. Coarse screening: all shapes of a coarse grid (or all shapes if they are few) in some layouts, then all
-/// shapes near the best ones in all layouts.
-/// 3. Decisions: every micro-batch, if open, with some shapes of its own; then one open decision at a time,
-/// starting from the best plans of different shapes. Every new combination is screened again.
-/// 4. Annealing in rounds (successive halving): of the best plan of each shape, then of the best plans so
-/// far. Each round keeps the better half of the shapes, and all rounds have equally many moves. Without a
-/// limit there are `default_rounds`, or fewer if two in succession find nothing better. With a limit more
-/// rounds follow, each with twice the moves of the previous one.
-/// 5. Evolution of the best plans, after the default rounds and after each further one. Pipelines may then
-/// have different depths.
+/// 0. Warm start (warm_start): the running plan is evaluated unchanged and repaired. All scores count only
+/// the time that migration leaves of the horizon.
+/// 1. Early decisions (decision_search): every micro-batch, recomputation and tensor degree that is open,
+/// with few shapes; then the tensor degree on each GPU model.
+/// 2. Screening (plan_screening): all shapes of a coarse grid (or all shapes if they are few) in some
+/// layouts, then all shapes near the best ones in all layouts.
+/// 3. Decisions (decision_search): every micro-batch, if open, with some shapes of its own; then one open
+/// decision at a time, starting from the best plans of different shapes. Every new combination is screened
+/// again.
+/// 4. Annealing in rounds (annealing_rounds; successive halving): of the best plan of each shape, then of the
+/// best plans so far. Each round keeps the better half of the shapes, and all rounds have equally many moves.
+/// Without a limit there are `default_rounds`, or fewer if two in succession find nothing better. With a
+/// limit more rounds follow, each with twice the moves of the previous one.
+/// 5. Evolution (evolution_epochs) of the best plans, after the default rounds and after each further one.
+/// Pipelines may then have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
 /// `evaluations` limits every step, but not before a plan fits in memory. Independent tasks are folded in

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/ring_order.hpp"

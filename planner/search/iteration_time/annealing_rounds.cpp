@@ -1,0 +1,194 @@
+#include "planner/search/iteration_time/annealing_rounds.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "planner/search/iteration_time/evolution_epochs.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
+#include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/plan_codec.hpp"
+#include "planner/search/iteration_time/ring_order.hpp"
+
+namespace dtfm::search {
+namespace {
+
+// Chosen by hand, not tuned. chains_of_few is multiplied by move_multiplier.
+constexpr std::size_t first_chains = 16, chains_of_few = 8;
+constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3;
+constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
+constexpr int default_rounds = 4;
+constexpr int max_idle_rounds = 2;  // successive rounds without a better plan; ends the default rounds
+constexpr int max_doublings = 40;   // of a round's moves: beyond any practical limit
+constexpr std::uint64_t first_late_generation = 1'000'000;  // of annealing after evolution: beyond any round
+constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
+
+class AnnealingRounds {
+ public:
+  AnnealingRounds(SearchState& state, DecisionSearch& decision_search)
+      : state_(state), decision_search_(decision_search) {}
+
+  void run() {
+    if (state_.is_over()) return;
+    const bool is_limited = state_.options.common.evaluations || state_.options.common.time_limit;
+    const bool uses_full_budget = is_limited && state_.options.uses_full_budget;
+    const auto of_few = static_cast<std::size_t>(
+        chains_of_few * move_multiplier(state_.pool.best().job->tensor_groups.size()));
+    std::vector<PlanCandidate> starts = state_.pool.best_per_shape(std::max(first_chains, of_few));
+    if (state_.decisions.has_undecided()) add_missing(starts, state_.pool.best_per_job(chains));
+    std::vector<Chain> all = chains_from(starts);
+    int idle_rounds = 0;
+    for (int round = 0;; ++round) {
+      if (round >= default_rounds) {
+        evolve_and_decide(static_cast<std::uint64_t>(round));
+        if (!uses_full_budget || state_.is_over()) return;
+      }
+      const double share =
+          std::ldexp(1.0, std::max(0, std::min(round, max_doublings) - default_rounds + 1)) / default_rounds;
+      const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
+      const PlanCandidate before = state_.pool.best();
+      const bool has_moved = anneal(all, first_share * share, initial_temperature, generation + 1);
+      if (!has_moved || state_.is_over()) return;
+      std::vector<Chain> later = chains_from(state_.pool.best_diverse(later_chains));
+      anneal(later, (1 - first_share) * share, later_initial_temperature, generation + 2);
+      if (state_.is_over()) return;
+      keep_best(all, std::max(min_chains, all.size() / 2));
+      idle_rounds = is_better(state_.pool.best(), before) ? 0 : idle_rounds + 1;
+      if (idle_rounds >= max_idle_rounds && !state_.options.keeps_pareto_front)
+        round = std::max(round, default_rounds - 1);
+      if (round + 1 < default_rounds || !state_.decisions.has_undecided() ||
+          !decision_search_.try_alternatives())
+        continue;
+      all = chains_from(state_.pool.best_diverse(chains));
+      state_.record_convergence();
+    }
+  }
+
+ private:
+  struct Chain {
+    PlanCandidate start, reached;
+  };
+
+  /// Skips plans whose pipelines differ in depth, which annealing does not support.
+  static std::vector<Chain> chains_from(const std::vector<PlanCandidate>& starts) {
+    std::vector<Chain> result;
+    for (const PlanCandidate& start : starts)
+      if (are_equally_deep(start.plan)) result.push_back({start, start});
+    return result;
+  }
+
+  static void keep_best(std::vector<Chain>& all, std::size_t most) {
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Chain& a, const Chain& b) { return is_better(a.reached, b.reached); });
+    if (all.size() > most) all.erase(all.begin() + static_cast<long>(most), all.end());
+  }
+
+  /// Moves of one of `chains_now` chains, which together get `share` of the moves (or of the effort, if
+  /// that is less) of a search without limits.
+  static long long moves_of(const PlanCandidate& start, double share, std::size_t chains_now) {
+    const auto parts = static_cast<double>(chains_now);
+    const auto moves = affordable_moves(start, first_share * default_moves / parts, 2 * parts);
+    return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
+  }
+
+  /// Evolves the best plans. Then tries other decisions, anneals the best plan of each, and repeats both as
+  /// long as that helps.
+  void evolve_and_decide(std::uint64_t round) {
+    for (int time = 0; time < decision_rounds && !state_.is_over(); ++time) {
+      const std::uint64_t number = round * decision_rounds + static_cast<std::uint64_t>(time);
+      evolve(state_, number);
+      if (state_.is_over() || !state_.decisions.has_undecided()) return;
+      const PlanCandidate before = state_.pool.best();
+      decision_search_.try_alternatives();
+      if (state_.is_over()) return;
+      std::vector<Chain> of_jobs = chains_from(state_.pool.best_per_job(chains));
+      anneal(of_jobs, first_share / default_rounds, later_initial_temperature,
+             first_late_generation + number);
+      if (!is_better(state_.pool.best(), before)) return;
+      state_.record_convergence();
+    }
+  }
+
+  /// Cooling schedules of `all`. If the budget is not sufficient for all of them, each is cut short.
+  std::vector<PlanCoolingSchedule> coolings(const std::vector<Chain>& all, double share, double from) const {
+    std::vector<PlanCoolingSchedule> result;
+    double needed = 0;
+    for (const auto& [start, reached] : all) {
+      PlanCoolingSchedule cooling{moves_of(start, share, all.size()), from, final_temperature};
+      cooling.keeps_pareto_front = state_.options.keeps_pareto_front;
+      needed += static_cast<double>(cooling.moves + 1 + max_fitting_evaluations(*start.job));
+      result.push_back(cooling);
+    }
+    const auto left = static_cast<double>(state_.budget.left());
+    for (PlanCoolingSchedule& it : result)
+      if (needed > left)
+        it.evaluations = static_cast<long long>(static_cast<double>(it.moves + 1) * left / needed);
+    return result;
+  }
+
+  /// Anneals, then fits layers, micro-batches and the order of a ring to the resulting devices, if that is
+  /// better.
+  AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
+                              const std::function<bool()>& stop) const {
+    if (cooling.evaluations < 1) return {start, 0, false, {}};
+    const PlanScore score = state_.score.with_own_count().with_stop([this] { return state_.must_stop(); });
+    AnnealedPlan result = anneal_plan(start, score, cooling, rng, stop);
+    if (result.evaluations == 1 || !result.is_complete || cooling.evaluations <= cooling.moves) return result;
+    const auto keep_if_better = [&](PlanCandidate changed) {
+      if (is_better(changed, result.best)) result.best = std::move(changed);
+    };
+    try {
+      keep_if_better(fit_plan(result.best.job, result.best.plan, score));
+      keep_if_better(refine_layer_cuts(result.best, score));
+      keep_if_better(order_pipelines(result.best, score));
+    } catch (const WorkStopped&) {
+    }
+    result.evaluations += score.evaluated();
+    return result;
+  }
+
+  /// Returns whether a move was evaluated.
+  bool anneal(std::vector<Chain>& all, double share, double from, std::uint64_t generation) {
+    const std::vector<PlanCoolingSchedule> cooling = coolings(all, share, from);
+    std::atomic<long long> asked{0};
+    const int ranks =
+        state_.options.common.ranks ? state_.options.common.ranks->size() : 1;  // assumed to be equally fast
+    const auto stop = [&] {
+      state_.report(asked += ranks);
+      return state_.must_stop();
+    };
+    const auto task = [&](int i) {
+      Rng rng = Rng::for_task(state_.options.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
+      return anneal_and_fit(all[at(i)].start, cooling[at(i)], rng, stop);
+    };
+    DecidedJobs jobs;
+    for (const Chain& it : all) jobs.push_back(it.start.job);
+    const auto found = distributed_map(static_cast<int>(all.size()), state_.workers(), task, PlanCodec{jobs});
+    bool has_moved = false;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const AnnealedPlan& it = found[i];
+      if (is_better(it.best, all[i].reached)) all[i].reached = it.best;
+      has_moved = has_moved || it.evaluations > 1;
+      state_.budget.count(it.evaluations);
+      if (!it.is_complete) state_.budget.end();
+      state_.keep(it.best);
+      for (const PlanCandidate& candidate : it.front) state_.pareto_front.offer(candidate);
+    }
+    state_.record_convergence();
+    return has_moved;
+  }
+
+  SearchState& state_;
+  DecisionSearch& decision_search_;
+};
+
+}  // namespace
+
+void anneal_in_rounds(SearchState& state, DecisionSearch& decision_search) {
+  AnnealingRounds(state, decision_search).run();
+}
+
+}  // namespace dtfm::search

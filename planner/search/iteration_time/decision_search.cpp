@@ -1,0 +1,148 @@
+#include "planner/search/iteration_time/decision_search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
+
+namespace dtfm::search {
+namespace {
+
+// Chosen by hand.
+constexpr std::size_t deciders =
+    4;  // plans of different shapes, and of jobs, for which alternatives are tried
+constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
+
+/// Reduces a shape to the available tensor-parallel groups.
+Shape limited(Shape shape, const DecidedJob& job) {
+  const int tensor_groups = static_cast<int>(job.tensor_groups.size());
+  shape.stages =
+      std::max(1, std::min({shape.stages, tensor_groups, job.model.stages.layers() / job.model.chunks}));
+  shape.replicas = std::clamp(shape.replicas, 1, tensor_groups / shape.stages);
+  return shape;
+}
+
+}  // namespace
+
+void add_missing(std::vector<PlanCandidate>& plans, const std::vector<PlanCandidate>& more) {
+  for (const PlanCandidate& candidate : more)
+    if (std::none_of(plans.begin(), plans.end(), [&](const PlanCandidate& it) {
+          return it.job == candidate.job && it.plan == candidate.plan;
+        }))
+      plans.push_back(candidate);
+}
+
+void DecisionSearch::decide_early(const DecidedJobPtr& first) {
+  screening_.offer_initial_plans(first, sparse_full_shapes(*first), false);
+  if (state_.pool.empty() || state_.is_over()) return;
+  for (const DecidedJobPtr& job : state_.decisions.alternatives(*first)) {
+    if (state_.is_over()) return;
+    screening_.offer_initial_plans(job, sparse_full_shapes(*job), false);
+  }
+  decide_schedule_early();
+  decide_degrees_by_gpu();
+}
+
+/// Tries the schedules with several of the best decisions so far, because memory depends on both.
+void DecisionSearch::decide_schedule_early() {
+  for (const DecidedJobPtr& base : state_.pool.best_jobs(jobs_per_schedule))
+    for (const DecidedJobPtr& job : state_.decisions.alternatives(*base)) {
+      Job same = job->problem.job;
+      same.execution.schedule = base->problem.job.execution.schedule;
+      same.execution.chunks = base->problem.job.execution.chunks;
+      if (decisions_key(same) != decisions_key(base->problem.job)) continue;
+      if (state_.is_over()) return;
+      screening_.offer_initial_plans(job, sparse_full_shapes(*job), false);
+    }
+}
+
+std::vector<Shape> DecisionSearch::sparse_full_shapes(const DecidedJob& job) const {
+  std::vector<Shape> shapes = full_shapes(job, state_.options.limits);
+  std::erase_if(shapes, [&](const Shape& shape) {
+    return !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
+           shape.stages != state_.options.limits.stages;
+  });
+  return shapes;
+}
+
+bool DecisionSearch::try_alternatives() {
+  const PlanCandidate before = state_.pool.best();
+  std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
+  std::vector<PlanCandidate> bases = state_.pool.best_per_shape(deciders);
+  add_missing(bases, state_.pool.best_per_job(deciders));
+  for (const PlanCandidate& from : bases)
+    for (const DecidedJobPtr& job : state_.decisions.alternatives(*from.job)) tries.emplace_back(from, job);
+  DecidedJobs jobs;
+  for (const auto& [from, job] : tries) jobs.push_back(job);
+  state_.offer(static_cast<int>(tries.size()), jobs, [&](int i, const PlanScore& score) {
+    std::vector<PlanCandidate> candidates;
+    const auto& [from, job] = tries[at(i)];
+    if (auto same = transfer_plan(job, from, state_.options.limits, score))
+      candidates.push_back(std::move(*same));
+    const Shape shape = limited(from.shape(), *job);
+    if (!is_possible(*job, shape, state_.options.limits)) return candidates;
+    for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))
+      candidates.push_back(std::move(start));
+    for (PlanCandidate& it : candidates) it = refine_layer_cuts(std::move(it), score);
+    return candidates;
+  });
+  return is_better(state_.pool.best(), before);
+}
+
+/// The best shape depends on the micro-batch: larger ones allow fewer pipelines. So each one is screened
+/// with some shapes of its own; with few shapes, also with other recomputation and tensor degrees, which
+/// memory depends on too.
+void DecisionSearch::screen_micro_batches() {
+  const DecidedJobPtr best = state_.pool.best().job;
+  const Job& now = best->problem.job;
+  const bool are_few =
+      possible_shapes(*best, state_.options.limits, fine_ratio).size() <= max_shapes_to_enumerate;
+  if (state_.is_over()) return;
+  for (const DecidedJobPtr& job : state_.decisions.alternatives(*best)) {
+    Job same = job->problem.job;
+    same.execution.micro_batch = now.execution.micro_batch;
+    if (are_few) {
+      same.execution.recomputation = now.execution.recomputation;
+      same.parallelism.tensor = now.parallelism.tensor;
+    }
+    if (decisions_key(same) == decisions_key(now))
+      screening_.offer_initial_plans(job, sparse_shapes(*job, state_.options.limits), false);
+  }
+}
+
+void DecisionSearch::decide() {
+  std::set<DecidedJobPtr> done = {state_.pool.best().job};
+  screen_micro_batches();
+  if (!state_.is_over() && done.insert(state_.pool.best().job).second)
+    screening_.screen_shapes(state_.pool.best().job);
+  for (int round = 0; round < decision_rounds && !state_.is_over() && try_alternatives(); ++round) {
+    const DecidedJobPtr best = state_.pool.best().job;
+    if (done.insert(best).second) screening_.screen_shapes(best);
+    state_.record_convergence();
+  }
+  for (const DecidedJobPtr& job : state_.decisions.mixed_degrees(*state_.pool.best().job))
+    screening_.screen_coarse_grid(job);
+  if (const DecidedJobPtr job = state_.decisions.with_any_degree(*state_.pool.best().job))
+    screening_.screen_coarse_grid(job);
+  decide_degrees_by_gpu();
+  const DecidedJobPtr best = state_.pool.best().job;
+  if (best->has_mixed_degrees() && !state_.is_over()) screening_.screen_near_best(best);
+}
+
+/// Changes the tensor degree on one GPU model at a time, then the other decisions, as long as that helps.
+void DecisionSearch::decide_degrees_by_gpu() {
+  for (int round = 0; round < decision_rounds && !state_.is_over(); ++round) {
+    const PlanCandidate before = state_.pool.best();
+    for (const DecidedJobPtr& job : state_.decisions.degrees_by_gpu(*before.job))
+      screening_.offer_initial_plans(job, full_shapes(*job, state_.options.limits), false);
+    if (state_.pool.best().job == before.job || state_.is_over()) return;
+    try_alternatives();
+    state_.record_convergence();
+  }
+}
+
+}  // namespace dtfm::search

@@ -1,0 +1,40 @@
+// Search over what a job leaves open (`auto`), by plans that are screened, not annealed.
+#pragma once
+
+#include <vector>
+
+#include "planner/search/iteration_time/plan_screening.hpp"
+#include "planner/search/iteration_time/search_state.hpp"
+
+namespace dtfm::search {
+
+inline constexpr int decision_rounds = 6;  // most; chosen by hand
+
+/// All functions keep the plans that they find in the state, and decide nothing if nothing is open.
+class DecisionSearch {
+ public:
+  /// Both must outlive this.
+  DecisionSearch(SearchState& state, PlanScreening& screening) : state_(state), screening_(screening) {}
+
+  /// Compares all micro-batches, recomputations and tensor degrees with few shapes, and then the degrees on
+  /// each GPU model, so that a short search does not depend on the order of decisions.
+  void decide_early(const DecidedJobPtr& first);
+  /// Changes one decision of the best plans at a time, as long as that helps. The pool must not be empty.
+  void decide();
+  /// Tries the best plans with one decision changed. Returns whether the best plan has improved.
+  bool try_alternatives();
+
+ private:
+  void decide_schedule_early();
+  std::vector<Shape> sparse_full_shapes(const DecidedJob& job) const;
+  void screen_micro_batches();
+  void decide_degrees_by_gpu();
+
+  SearchState& state_;
+  PlanScreening& screening_;
+};
+
+/// Appends those of `more` that are not among `plans`.
+void add_missing(std::vector<PlanCandidate>& plans, const std::vector<PlanCandidate>& more);
+
+}  // namespace dtfm::search

@@ -1,0 +1,16 @@
+// Evolution of the best plans of a search.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/search/iteration_time/search_state.hpp"
+
+namespace dtfm::search {
+
+/// Evolves the best plans, in epochs. Every island of an epoch starts from the same plans, the best so far,
+/// with random numbers of its own. Unlike annealing, evolution changes the number and depth of pipelines.
+/// `round` must differ between calls. Does nothing in a warm start or for a Pareto front, or if no plan of
+/// the pool can be evolved.
+void evolve(SearchState& state, std::uint64_t round);
+
+}  // namespace dtfm::search

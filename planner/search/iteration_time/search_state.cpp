@@ -1,0 +1,91 @@
+#include "planner/search/iteration_time/search_state.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
+#include "planner/search/iteration_time/plan_anneal.hpp"
+
+namespace dtfm::search {
+namespace {
+
+constexpr std::size_t max_kept_by_default = 96;  // chosen by hand
+
+PlanScore score_of(const Problem& problem, const IterationSearchOptions& options,
+                   const Decisions& decisions) {
+  if (!options.warm) return {options.objective, problem.topology};
+  const auto& [plan, job, horizon_s] = *options.warm;
+  return {options.objective, problem.topology,
+          std::make_shared<const cost::MigrationCost>(problem, decisions.network(), plan, stage_chunks(job)),
+          horizon_s};
+}
+
+/// Moves of a search without limits.
+long long own_moves(const PlanPool& pool) {
+  return static_cast<long long>(default_moves * move_multiplier(pool.best().job->tensor_groups.size()));
+}
+
+}  // namespace
+
+SearchState::SearchState(const Problem& problem, const IterationSearchOptions& given)
+    : options(given),
+      max_kept(std::max(max_kept_by_default, at(given.finalists))),
+      decisions(problem, PlanScore(given.objective, problem.topology).unpriced()),
+      score(score_of(problem, given, decisions)),
+      budget(given.common.evaluations),
+      pool(max_kept),
+      pareto_front(max_pareto_front_size),
+      device_count_(problem.topology->size()),
+      begin_(given.common.begin.value_or(now_of(given.common.ranks))) {}
+
+double SearchState::elapsed_s() const {
+  return std::chrono::duration<double>(now_of(options.common.ranks) - begin_).count();
+}
+
+bool SearchState::is_late(double share) const {
+  const auto limit = options.common.time_limit;
+  return limit && elapsed_s() >= share * *limit;
+}
+
+bool SearchState::must_stop() const {
+  const double search_share = 1 - simulation_time_share - (options.warm ? migration_time_share : 0);
+  return is_interrupted() || is_late(search_share);
+}
+
+/// Whether the time limit is over for so long that the search gives up finding a plan that fits in memory.
+bool SearchState::is_overdue() const {
+  // A quarter of a second screens many shapes for up to 512 devices. An estimate is quadratic in them.
+  constexpr double extension_s = 0.25, devices = 512;
+  const double size = std::max(1.0, device_count_ / devices);
+  const auto limit = options.common.time_limit;
+  return limit && elapsed_s() >= *limit + extension_s * size * size;
+}
+
+void SearchState::keep(PlanCandidate candidate) {
+  if (options.keeps_pareto_front) pareto_front.offer(candidate);
+  pool.keep(std::move(candidate));
+}
+
+void SearchState::record_convergence() {
+  if (!pool.has_fitting()) return;
+  const double best = pool.best().score;
+  if (convergence.empty() || best < convergence.back().cost)
+    convergence.push_back({budget.evaluated(), best});
+  report_evaluations(budget.evaluated());
+}
+
+void SearchState::report(long long asked) {
+  const std::unique_lock lock(progress_mutex_, std::try_to_lock);
+  if (lock.owns_lock()) report_evaluations(budget.evaluated() + asked * moves_between_stop_checks);
+}
+
+void SearchState::report_evaluations(long long evaluations) const {
+  if (!options.common.on_progress) return;
+  const bool is_open_ended = options.common.time_limit && options.uses_full_budget && !budget.is_limited();
+  const long long most = is_open_ended ? 0 : options.common.evaluations.value_or(own_moves(pool));
+  const long long total = most > 0 ? std::max(most, evaluations) : 0;
+  options.common.on_progress({evaluations, total, pool.best().iteration_s, 0});
+}
+
+}  // namespace dtfm::search

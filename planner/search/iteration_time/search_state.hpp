@@ -1,0 +1,100 @@
+// What the steps of the search by iteration time share: limits, budget, and the best plans so far.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "planner/core/ranks.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/evaluated_work.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "planner/search/iteration_time/pareto_front.hpp"
+#include "planner/search/iteration_time/plan_pool.hpp"
+#include "planner/search/iteration_time/plan_score.hpp"
+
+namespace dtfm::search {
+
+using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
+
+// Shares of a time limit, for minimizing migration and for simulating finalists. Chosen by hand.
+inline constexpr double migration_time_share = 0.05, simulation_time_share = 0.1;
+
+class SearchState {
+ public:
+  /// Both must outlive this.
+  SearchState(const Problem& problem, const IterationSearchOptions& options);
+
+  bool is_interrupted() const { return is_stopped(options.common); }
+  /// Whether this share of the time limit is over.
+  bool is_late(double share) const;
+  /// Whether the search must stop because of its time limit or an interrupt.
+  bool must_stop() const;
+  /// The same, or because its evaluations are used up.
+  bool is_over() const { return must_stop() || budget.is_spent(); }
+  Workers workers() const { return workers_of(options.common); }
+
+  void keep(PlanCandidate candidate);
+  /// Forgets all plans but those of the Pareto front.
+  void forget_plans() { pool = PlanPool(max_kept); }
+  /// Records the best score after the evaluations so far, and reports progress.
+  void record_convergence();
+  /// Reports progress within an annealing. Thread-safe. `asked` is the number of stop checks so far in all
+  /// runs of this annealing.
+  void report(long long asked);
+
+  /// Keeps the plans of `jobs` that work(0, score), …, work(count − 1, score) find, as far as the budget
+  /// allows. The search must return a plan, so the first piece begins even after the time limit; with
+  /// `until_one_fits`, pieces are done for a while after it until a plan fits in memory.
+  template <class Work>
+  void offer(int count, const DecidedJobs& jobs, const Work& work, bool until_one_fits = false) {
+    if (budget.is_spent()) return;
+    const auto is_enough = [&](bool one_fits) {
+      return must_stop() && (one_fits || !until_one_fits || is_interrupted() || is_overdue());
+    };
+    std::atomic<bool> one_fits = pool.has_fitting();
+    const PlanScore stoppable = score.with_stop([&] { return is_enough(one_fits); });
+    const auto piece = [&](int i) {
+      EvaluatedPlans found = evaluate_and_count(stoppable, [&](const PlanScore& own) {
+        if (i > 0 || !pool.empty()) own.throw_if_stopped();
+        return work(i, own);
+      });
+      for (const PlanCandidate& it : found.plans)
+        if (it.deficit_bytes <= 0) one_fits = true;
+      return found;
+    };
+    const bool is_limited = budget.is_limited() || options.common.time_limit;
+    const auto is_done = [&] { return is_enough(pool.has_fitting()); };
+    take_in_order(count, workers(), jobs, is_limited, is_done, piece, [&](const EvaluatedPlans& found) {
+      if (!pool.has_fitting())
+        budget.count(found.evaluations);
+      else if (!budget.take(found.evaluations))
+        return false;
+      for (const PlanCandidate& candidate : found.plans) keep(candidate);
+      return true;
+    });
+  }
+
+  const IterationSearchOptions& options;
+  std::size_t max_kept;  // plans in the pool
+  Decisions decisions;
+  PlanScore score;
+  EvaluationBudget budget;
+  PlanPool pool;
+  ParetoFront pareto_front;
+  std::vector<ConvergencePoint> convergence;
+
+ private:
+  double elapsed_s() const;
+  bool is_overdue() const;
+  void report_evaluations(long long evaluations) const;
+
+  double device_count_;
+  std::chrono::steady_clock::time_point begin_;
+  std::mutex progress_mutex_;
+};
+
+}  // namespace dtfm::search
