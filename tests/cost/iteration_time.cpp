@@ -166,6 +166,19 @@ TEST_CASE("an iteration consists of pipelines and gradient sync and updates and 
   }
 }
 
+TEST_CASE("the example in docs/how-it-works.md") {
+  Problem problem{flat_topology({2, 2}, link_of(0.05, 1e9), link_of(0.1, 1e8)), chain_job(2, 2e8, 0.25e9),
+                  Calibration{1, 0, 1, 0}};
+  problem.job.training.global_batch = 8;
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  const IterationModel model(problem);
+  const IterationEstimate estimate = estimate_iteration(model, plan);
+  CHECK(estimate.pipelines_s == Approx(15.6));
+  CHECK(estimate.gradient_sync_end_s == Approx(19.8));
+  CHECK(estimate.iteration_s == Approx(19.8));
+  CHECK(simulated_iteration_s(problem, plan) == Approx(19.8));
+}
+
 TEST_CASE("an estimator after changes equals a new one") {
   for (const Schedule schedule : schedules)
     for (const bool shared : {false, true})

@@ -35,23 +35,27 @@ class IterationSearch {
 
   IterationSearchResult run() {
     const DecidedJobPtr first = state_.decisions.first();
-    const bool is_undecided = state_.decisions.has_undecided();
     result_.unusable = state_.decisions.unusable();
     result_.unpriced = state_.score.unpriced();
     if (state_.options.warm) offer_warm_start(*state_.options.warm, *first);
-    if (is_undecided) decision_search_.decide_early(first);
-    const DecidedJobPtr early = state_.pool.empty() ? first : state_.pool.best().job;
-    screening_.screen_shapes(early);
-    if (early != first && !state_.is_over()) screening_.screen_shapes(first);
+    screen(first);
     if (state_.pool.empty()) throw NoSuchShape(describe_available(*first));
     exclude_slow_devices(*first);
-    if (is_undecided) decision_search_.decide();
+    if (state_.decisions.has_undecided()) decision_search_.decide();
     anneal_in_rounds(state_, decision_search_);
     finish();
     return std::move(result_);
   }
 
  private:
+  /// Screens all shapes with the decisions that few shapes suggest, and with the first ones.
+  void screen(const DecidedJobPtr& first) {
+    if (state_.decisions.has_undecided()) decision_search_.decide_early(first);
+    const DecidedJobPtr early = state_.pool.empty() ? first : state_.pool.best().job;
+    screening_.screen_shapes(early);
+    if (early != first && !state_.is_over()) screening_.screen_shapes(first);
+  }
+
   /// Offers the running plan first, so that others have to be better.
   void offer_warm_start(const WarmStart& warm, const DecidedJob& first) {
     const DecidedJobPtr job = state_.decisions.decide_like(first, warm.job, warm.plan);
@@ -79,7 +83,7 @@ class IterationSearch {
     best_before_exclusion_ = state_.pool.best();
     state_.forget_plans();
     state_.decisions.exclude(slow);
-    screening_.screen_shapes(state_.decisions.first());
+    screen(state_.decisions.first());
   }
 
   void minimize_finalist_migration() {
