@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options);
 
 /// Returns the options in the arguments of dtfm-calibrate, or nothing after --help or --version. Throws Error
-/// for options that are invalid, missing, or have no effect together.
+/// for options that are invalid, missing or conflicting.
 std::optional<CalibrateOptions> parse_calibrate_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

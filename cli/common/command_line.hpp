@@ -28,11 +28,11 @@ AppPointer make_app();
 /// Sets the name of a program and what --help prints before and after the options.
 void set_texts(CLI::App& app, const char* name, const char* description, const std::string& footer);
 
-/// Adds a subcommand. `on_choice` is called if it is chosen; at most one may be.
+/// Adds a subcommand. At most one can be chosen; its `on_choice` is called.
 CLI::App& add_command(CLI::App& app, const char* name, const char* help, const char* footer,
                       const std::function<void()>& on_choice);
 
-/// Adds an argument without a name on the command line: one, or any number.
+/// Adds a positional argument: one, or any number.
 CLI::Option* add_argument(CLI::App& app, const char* name, const char* help, std::string& value);
 CLI::Option* add_argument(CLI::App& app, const char* name, const char* help,
                           std::vector<std::string>& values);
@@ -88,8 +88,8 @@ void add_help_option(CLI::App& app);
 /// Throws Error "OPTION: why" for the first of `options` that was given.
 void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
-/// Returns the given options and arguments with their values, except those that may differ between processes
-/// that compute together: they change only speed, and what is printed and where.
+/// Returns the given options and arguments with their values, except those that may differ between ranks,
+/// because they affect only speed and output.
 std::vector<std::string> common_options(const CLI::App& app);
 
 /// Returns false after --help or --version. Throws Error for invalid options, with a suggestion if there is a

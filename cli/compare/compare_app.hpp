@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_compare_options(CLI::App& app, CompareOptions& options);
 
 /// Returns the options in the arguments of dtfm-compare, or nothing after --help or --version. Throws Error
-/// for options that are invalid, missing, or have no effect together.
+/// for options that are invalid, missing or conflicting.
 std::optional<CompareOptions> parse_compare_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

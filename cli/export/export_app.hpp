@@ -21,7 +21,7 @@ void add_export_options(CLI::App& app, ExportOptions& options);
 std::string format_targets(std::string_view margin = "");
 
 /// Returns the options in the arguments of dtfm-export, or nothing after --help or --version. Throws Error
-/// for options that are invalid, missing, or have no effect together.
+/// for options that are invalid, missing or conflicting.
 std::optional<ExportOptions> parse_export_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

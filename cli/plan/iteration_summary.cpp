@@ -158,8 +158,7 @@ class IterationWriter {
   /// How much longer the iteration takes if something is worse than assumed.
   std::string sensitivity() const {
     if (s_.record.finalists.empty() || s_.record.finalists.front().sensitivity.empty()) return "";
-    constexpr std::array causes = {"bandwidth -20 %", "latency +20 %", "busiest device -20 %",
-                                   "blocking sends"};
+    constexpr std::array causes = {"80 % bandwidth", "120 % latency", "slow device", "blocking sends"};
     static_assert(causes.size() == api::perturbations.size());
     std::string text;
     for (std::size_t i = 0; i < causes.size(); ++i)

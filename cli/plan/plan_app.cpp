@@ -171,7 +171,7 @@ void add_simulation_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) { options.robust = parse_robust_criterion(text); });
   add_option(
       app, "--near-equal", "SHARE",
-      "plans at most this share slower than the best count as equal; the best under perturbations wins "
+      "plans worse than the best by at most this share are near-equal; the least sensitive wins "
       "[0.001]",
       [&](const std::string& text) { options.near_equal = parse_fraction_below_one("--near-equal", text); });
 }

@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_plan_options(CLI::App& app, PlanOptions& options);
 
 /// Returns the options in the arguments of dtfm-plan, or nothing after --help or --version. Throws Error for
-/// options that are invalid, missing, or have no effect together.
+/// options that are invalid, missing or conflicting.
 std::optional<PlanOptions> parse_plan_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

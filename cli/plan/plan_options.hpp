@@ -36,11 +36,11 @@ struct PlanOptions {
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;
-  Ranks* processes = nullptr;       // that plan together; null: only this one
+  Ranks* processes = nullptr;       // null: only this process
   std::vector<std::string> common;  // options that must be the same in all processes
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
-  // Of the command, and so of the time limit.
+  // Start of the command, from which its time limit counts.
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   bool prove = false;
   std::optional<std::string> score;                // file with a plan to score instead of searching

@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_profile_options(CLI::App& app, ProfileOptions& options);
 
 /// Returns the options in the arguments of dtfm-profile, or nothing after --help or --version. Throws Error
-/// for options that are invalid, missing, or have no effect together.
+/// for options that are invalid, missing or conflicting.
 std::optional<ProfileOptions> parse_profile_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

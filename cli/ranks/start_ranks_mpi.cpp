@@ -21,8 +21,7 @@ namespace {
 // MPI counts bytes by int.
 constexpr int max_bytes = std::numeric_limits<int>::max();
 constexpr const char* too_long =
-    "the results that the processes send to each other exceed 2 GiB, the maximum of MPI; start one process, "
-    "without mpirun or srun";
+    "results sent between ranks exceed the MPI limit of 2 GiB; start one process, without mpirun or srun";
 
 void silence() {
   const int null = ::open("/dev/null", O_WRONLY);

@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_sim_options(CLI::App& app, SimulateOptions& options);
 
 /// Returns the options in the arguments of dtfm-sim, or nothing after --help or --version. Throws Error for
-/// options that are invalid, missing, or have no effect together.
+/// options that are invalid, missing or conflicting.
 std::optional<SimulateOptions> parse_sim_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_topology_options(CLI::App& app, TopologyOptions& options);
 
 /// Returns the options in the arguments of dtfm-topology, or nothing after --help or --version. Throws Error
-/// for options that are invalid, missing, or have no effect together.
+/// for options that are invalid, missing or conflicting.
 std::optional<TopologyOptions> parse_topology_options(int argc, char** argv);
 
 }  // namespace dtfm::cli

@@ -40,7 +40,7 @@ struct FinalistResult {
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
   bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
-  Sensitivity sensitivity = {};  // only of the best plan and of those as good; see PlanRequest::near_equal
+  Sensitivity sensitivity = {};  // only of the best and near-equal plans
 };
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
@@ -52,7 +52,7 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
                                                RobustCriterion robust, const Workers& workers,
                                                const StopFunction& stop);
 
-/// So many threads that their simulations take no more than 2 GB of memory together, but at least one.
+/// Limits the threads so that concurrent simulations take at most 2 GB of memory, but keeps one.
 /// `are_nominal`: without scenarios.
 Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
                            bool are_nominal);

@@ -112,16 +112,16 @@ PlanResult search_and_simulate(const PlanRequest& given) {
 
 namespace {
 
-/// Moves the plan to the front that is best in the mean over all perturbations, among those that are as good
-/// as the best one without. The order stays if the best plan is proven optimal; if scenarios say what to
+/// Of the plans within `near_equal` of the best one, moves the one that is best in the mean over all
+/// perturbations to the front. The order stays if the best plan is proven optimal; if scenarios say what to
 /// expect instead; in a warm start, where another plan would have to be worth its migration; and without
 /// sensitivities, which need time.
 void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   if (result.simulation != SimulationStatus::done || !result.completes_iteration()) return;
   const search::IterationSearchOptions& options = request.options;
   const search::PlanScore score = simulation_score(options, request.problem.topology);
-  const auto value = [&](std::size_t i, double loss) {
-    return value_of(result.plans[i], result.finalist_results[i].seconds * (1 + loss), score);
+  const auto value = [&](std::size_t i, double rise) {
+    return value_of(result.plans[i], result.finalist_results[i].seconds * (1 + rise), score);
   };
   std::size_t count = 1;
   const double most = value(0, 0) * (1 + request.near_equal);
@@ -136,7 +136,7 @@ void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
   for (std::size_t i = 0; i < count; ++i) result.finalist_results[i].sensitivity = found[i];
   if (std::any_of(found.begin(), found.end(), [](const Sensitivity& it) { return it.empty(); })) return;
   std::vector<double> perturbed;
-  for (std::size_t i = 0; i < count; ++i) perturbed.push_back(value(i, mean_loss(found[i])));
+  for (std::size_t i = 0; i < count; ++i) perturbed.push_back(value(i, mean_rise(found[i])));
   const auto least = std::min_element(perturbed.begin(), perturbed.end()) - perturbed.begin();
   const auto move_to_front = [&](auto& list) {
     std::rotate(list.begin(), list.begin() + least, list.begin() + least + 1);

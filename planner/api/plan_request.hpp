@@ -35,9 +35,9 @@ struct PlanRequest {
   search::IterationSearchOptions options = {};
   std::vector<NamedScenario> scenarios = {nominal_scenario()};  // at least one
   RobustCriterion robust = RobustCriterion::mean;
-  /// Plans whose simulated objective is at most this share above the best one count as equally good. Among
-  /// them the result is the one that is best in the mean over all perturbations (sensitivity.hpp), unless
-  /// there are scenarios or a running plan.
+  /// Plans whose simulated objective is at most this share above the best one are near-equal. Of these, the
+  /// result is the one that is best in the mean over all perturbations (sensitivity.hpp), except where `plan`
+  /// keeps the fastest.
   double near_equal = default_near_equal;
   std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
 };
@@ -51,7 +51,7 @@ struct PlanResult {
   std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
   std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
   /// Prediction interval of the iteration time under the first scenario. Empty without `spread`, if no plan
-  /// fits the memory, or if `stop` returned true.
+  /// fits in memory, or if `stop` returned true.
   std::optional<PredictionInterval> interval;
 
   const search::PlanCandidate& best() const { return plans.front(); }
@@ -70,11 +70,11 @@ struct PlanResult {
   }
 };
 
-/// Searches for a plan, simulates the finalists, and ranks them by their simulated times, with the least
-/// sensitive of the best ones first. If the problem has
-/// so few plans that all can be enumerated, the result is the best of them (enumeration.hpp). Throws Error if
-/// no device's times are known, search::NoSuchShape if no plan has the requested numbers of stages and
-/// replicas.
+/// Searches for a plan, simulates the finalists, and ranks them by their simulated times, but with the least
+/// sensitive of the near-equal ones first. The fastest one stays first if it is proven optimal, with
+/// scenarios, and in a warm start. If the problem has so few plans that all can be enumerated, the result is
+/// the best of them (enumeration.hpp). Throws Error if no device's times are known, search::NoSuchShape if no
+/// plan has the requested numbers of stages and replicas.
 PlanResult plan(const PlanRequest& request);
 /// Like `plan`, but never enumerates plans, and gives neither sensitivities nor a prediction interval.
 PlanResult search_and_simulate(const PlanRequest& request);

@@ -108,7 +108,7 @@ std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCand
   return sensitivities;
 }
 
-double mean_loss(const Sensitivity& sensitivity) {
+double mean_rise(const Sensitivity& sensitivity) {
   if (sensitivity.empty()) return 0;
   return std::accumulate(sensitivity.begin(), sensitivity.end(), 0.0) /
          static_cast<double>(sensitivity.size());

@@ -11,27 +11,26 @@
 
 namespace dtfm::api {
 
-/// What is worse: all links have 20 % less bandwidth; all links have 20 % more latency; the device of the
-/// plan that computes longest is 20 % slower; or devices do not compute while they send activations or their
-/// gradients, as in trainers with blocking sends. It is small and always the same, so that the results of
-/// plans can be compared.
+/// What is worse: all links have 20 % less bandwidth; all links have 20 % more latency; the busiest device
+/// runs at 80 % of its speed; or devices do not compute while they send activations or their gradients, as in
+/// trainers with blocking sends. It is small and always the same, so that the results of plans can be
+/// compared.
 enum class Perturbation { bandwidth, latency, slow_device, blocking_sends };
 inline constexpr std::array perturbations = {Perturbation::bandwidth, Perturbation::latency,
                                              Perturbation::slow_device, Perturbation::blocking_sends};
 /// The key in files: "bandwidth", "latency", "slow_device", "blocking_sends".
 std::string_view name_of(Perturbation perturbation);
 
-/// [perturbation]: by what share of the undisturbed iteration the iteration is longer, as simulated. Empty if
-/// it is not known.
+/// [perturbation]: relative increase of the simulated iteration time. Empty if unknown.
 using Sensitivity = std::vector<double>;
 
-/// One result per candidate, all of which must fit their memory. Those that take long to simulate, or that
-/// the simulator rejects, and all if `stop` has returned true before the end, have none. The results do not
-/// depend on the number of workers.
+/// One result per candidate, all of which must fit in memory. It is empty if the plan takes long to simulate
+/// or is rejected, or if `stop` has returned true before the end. The results do not depend on the number of
+/// workers.
 std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCandidate>& candidates,
                                               const Workers& workers, const StopFunction& stop);
 
 /// Mean over all perturbations; 0 if the sensitivity is not known.
-double mean_loss(const Sensitivity& sensitivity);
+double mean_rise(const Sensitivity& sensitivity);
 
 }  // namespace dtfm::api

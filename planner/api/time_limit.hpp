@@ -1,4 +1,4 @@
-// When work on a plan ends that its time limit, or the caller, cuts short.
+// When a time limit, or the caller, ends work on a plan.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace dtfm::api {
 
-/// How long the simulation of the first finalist may take after the time limit, s, and then the work on the
-/// lower bound, or on a prediction interval. With short limits, these decide whether the result has them.
+/// Seconds past the time limit that the first finalist's simulation, and then the lower bound or a prediction
+/// interval, may take, so that results have them even with short limits.
 inline constexpr double first_simulation_grace_s = 0.1, bound_grace_s = 0.1;
 
-/// Returns true once the caller stops the search or its time limit has passed, but for the limit not before
-/// `grace_s` from now. The limit counts from now unless `options.begin` is set. `options.ranks` must outlive
+/// Returns a function that is true once the caller stops the search or, at least `grace_s` from now, its
+/// limit has passed. The limit counts from now unless `options.begin` is set. `options.ranks` must outlive
 /// the result.
 inline StopFunction stop_of(const search::SearchOptions& options, double grace_s = 0) {
   if (!options.time_limit) return options.stop;

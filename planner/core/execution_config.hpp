@@ -36,8 +36,8 @@ struct ExecutionConfig {
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
   Compression compression = {};
-  /// Devices do not compute while they send, whatever the schedule. Only the simulator knows it: it shows how
-  /// sensitive plans are to it (planner/api/sensitivity.hpp).
+  /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
+  /// sensitivity (planner/api/sensitivity.hpp).
   bool blocking_sends = false;
 
   friend bool operator==(const ExecutionConfig&, const ExecutionConfig&) = default;

@@ -16,15 +16,15 @@ std::optional<std::string> first_missing(const std::vector<std::string>& options
 /// Returns how a rank's input differs from that of rank 0, and what to do; empty if it does not.
 std::string difference_of(const RankInput& input, const RankInput& root) {
   if (input.version != root.version)
-    return fmt::format("it is version {}, but rank 0 is version {}; install the same version on all machines",
+    return fmt::format("is version {}, but rank 0 is version {}; install the same version on all machines",
                        input.version, root.version);
   if (const auto option = first_missing(input.options, root.options))
-    return fmt::format("it has `{}`, which rank 0 does not have; start all ranks with the same options",
+    return fmt::format("has `{}`, which rank 0 does not have; start all ranks with the same options",
                        *option);
   if (const auto option = first_missing(root.options, input.options))
-    return fmt::format("it lacks `{}`, which rank 0 has; start all ranks with the same options", *option);
+    return fmt::format("lacks `{}`, which rank 0 has; start all ranks with the same options", *option);
   if (input.files != root.files)
-    return "its input files differ from those of rank 0; give all ranks the same";
+    return "input files differ from those of rank 0; give all ranks the same files";
   return "";
 }
 

@@ -1,4 +1,4 @@
-// How long work is asked to end early: by Ctrl-C or at a time limit.
+// Early end of long work: by Ctrl-C or at a time limit.
 #pragma once
 
 #include <cstddef>

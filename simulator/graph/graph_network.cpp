@@ -35,7 +35,7 @@ std::vector<bool> constant_caps(const TaskGraph& graph, const StopFunction& stop
   return result;
 }
 
-/// The number in the fluid network of each link, and then of each host; no_index for those that are not in
+/// The index in the fluid network of each link, and then of each host; no_index for those that are not in
 /// it.
 std::vector<int> capacity_numbers(const TaskGraph& graph, const StopFunction& stop) {
   std::vector<bool> moves(graph.hosts.size());

@@ -37,7 +37,7 @@ class GraphNetwork {
 
   /// The shared capacities that a task uses.
   std::span<const LinkUse> uses_of(const Task& task) const;
-  /// The number in `fluid()` of a link or, for speeds, of a host. Links that no profile changes may have
+  /// The index in `fluid()` of a link or, for speeds, of a host. Links that no profile changes may have
   /// none.
   int capacity_of(Profile::Quantity quantity, int index) const;
   /// Sets the quantity of a link or, for speeds, of a host.

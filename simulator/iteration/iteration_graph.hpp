@@ -50,8 +50,8 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
 LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
                                       const StopFunction& stop = {});
 
-/// Forward and backward passes of a micro-batch on a device, in an iteration of the plan. Plans with more
-/// than `max_computations` are not simulated, because they would exceed the memory: with the messages between
+/// Number of passes (forward or backward, per micro-batch and device) in an iteration. Plans with more
+/// than `max_computations` are not simulated, because they would exceed memory: with the messages between
 /// stages, a computation takes up to 500 bytes of memory until the end of the simulation.
 double computations_of(const Plan& plan);
 inline constexpr double max_computations = 2e7;

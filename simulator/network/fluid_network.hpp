@@ -33,8 +33,7 @@ class FluidNetwork {
   /// Adds a flow of `amount` bytes, which gets a rate at the next `update_rates`, and returns its number.
   /// Numbers are reused after `remove`. `weight` and all shares are positive; `rate_cap` (bytes per second)
   /// may be infinite. `own_links`: links that no other flow uses, and that therefore are not among `uses`,
-  /// but part of the rate cap. Flows get the same numbers as if they were uses, so that ties are decided
-  /// alike.
+  /// but part of the rate cap. Flows get the same ids as if they were uses, so that ties break equally.
   int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap, int own_links = 0);
   void remove(int flow);
   void set_capacity(int link, double capacity);

@@ -27,7 +27,7 @@ Problem network_bound_problem() {
 
 }  // namespace
 
-TEST_CASE("the times of two stages under perturbations are those of their formulas") {
+TEST_CASE("the perturbed times of two stages match their formulas") {
   Problem problem = network_bound_problem();
   problem.job.training.global_batch = 1;
   const search::PlanCandidate candidate = candidate_of(problem, 2, 1, 1);
@@ -42,7 +42,7 @@ TEST_CASE("the times of two stages under perturbations are those of their formul
   CHECK(found[3] == Approx(0).margin(1e-12));  // with one micro-batch, nothing is computed meanwhile
 }
 
-TEST_CASE("blocking sends under any schedule are as long as with the schedule that has them") {
+TEST_CASE("1f1b with blocking sends takes as long as 1f1b-blocking") {
   Problem problem = network_bound_problem();
   problem.job.training.global_batch = 6;
   problem.job.execution.schedule = Schedule::one_f_one_b;
@@ -64,12 +64,12 @@ TEST_CASE("sensitivities of stopped simulations are not known") {
   REQUIRE(found.size() == 2);
   CHECK(found[0].empty());
   CHECK(found[1].empty());
-  CHECK(mean_loss(found[0]) == 0);
+  CHECK(mean_rise(found[0]) == 0);
 }
 
 TEST_CASE("of equally good plans the one that is best under perturbations is chosen") {
   const auto perturbed_s = [](const FinalistResult& it) {
-    return it.seconds * (1 + mean_loss(it.sensitivity));
+    return it.seconds * (1 + mean_rise(it.sensitivity));
   };
   int changed = 0;
   // One and four pipelines are equally good at 1.75e6.

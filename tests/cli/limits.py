@@ -58,7 +58,7 @@ def interrupted(seconds, *command):
             _, err = process.communicate(timeout=ANSWER_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            check(False, command, "does not answer Ctrl-C after", seconds, "s")
+            check(False, command, "ignores Ctrl-C after", seconds, "s")
             return ""
     check(process.returncode in (0, 130), command, "exits with", process.returncode, err)
     return err

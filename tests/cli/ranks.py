@@ -166,15 +166,15 @@ class TestErrors(Case):
         (self.folder / "old").mkdir()
         (self.folder / "old/net.yaml").write_text(NET.replace("0.523", "0.524"))
         done = run([*on_ranks(1, PLAN, "net.yaml"), ":", "-n", "1", "--wdir", self.folder / "old", PLAN, "net.yaml"], self.folder, 2)
-        self.assertIn("rank 1: its input files differ from those of rank 0", done.stderr)
+        self.assertIn("rank 1: input files differ from those of rank 0", done.stderr)
 
     def test_different_options(self):
         for program, options, other, message in [
-                (PLAN, (), ("--evaluations", 9), "it has `--evaluations 9`, which rank 0 does not have"),
-                (PLAN, ("--seed", 1), ("--seed=2",), "it has `--seed 2`, which rank 0 does not have"),
-                (PLAN, ("--objective", "comm-cost", "--prove"), ("--objective", "comm-cost"), "it lacks `--prove`, which rank 0 has"),
-                (SIM, ("--scheme", "zero2"), ("--scheme", "zero3"), "it has `--scheme zero3`, which rank 0 does not have"),
-                (COMPARE, ("--iterations", 2), (), "it lacks `--iterations 2`, which rank 0 has")]:
+                (PLAN, (), ("--evaluations", 9), "has `--evaluations 9`, which rank 0 does not have"),
+                (PLAN, ("--seed", 1), ("--seed=2",), "has `--seed 2`, which rank 0 does not have"),
+                (PLAN, ("--objective", "comm-cost", "--prove"), ("--objective", "comm-cost"), "lacks `--prove`, which rank 0 has"),
+                (SIM, ("--scheme", "zero2"), ("--scheme", "zero3"), "has `--scheme zero3`, which rank 0 does not have"),
+                (COMPARE, ("--iterations", 2), (), "lacks `--iterations 2`, which rank 0 has")]:
             with self.subTest(message):
                 done = run([*on_ranks(1, program, "net.yaml", *options), ":", "-n", "1", program, "net.yaml", *other], self.folder, 2)
                 self.assertIn(f"rank 1: {message}; start all ranks with the same options", done.stderr)

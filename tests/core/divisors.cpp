@@ -6,7 +6,7 @@
 
 using namespace dtfm;
 
-TEST_CASE("the largest divisor is that of a search through all numbers") {
+TEST_CASE("the largest divisor equals that of a linear search") {
   for (int number = 1; number <= 400; ++number)
     for (int most = 1; most <= number + 2; ++most) {
       int expected = 1;

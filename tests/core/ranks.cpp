@@ -200,13 +200,13 @@ TEST_CASE("ranks with different inputs are refused") {
   const Case cases[] = {
       {root, ""},
       {{"1.1", root.options, root.files, 1},
-       "rank 2 | it is version 1.1, but rank 0 is version 1.0; install the same version on all machines"},
+       "rank 2 | is version 1.1, but rank 0 is version 1.0; install the same version on all machines"},
       {{"1.0", {"net.yaml", "--seed 5"}, root.files, 1},
-       "rank 2 | it has `--seed 5`, which rank 0 does not have; start all ranks with the same options"},
+       "rank 2 | has `--seed 5`, which rank 0 does not have; start all ranks with the same options"},
       {{"1.0", {"net.yaml"}, root.files, 1},
-       "rank 2 | it lacks `--seed 4`, which rank 0 has; start all ranks with the same options"},
+       "rank 2 | lacks `--seed 4`, which rank 0 has; start all ranks with the same options"},
       {{"1.0", root.options, "net.yaml 2f", 1},
-       "rank 2 | its input files differ from those of rank 0; give all ranks the same"}};
+       "rank 2 | input files differ from those of rank 0; give all ranks the same files"}};
   for (const Case& it : cases) {
     const auto work = [&](RankRun run) {
       return error_of([&] { run.ranks.check_same_input(run.ranks.rank() == 2 ? it.other : root); });

@@ -22,7 +22,7 @@ constexpr auto by_key = [](const auto& a, const auto& b) { return a.first < b.fi
 
 }  // namespace
 
-TEST_CASE("a sort that may be stopped, but is not, is a stable sort") {
+TEST_CASE("a stoppable sort that is not stopped is stable") {
   const StopFunction never = [] { return false; };
   for (const std::size_t count : {0u, 1u, 1000u, 65'536u, 65'537u, 131'072u, 400'000u}) {
     CAPTURE(count);

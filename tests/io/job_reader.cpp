@@ -164,7 +164,7 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
   }
 }
 
-TEST_CASE("a list of micro-batches is open among its members and reads back as a list") {
+TEST_CASE("a list of micro-batches leaves the choice open and reads back as a list") {
   const auto job_with = [](const std::string& sizes) {
     return job_of(with("global_batch: 6", "global_batch: 12, micro_batch: " + sizes));
   };
@@ -181,7 +181,7 @@ TEST_CASE("a list of micro-batches is open among its members and reads back as a
   CHECK(single.micro_batch_choices.empty());
   CHECK(single.execution.micro_batch == 3);
 
-  CHECK_THROWS_WITH(job_with("[]"), contains("`micro_batch`: has no number"));
+  CHECK_THROWS_WITH(job_with("[]"), contains("`micro_batch`: is empty"));
   CHECK_THROWS_WITH(job_with("[1, 5]"), contains("5 does not divide global_batch 12"));
   CHECK_THROWS_WITH(job_with("[1, auto]"), contains("auto"));
 }

@@ -315,7 +315,7 @@ TEST_CASE("a replay can be stopped between tasks that start at the same time") {
 }
 
 // A profile that repeats the bandwidth of a fat pipe changes no time, but makes it a capacity of the network.
-TEST_CASE("fat pipes are the same as caps of rates and as capacities") {
+TEST_CASE("fat pipes act the same as rate caps or as capacities") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 8);

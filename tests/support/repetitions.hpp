@@ -3,8 +3,8 @@
 
 namespace dtfm {
 
-/// Returns `count`, or a fifth of it under AddressSanitizer: it slows the code down ten times, and looks for
-/// errors of memory, which do not take every repetition to occur. Builds without it make all.
+/// Returns `count`, or a fifth of it under AddressSanitizer: it slows the code down ten times, and a memory
+/// error shows without every repetition. Other builds run all.
 constexpr int repetitions(int count) {
 #if DTFM_ADDRESS_SANITIZER
   return (count + 4) / 5;

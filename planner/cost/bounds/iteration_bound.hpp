@@ -42,7 +42,7 @@ class IterationBounds {
   IterationBound for_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
   /// Bound for all plans, whose pipelines may differ in depth; `stages` or `replicas` restrict the plans to
   /// this depth of all pipelines, or this number of them. fits = false and value = 0 if no plan fits. Once
-  /// `stop` has returned true, the rest of the work is left out, which may only make the bound lower.
+  /// `stop` has returned true, the rest of the work is skipped, which can only lower the bound.
   IterationBound for_all_plans(std::optional<int> stages = {}, std::optional<int> replicas = {}) const;
   /// Smallest number of stages with which the job may fit in memory; 0 if there is none.
   int min_stages() const;

@@ -15,8 +15,8 @@ int rounded_up(int dividend, int divisor) {
   return static_cast<int>((static_cast<long long>(dividend) + divisor - 1) / divisor);
 }
 
-/// The least value from `first` to `last` for which `holds`, which does so for all larger ones, is true. It
-/// must be true for `last`, for which it is not called.
+/// The least value from `first` to `last` for which `holds` is true. `holds` must be monotonic. It is not
+/// called for `last`, where it must be true.
 template <class Predicate>
 int first_in(int first, int last, const Predicate& holds) {
   while (first < last) {

@@ -81,7 +81,7 @@ void read_micro_batch(const YamlValue& value, Job& job) {
   }
   std::set<int> sizes;
   for (const YamlValue& it : value.list()) sizes.insert(read(it));
-  if (sizes.empty()) throw value.value_error("has no number");
+  if (sizes.empty()) throw value.value_error("is empty");
   job.execution.micro_batch = *sizes.begin();
   job.automatic.micro_batch = sizes.size() > 1;
   if (job.automatic.micro_batch) job.micro_batch_choices.assign(sizes.begin(), sizes.end());

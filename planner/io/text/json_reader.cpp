@@ -62,9 +62,9 @@ struct CountingIterator {
   friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at == b.at; }
 };
 
-/// Reads the tokens of a JSON text, and rejects what the parser accepts: too many levels, too many values
-/// and, unless allowed, duplicate keys. Holds no values: nlohmann's parser with a callback would, and at the
-/// end of every object it searches the array around it, which takes quadratic time.
+/// Reads the tokens of a JSON text, and also rejects too many levels, too many values and, unless allowed,
+/// duplicate keys. Holds no values: nlohmann's parser with a callback would, and at the end of every object
+/// it searches the array around it, which takes quadratic time.
 class TokenReader : public nlohmann::json_sax<json> {
  public:
   /// `text` and `file` must outlive this.

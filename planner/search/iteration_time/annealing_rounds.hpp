@@ -6,8 +6,8 @@
 
 namespace dtfm::search {
 
-/// Anneals in rounds until no move is possible or the limit is reached. All rounds start from plans of the
-/// screening, since annealed plans are local optima. Starts that led to the best plans continue in the next
+/// Anneals in rounds, as step 4 of search_iteration describes. All rounds start from screened plans, since
+/// annealed plans are local optima. Screened plans that led to the best ones continue in the next
 /// round (successive halving). After the default rounds, and each further one, the best plans are evolved.
 /// The pool must not be empty.
 void anneal_in_rounds(SearchState& state, DecisionSearch& decision_search);

@@ -13,8 +13,7 @@ namespace dtfm::search {
 namespace {
 
 // Chosen by hand.
-constexpr std::size_t deciders =
-    4;  // plans of different shapes, and of jobs, for which alternatives are tried
+constexpr std::size_t varied = 4;             // plans of different shapes, and of different jobs
 constexpr std::size_t jobs_per_schedule = 8;  // decided jobs with which other schedules are tried
 
 /// Reduces a shape to the available tensor-parallel groups.
@@ -72,8 +71,8 @@ std::vector<Shape> DecisionSearch::sparse_full_shapes(const DecidedJob& job) con
 bool DecisionSearch::try_alternatives() {
   const PlanCandidate before = state_.pool.best();
   std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
-  std::vector<PlanCandidate> bases = state_.pool.best_per_shape(deciders);
-  add_missing(bases, state_.pool.best_per_job(deciders));
+  std::vector<PlanCandidate> bases = state_.pool.best_per_shape(varied);
+  add_missing(bases, state_.pool.best_per_job(varied));
   for (const PlanCandidate& from : bases)
     for (const DecidedJobPtr& job : state_.decisions.alternatives(*from.job)) tries.emplace_back(from, job);
   DecidedJobs jobs;

@@ -8,7 +8,7 @@
 
 namespace dtfm::search {
 
-inline constexpr int decision_rounds = 6;  // most; chosen by hand
+inline constexpr int decision_rounds = 6;  // at most; chosen by hand
 
 /// All functions keep the plans that they find in the state, and decide nothing if nothing is open.
 class DecisionSearch {
@@ -19,9 +19,9 @@ class DecisionSearch {
   /// Compares all micro-batches, recomputations and tensor degrees with few shapes, and then the degrees on
   /// each GPU model, so that a short search does not depend on the order of decisions.
   void decide_early(const DecidedJobPtr& first);
-  /// Changes one decision of the best plans at a time, as long as that helps. The pool must not be empty.
+  /// Tries Decisions::alternatives of the best plans, as long as that helps. The pool must not be empty.
   void decide();
-  /// Tries the best plans with one decision changed. Returns whether the best plan has improved.
+  /// Tries Decisions::alternatives of the best plans once. Returns whether the best plan has improved.
   bool try_alternatives();
 
  private:

@@ -35,7 +35,7 @@ class Decisions {
   /// Variants of `job` with mixed tensor degrees, one for each maximum degree. Empty unless the tensor degree
   /// is open and hosts have different numbers of devices. Each host gets groups as large as possible.
   std::vector<std::shared_ptr<const DecidedJob>> mixed_degrees(const DecidedJob& job);
-  /// The same job, except that each stage may have its own tensor degree, even if all hosts are alike. Null
+  /// The same job, except that each stage may have its own tensor degree, even on homogeneous hosts. Null
   /// unless the degree is open and there are several.
   std::shared_ptr<const DecidedJob> with_any_degree(const DecidedJob& job);
   /// Variants of `job` with another maximum degree on one GPU model. Empty unless the tensor degree is open

@@ -25,7 +25,7 @@ std::string describe_available(const DecidedJob& job) {
       micro_batch_count(job.problem.job),
       requires_uniform_pipelines(job) ? "; uniform pipelines require equal numbers of micro-batches" : "",
       job.model.chunks > 1
-          ? "; interleaved requires a multiple of the stages as micro-batches, and a layer per chunk"
+          ? "; interleaved requires micro-batches in multiples of stages, and a layer per chunk"
           : "");
 }
 

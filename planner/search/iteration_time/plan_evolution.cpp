@@ -116,7 +116,7 @@ class PlanEvolution {
       return child;
     }
     before_ = child.pipelines;
-    constexpr int degree_odds = 6;  // of mixed degrees, one change in so many
+    constexpr int degree_odds = 6;  // with mixed degrees, one change of groups in this many
     if (has_mixed_degrees() && below(degree_odds) == 0) {
       const int kind_of_degree = below(3);
       const bool is_resized = kind_of_degree == 0   ? halve_stage(child)

@@ -46,8 +46,7 @@ class PlanScore {
 
   /// The same score with an evaluation counter of its own; plain copies share one.
   PlanScore with_own_count() const;
-  /// The same score, with which no plan is evaluated once `stop` has returned true: evaluations then throw
-  /// WorkStopped.
+  /// The same score, whose evaluations throw WorkStopped once `stop` has returned true.
   PlanScore with_stop(StopFunction stop) const;
   void throw_if_stopped() const { dtfm::throw_if_stopped(stop_); }
   /// Counts an evaluation of a plan or a move. Thread-safe.

@@ -53,9 +53,9 @@ bool SearchState::must_stop() const {
   return is_interrupted() || is_late(search_share);
 }
 
-/// Whether the time limit is over for so long that the search gives up finding a plan that fits in memory.
+/// Whether the time limit passed so long ago that the search gives up finding a plan that fits in memory.
 bool SearchState::is_overdue() const {
-  // A quarter of a second screens many shapes for up to 512 devices. An estimate is quadratic in them.
+  // A quarter of a second screens many shapes for up to 512 devices. Its time is quadratic in them.
   constexpr double extension_s = 0.25, devices = 512;
   const double size = std::max(1.0, device_count_ / devices);
   const auto limit = options.common.time_limit;

@@ -47,8 +47,8 @@ class SearchState {
   void report(long long asked);
 
   /// Keeps the plans of `jobs` that work(0, score), …, work(count − 1, score) find, as far as the budget
-  /// allows. The search must return a plan, so the first piece begins even after the time limit; with
-  /// `until_one_fits`, pieces are done for a while after it until a plan fits in memory.
+  /// allows. The search must return a plan, so the first task starts even after the time limit; with
+  /// `until_one_fits`, tasks start for a while after it until a plan fits in memory.
   template <class Work>
   void offer(int count, const DecidedJobs& jobs, const Work& work, bool until_one_fits = false) {
     if (budget.is_spent()) return;
@@ -57,7 +57,7 @@ class SearchState {
     };
     std::atomic<bool> one_fits = pool.has_fitting();
     const PlanScore stoppable = score.with_stop([&] { return is_enough(one_fits); });
-    const auto piece = [&](int i) {
+    const auto task = [&](int i) {
       EvaluatedPlans found = evaluate_and_count(stoppable, [&](const PlanScore& own) {
         if (i > 0 || !pool.empty()) own.throw_if_stopped();
         return work(i, own);
@@ -68,7 +68,7 @@ class SearchState {
     };
     const bool is_limited = budget.is_limited() || options.common.time_limit;
     const auto is_done = [&] { return is_enough(pool.has_fitting()); };
-    take_in_order(count, workers(), jobs, is_limited, is_done, piece, [&](const EvaluatedPlans& found) {
+    take_in_order(count, workers(), jobs, is_limited, is_done, task, [&](const EvaluatedPlans& found) {
       if (!pool.has_fitting())
         budget.count(found.evaluations);
       else if (!budget.take(found.evaluations))
