@@ -191,9 +191,12 @@ std::string pace_table(const cost::PlanExplanation& explanation) {
 
 }  // namespace
 
-io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
+std::optional<io::PlanRecord::Explanation> make_explanation(const search::PlanCandidate& candidate,
+                                                            int threads, const StopFunction& stop) {
+  const auto found = api::explain_plan(candidate, threads, stop);
+  if (!found) return std::nullopt;
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan};
-  io::PlanRecord::Explanation explanation{api::explain_plan(candidate, threads), {}, {}, {}};
+  io::PlanRecord::Explanation explanation{*found, {}, {}, {}};
   const ExplanationFormatter text(planned, explanation.found);
   explanation.summary = text.bottleneck_summary();
   for (const cost::WhatIf& what : explanation.found.what_ifs)

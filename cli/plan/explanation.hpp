@@ -1,15 +1,18 @@
 // Explains which resources determine the iteration time of a plan.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "planner/api/io/plan_document.hpp"
+#include "planner/core/stop.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
 
 namespace dtfm::cli {
 
-/// Returns the explanation of api::explain_plan with its sentences.
-io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
+/// Returns the explanation of api::explain_plan with its sentences. Empty if `stop` returned true.
+std::optional<io::PlanRecord::Explanation> make_explanation(const search::PlanCandidate& candidate,
+                                                            int threads, const StopFunction& stop);
 
 /// The blocks "Bottleneck", "What if" and "When compute is the bottleneck".
 std::string format_explanation(const io::PlanRecord::Explanation& explanation);

@@ -15,12 +15,10 @@ namespace dtfm::cli {
 
 io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
                                     const std::vector<api::FinalistResult>& finalist_results) {
-  PlanOptions options_without_explanation = options;
-  options_without_explanation.explain = false;
   io::ParetoRecord record;
   for (const api::ParetoPoint& point : api::pareto_points(search, finalist_results)) {
     const search::PlanCandidate& candidate = search.candidates[point.candidate];
-    io::PlanRecord plan = make_plan_record(options_without_explanation, candidate);
+    io::PlanRecord plan = make_plan_record(options, candidate);
     plan.finalists.push_back({candidate, {}, {}});
     if (!finalist_results.empty())
       plan.finalists.front().simulated = finalist_results[point.candidate].simulated;

@@ -12,6 +12,7 @@
 #include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/pareto.hpp"
 #include "cli/plan/plan_record.hpp"
+#include "planner/api/time_limit.hpp"
 #include "cli/plan/search_from_options.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
@@ -94,6 +95,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (request.options.warm) record.warm_start = make_warm_start_record(options, search, request.options);
   add_notes(no_progress_notes(search.simulated()), record);
   if (search.fits() && !watch.interrupted()) add_bound(request, search, record);
+  add_explanation(options, best, api::stop_of(request.options.common, api::explanation_grace_s), record);
   record.interval = search.interval;
   std::string front;
   if (search.front)

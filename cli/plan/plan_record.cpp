@@ -22,8 +22,14 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
                                             best.job->problem.roofline, tensor_degrees(best.plan))
                                      .notes(pipeline_major(best.plan)))
     record.warnings.push_back(note);
-  if (options.explain) record.explanation = make_explanation(best, options.threads);
   return record;
+}
+
+void add_explanation(const PlanOptions& options, const search::PlanCandidate& best, const StopFunction& stop,
+                     io::PlanRecord& record) {
+  if (!options.explain) return;
+  record.explanation = make_explanation(best, options.threads, stop);
+  if (!record.explanation) record.warnings.emplace_back("there was not enough time to explain the plan");
 }
 
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record) {

@@ -7,11 +7,15 @@
 #include "cli/plan/plan_options.hpp"
 #include "planner/api/io/plan_document.hpp"
 #include "planner/api/plan_request.hpp"
+#include "planner/core/stop.hpp"
 
 namespace dtfm::cli {
 
 /// The record of the plan alone, with its estimate and notes, but without search, finalists and bound.
 io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCandidate& candidate);
+/// Explains the plan if `options` say so, with a warning if `stop` returned true.
+void add_explanation(const PlanOptions& options, const search::PlanCandidate& candidate,
+                     const StopFunction& stop, io::PlanRecord& record);
 
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record);
 /// Returns a note for each scenario under which the plan completes no iteration or deadlocks.

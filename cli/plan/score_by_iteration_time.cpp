@@ -62,6 +62,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
                   options.threads, watch.stop(), spread});
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
+  add_explanation(options, candidate, watch.stop(), record);
   for (const auto& more : {notes, batch_notes(plan, candidate.job->problem.job)}) add_notes(more, record);
   add_notes(simulation_notes(scored), record);
   record.finalists.push_back({candidate, scored.result.simulated, scored.result.sensitivity});

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/style.hpp"
 #include "cli/common/plan_formatting.hpp"
+#include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/simulate/run_tables.hpp"
 #include "planner/core/index.hpp"
@@ -26,7 +26,7 @@ class Writer {
   std::string title() const {
     std::string text =
         fmt::format("{}: {} in {}, job {}", s_.topology.name,
-                    format_count(static_cast<long long>(report_.devices.size()), "device"),
+                    format_count(static_cast<long long>(s_.topology.devices.size()), "device"),
                     format_count(static_cast<long long>(s_.topology.sites.size()), "site"), s_.record.job);
     if (!s_.record.scenario.empty()) text += ", scenario " + s_.record.scenario;
     text += fmt::format("\n{} of {}, {}, {}; {} in {} of simulated time\n",

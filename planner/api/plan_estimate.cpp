@@ -51,9 +51,14 @@ PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   return result;
 }
 
-cost::PlanExplanation explain_plan(const search::PlanCandidate& candidate, int threads) {
-  return cost::explain_plan({candidate.job->problem, candidate.plan}, candidate.job->model.shared_network,
-                            threads);
+std::optional<cost::PlanExplanation> explain_plan(const search::PlanCandidate& candidate, int threads,
+                                                  const StopFunction& stop) {
+  try {
+    return cost::explain_plan({candidate.job->problem, candidate.plan}, candidate.job->model.shared_network,
+                              threads, stop);
+  } catch (const WorkStopped&) {
+    return std::nullopt;
+  }
 }
 
 double first_scenario_seconds(const search::PlanCandidate& candidate,

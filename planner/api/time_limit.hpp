@@ -12,7 +12,7 @@ namespace dtfm::api {
 
 /// Seconds past the time limit that the first finalist's simulation, and then the lower bound or a prediction
 /// interval, may take, so that results have them even with short limits.
-inline constexpr double first_simulation_grace_s = 0.1, bound_grace_s = 0.1;
+inline constexpr double first_simulation_grace_s = 0.1, bound_grace_s = 0.1, explanation_grace_s = 0.2;
 
 /// Returns a function that is true once the caller stops the search or, at least `grace_s` from now, its
 /// limit has passed. The limit counts from now unless `options.begin` is set. `options.ranks` must outlive

@@ -1,9 +1,11 @@
 #include "planner/core/plan_conflicts.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/core/error.hpp"
 
@@ -72,9 +74,14 @@ std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job) {
   const ExecutionConfig &planned = plan.execution, &of_job = job.execution;
   const Automatic& open = job.automatic;
   ConflictList list;
+  const std::vector<int>& choices = job.micro_batch_choices;
   if (!open.micro_batch)
     list.compare("micro_batch", "training.micro_batch", fmt::format("{}", planned.micro_batch),
                  fmt::format("{}", of_job.micro_batch), Choice::may_be_auto);
+  else if (!choices.empty() &&
+           std::find(choices.begin(), choices.end(), planned.micro_batch) == choices.end())
+    list.compare("micro_batch", "training.micro_batch", fmt::format("{}", planned.micro_batch),
+                 fmt::format("[{}]", fmt::join(choices, ", ")), Choice::may_be_auto);
   if (!open.schedule) {
     list.compare("schedule", "parallelism.schedule", std::string(name_of(planned.schedule)),
                  std::string(name_of(of_job.schedule)), Choice::may_be_auto);

@@ -93,6 +93,20 @@ TEST_CASE("settings that the job leaves to the planner are no conflict") {
              contains("plan: overlap false, but the job's parallelism.overlap is true"));
 }
 
+TEST_CASE("a micro-batch that is not in the list of the job is a conflict") {
+  Job job = decided_job();
+  job.automatic.micro_batch = true;
+  job.micro_batch_choices = {2, 4};
+  Plan plan = plan_of(job, 2, 1, 4);
+  plan.execution.micro_batch = 4;
+  CHECK(plan_conflicts(plan, job).empty());
+  plan.execution.micro_batch = 8;
+  CHECK_THAT(
+      error_message([&] { check_no_conflict(plan, job); }),
+      contains(
+          "plan: micro_batch 8, but the job's training.micro_batch is [2, 4]; set the job's to 8 or auto"));
+}
+
 TEST_CASE("a plan may have another shape than the job") {
   Job job = decided_job();
   job.parallelism.pipeline = 4;

@@ -211,6 +211,17 @@ TEST_CASE("all wrong flags and contradictions to the job or each other are repor
         "flags:1:15: --hidden-size, but the model of job small is not a transformer");
 }
 
+TEST_CASE("the flags decide a micro-batch that the job leaves open") {
+  Job job = job_of(8);
+  job.automatic.micro_batch = true;
+  const Plan plan = plan_of("--micro-batch-size 4 --pipeline-model-parallel-size 4", eight, job);
+  CHECK(plan.execution.micro_batch == 4);
+  CHECK(plan.pipelines.front().micro_batches * static_cast<int>(plan.pipelines.size()) ==
+        6);  // of 24 sequences
+  CHECK(error_in("--micro-batch-size 5", eight, job) ==
+        "flags:1:20: --micro-batch-size 5 does not divide the global batch of job small, 24");
+}
+
 TEST_CASE("first and last stages cannot have more layers than the model") {
   const std::string two = "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers ";
   CHECK(error_in(two + "9").find("flags:1:70: exceeds the 8 layers of the model or the 2 pipeline stages") ==

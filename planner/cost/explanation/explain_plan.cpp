@@ -48,9 +48,11 @@ PlannedProblem compressed(PlannedProblem planned, double factor) {
 
 /// Searches powers of two, then bisects geometrically between the first sufficient power and the one before,
 /// to 1 %.
-std::optional<double> min_compression(const PlannedProblem& planned, const Network& network) {
+std::optional<double> min_compression(const PlannedProblem& planned, const Network& network,
+                                      const StopFunction& stop) {
   constexpr double precision = 1.01;
   const auto is_enough = [&](double factor) {
+    throw_if_stopped(stop);
     const PlannedProblem other = compressed(planned, factor);
     return is_compute_bound(model_of(other, network), other.plan);
   };
@@ -66,8 +68,10 @@ std::optional<double> min_compression(const PlannedProblem& planned, const Netwo
   return high;
 }
 
-std::optional<int> min_width(const PlannedProblem& planned, const Network& network) {
+std::optional<int> min_width(const PlannedProblem& planned, const Network& network,
+                             const StopFunction& stop) {
   const auto is_enough = [&](int multiple) {
+    throw_if_stopped(stop);
     const PlannedProblem other = widened(planned, multiple);
     return is_compute_bound(model_of(other, network), other.plan);
   };
@@ -84,18 +88,19 @@ std::optional<int> min_width(const PlannedProblem& planned, const Network& netwo
 
 }  // namespace
 
-PlanExplanation explain_plan(const PlannedProblem& planned, const Network& network, int threads) {
+PlanExplanation explain_plan(const PlannedProblem& planned, const Network& network, int threads,
+                             const StopFunction& stop) {
   PlanExplanation result;
   const IterationModel model = model_of(planned, network);
   result.bottleneck = find_bottleneck(model, planned.plan);
   result.now = throughput_of(planned, model, result.bottleneck);
-  result.what_ifs = what_ifs(planned, network, threads);
-  result.compute_bound_compression = min_compression(planned, network);
+  result.what_ifs = what_ifs(planned, network, threads, stop);
+  result.compute_bound_compression = min_compression(planned, network, stop);
   if (!std::holds_alternative<Transformer>(planned.problem.job.model)) return result;
   const PlannedProblem twice = widened(planned, 2);
   const IterationModel wide_model = model_of(twice, network);
   result.double_width = throughput_of(twice, wide_model, find_bottleneck(wide_model, twice.plan));
-  result.compute_bound_width = min_width(planned, network);
+  result.compute_bound_width = min_width(planned, network, stop);
   return result;
 }
 

@@ -38,8 +38,8 @@ inline constexpr double max_compression = 1024;
 inline constexpr int max_width = 64;
 
 /// Explains the plan, and evaluates changes as `what_ifs` does. `network` must belong to the topology of the
-/// problem.
+/// problem. Throws WorkStopped.
 PlanExplanation explain_plan(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
-                             int threads);
+                             int threads, const StopFunction& stop = {});
 
 }  // namespace dtfm::cost

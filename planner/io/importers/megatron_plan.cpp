@@ -62,7 +62,7 @@ class MegatronReader {
   void check_job() {
     check("--num-layers", layer_count(job_.model), "layers");
     check("--seq-length", sequence_length(job_.model), "sequence");
-    check("--micro-batch-size", job_.execution.micro_batch, "micro_batch");
+    check_micro_batch();
     check("--global-batch-size", job_.training.global_batch, "global_batch");
     check(tensor_flag, job_.parallelism.tensor, "tensor");
     const auto* transformer = std::get_if<Transformer>(&job_.model);
@@ -73,6 +73,19 @@ class MegatronReader {
     if (transformer == nullptr) return;
     check("--hidden-size", transformer->hidden, "hidden");
     check("--num-attention-heads", transformer->heads, "heads");
+  }
+
+  /// The flag decides the micro-batch if the job leaves it open.
+  void check_micro_batch() {
+    constexpr std::string_view flag = "--micro-batch-size";
+    const auto number = flags_.number(flag);
+    if (!job_.automatic.micro_batch) return check(flag, job_.execution.micro_batch, "micro_batch");
+    if (!number) return;
+    if (*number > 0 && job_.training.global_batch % *number == 0)
+      job_.execution.micro_batch = *number;
+    else
+      errors_.add(flags_.where(flag), fmt::format("{} {} does not divide the global batch of job {}, {}",
+                                                  flag, *number, job_.name, job_.training.global_batch));
   }
 
   void check_unsupported_parallelism() {
@@ -132,7 +145,7 @@ class MegatronReader {
   }
 
   const NamedFile& file_;
-  const Job& job_;
+  Job job_;
   InputErrors& errors_;
   MegatronFlags flags_;
 };

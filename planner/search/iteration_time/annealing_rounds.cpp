@@ -18,9 +18,12 @@ namespace {
 
 // Chosen by hand, not tuned. chains_of_few is multiplied by move_multiplier.
 constexpr std::size_t first_chains = 16, chains_of_few = 8;
-constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3;
+constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3, other_starts = 8;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
 constexpr int default_rounds = 4;
+constexpr std::size_t few_groups = 64;  // up to which annealing does not end early
+constexpr std::size_t fewest_groups =
+    16;                             // up to which every shape has one start, and evolution does the rest
 constexpr int max_idle_rounds = 2;  // successive rounds without a better plan; ends the default rounds
 constexpr int max_doublings = 40;   // of a round's moves: beyond any practical limit
 constexpr std::uint64_t first_late_generation = 1'000'000;  // of annealing after evolution: beyond any round
@@ -40,6 +43,9 @@ class AnnealingRounds {
     std::vector<PlanCandidate> starts = state_.pool.best_per_shape(std::max(first_chains, of_few));
     if (state_.decisions.has_undecided()) add_missing(starts, state_.pool.best_per_job(chains));
     std::vector<Chain> all = chains_from(starts);
+    if (state_.pool.best().job->tensor_groups.size() > fewest_groups)
+      screened_ = state_.pool.best_diverse(state_.max_kept);
+    std::erase_if(screened_, [&](const PlanCandidate& it) { return is_start_of(it, all); });
     int idle_rounds = 0;
     for (int round = 0;; ++round) {
       if (round >= default_rounds) {
@@ -56,8 +62,9 @@ class AnnealingRounds {
       anneal(later, (1 - first_share) * share, later_initial_temperature, generation + 2);
       if (state_.is_over()) return;
       keep_best(all, std::max(min_chains, all.size() / 2));
+      add_other_starts(all);
       idle_rounds = is_better(state_.pool.best(), before) ? 0 : idle_rounds + 1;
-      if (idle_rounds >= max_idle_rounds && !state_.options.keeps_pareto_front)
+      if (idle_rounds >= max_idle_rounds && !state_.options.keeps_pareto_front && !has_few_groups())
         round = std::max(round, default_rounds - 1);
       if (round + 1 < default_rounds || !state_.decisions.has_undecided() ||
           !decision_search_.try_alternatives())
@@ -68,6 +75,8 @@ class AnnealingRounds {
   }
 
  private:
+  bool has_few_groups() const { return state_.pool.best().job->tensor_groups.size() <= few_groups; }
+
   struct Chain {
     PlanCandidate start, reached;
   };
@@ -78,6 +87,28 @@ class AnnealingRounds {
     for (const PlanCandidate& start : starts)
       if (are_equally_deep(start.plan)) result.push_back({start, start});
     return result;
+  }
+
+  static bool is_start_of(const PlanCandidate& plan, const std::vector<Chain>& all) {
+    return std::any_of(all.begin(), all.end(), [&](const Chain& it) {
+      return it.start.job == plan.job && it.start.plan == plan.plan;
+    });
+  }
+
+  /// Adds chains that start from other screened plans of the shapes of `all`: their best screened plan need
+  /// not be the best one to anneal.
+  void add_other_starts(std::vector<Chain>& all) {
+    std::vector<Chain> more;
+    for (const Chain& chain : all) {
+      if (more.size() == other_starts) break;
+      const auto next = std::find_if(screened_.begin(), screened_.end(), [&](const PlanCandidate& it) {
+        return it.job == chain.start.job && it.shape() == chain.start.shape() && are_equally_deep(it.plan);
+      });
+      if (next == screened_.end()) continue;
+      more.push_back({*next, *next});
+      screened_.erase(next);
+    }
+    all.insert(all.end(), more.begin(), more.end());
   }
 
   static void keep_best(std::vector<Chain>& all, std::size_t most) {
@@ -183,6 +214,7 @@ class AnnealingRounds {
 
   SearchState& state_;
   DecisionSearch& decision_search_;
+  std::vector<PlanCandidate> screened_;  // that no chain started from
 };
 
 }  // namespace

@@ -54,8 +54,8 @@ struct IterationSearchResult {
 /// again.
 /// 4. Annealing in rounds (annealing_rounds; successive halving): of the best plan of each shape, then of the
 /// best plans so far. Each round keeps the better half of the shapes, and all rounds have equally many moves.
-/// Without a limit there are `default_rounds`, or fewer if two in succession find nothing better. With a
-/// limit more rounds follow, each with twice the moves of the previous one.
+/// Without a limit there are `default_rounds`, or, with many groups, fewer if two in succession find nothing
+/// better. With a limit more rounds follow, each with twice the moves of the previous one.
 /// 5. Evolution (evolution_epochs) of the best plans, after the default rounds and after each further one.
 /// Pipelines may then have different depths.
 ///
