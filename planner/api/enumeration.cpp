@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/api/time_limit.hpp"
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/search/iteration_time/enumeration.hpp"
 
@@ -92,9 +93,8 @@ PlanResult search_and_enumerate(const PlanRequest& given) {
   PlanRequest request = given;
   if (!request.options.common.begin) request.options.common.begin = std::chrono::steady_clock::now();
   constexpr long long first_evaluations = 2'000;
-  if (!can_enumerate(request)) return search_and_simulate(request);
+  DTFM_ASSERT(request.options.common.ranks == nullptr);
   const search::EnumerationLimits limits = whole_limits(request.options.common.prove);
-  request.options.common.ranks = nullptr;
   PlanRequest first = request;  // its time limit is that of all steps
   first.options.common.evaluations = first_evaluations;
   PlanResult result = search_and_simulate(first);

@@ -164,8 +164,9 @@ PlanResult plan(const PlanRequest& given) {
   PlanRequest request = given;
   search::SearchOptions& common = request.options.common;
   if (!common.begin) common.begin = now_of(common.ranks);
-  PlanResult result = search_and_enumerate(request);
-  if (can_enumerate(request)) common.ranks = nullptr;
+  const bool enumerates = can_enumerate(request);
+  if (enumerates) common.ranks = nullptr;  // every rank plans alone, and may get another result
+  PlanResult result = enumerates ? search_and_enumerate(request) : search_and_simulate(request);
   choose_least_sensitive(request, result);
   if (request.spread && result.fits() && !is_stopped(common))
     result.interval =
