@@ -1,7 +1,6 @@
 #include "cli/plan/iteration_summary.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -158,12 +157,10 @@ class IterationWriter {
   /// How much longer the iteration takes if something is worse than assumed.
   std::string sensitivity() const {
     if (s_.record.finalists.empty() || s_.record.finalists.front().sensitivity.empty()) return "";
-    constexpr std::array causes = {"80 % bandwidth", "120 % latency", "slow device", "blocking sends"};
-    static_assert(causes.size() == api::perturbations.size());
     std::string text;
-    for (std::size_t i = 0; i < causes.size(); ++i)
-      text += fmt::format("{}{} {:+.1f} %", text.empty() ? "sensitivity: " : ", ", causes[i],
-                          100 * s_.record.finalists.front().sensitivity[i]);
+    for (std::size_t i = 0; i < api::perturbation_table.size(); ++i)
+      text += fmt::format("{}{} {:+.1f} %", text.empty() ? "sensitivity: " : ", ",
+                          api::perturbation_table[i].text, 100 * s_.record.finalists.front().sensitivity[i]);
     return text + "\n";
   }
 

@@ -12,10 +12,10 @@
 #include "cli/plan/iteration_summary.hpp"
 #include "cli/plan/pareto.hpp"
 #include "cli/plan/plan_record.hpp"
-#include "planner/api/time_limit.hpp"
 #include "cli/plan/search_from_options.hpp"
 #include "cli/plan/search_termination.hpp"
 #include "cli/plan/warm_start.hpp"
+#include "planner/api/time_limit.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
 
 namespace dtfm::cli {

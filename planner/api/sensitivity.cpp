@@ -69,28 +69,14 @@ double perturbed_seconds(const search::PlanCandidate& candidate,
 
 }  // namespace
 
-std::string_view name_of(Perturbation perturbation) {
-  switch (perturbation) {
-    case Perturbation::bandwidth:
-      return "bandwidth";
-    case Perturbation::latency:
-      return "latency";
-    case Perturbation::slow_device:
-      return "slow_device";
-    case Perturbation::blocking_sends:
-      return "blocking_sends";
-  }
-  return "";
-}
-
 std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCandidate>& candidates,
                                               const Workers& workers, const StopFunction& stop) {
-  constexpr int runs = 1 + static_cast<int>(perturbations.size());  // the first without perturbation
+  constexpr int runs = 1 + static_cast<int>(perturbation_table.size());  // the first without perturbation
   const auto run = [&](int i) {
     const search::PlanCandidate& candidate = candidates[at(i / runs)];
     if (sim::computations_of(candidate.plan) > max_simulated_computations || is_stopped(stop)) return unknown;
     const std::optional<Perturbation> perturbation =
-        i % runs == 0 ? std::nullopt : std::optional(perturbations[at(i % runs - 1)]);
+        i % runs == 0 ? std::nullopt : std::optional(perturbation_table[at(i % runs - 1)].kind);
     try {
       return perturbed_seconds(candidate, perturbation, stop);
     } catch (const WorkStopped&) {

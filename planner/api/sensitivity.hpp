@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <string_view>
 #include <vector>
 
 #include "planner/core/ranks.hpp"
@@ -16,12 +15,18 @@ namespace dtfm::api {
 /// trainers with blocking sends. It is small and always the same, so that the results of plans can be
 /// compared.
 enum class Perturbation { bandwidth, latency, slow_device, blocking_sends };
-inline constexpr std::array perturbations = {Perturbation::bandwidth, Perturbation::latency,
-                                             Perturbation::slow_device, Perturbation::blocking_sends};
-/// The key in files: "bandwidth", "latency", "slow_device", "blocking_sends".
-std::string_view name_of(Perturbation perturbation);
+struct PerturbationTraits {
+  Perturbation kind;
+  const char* key;   // in files
+  const char* text;  // in summaries
+};
+inline constexpr std::array perturbation_table = {
+    PerturbationTraits{Perturbation::bandwidth, "bandwidth", "80 % bandwidth"},
+    PerturbationTraits{Perturbation::latency, "latency", "120 % latency"},
+    PerturbationTraits{Perturbation::slow_device, "slow_device", "slow device"},
+    PerturbationTraits{Perturbation::blocking_sends, "blocking_sends", "blocking sends"}};
 
-/// [perturbation]: relative increase of the simulated iteration time. Empty if unknown.
+/// By row of `perturbation_table`: relative increase of the simulated iteration time. Empty if unknown.
 using Sensitivity = std::vector<double>;
 
 /// One result per candidate, all of which must fit in memory. It is empty if the plan takes long to simulate

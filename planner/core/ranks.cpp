@@ -22,7 +22,8 @@ std::string difference_of(const RankInput& input, const RankInput& root) {
     return fmt::format("has `{}`, which rank 0 does not have; start all ranks with the same options",
                        *option);
   if (const auto option = first_missing(root.options, input.options))
-    return fmt::format("lacks `{}`, which rank 0 has; start all ranks with the same options", *option);
+    return fmt::format("does not have `{}`, which rank 0 has; start all ranks with the same options",
+                       *option);
   if (input.files != root.files)
     return "input files differ from those of rank 0; give all ranks the same files";
   return "";

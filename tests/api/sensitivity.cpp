@@ -34,7 +34,7 @@ TEST_CASE("the perturbed times of two stages match their formulas") {
   const double all_s =
       simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1, {}).front().seconds;
   const Sensitivity found = sensitivity_of(candidate);
-  REQUIRE(found.size() == perturbations.size());
+  REQUIRE(found.size() == perturbation_table.size());
   // One message forward and one backward.
   CHECK(found[0] * all_s == Approx(2 * (1 / 0.8 - 1)));
   CHECK(found[1] * all_s == Approx(2 * 0.1));
@@ -53,7 +53,7 @@ TEST_CASE("1f1b with blocking sends takes as long as 1f1b-blocking") {
       simulate_finalists({candidate}, {nominal_scenario()}, RobustCriterion::mean, 1, {}).front().seconds;
   const double with_s = score({problem, blocking}).result.seconds;
   const Sensitivity found = sensitivity_of(candidate);
-  REQUIRE(found.size() == perturbations.size());
+  REQUIRE(found.size() == perturbation_table.size());
   CHECK(with_s > 1.04 * without_s);
   CHECK(found[3] == Approx(with_s / without_s - 1));
 }
@@ -67,7 +67,7 @@ TEST_CASE("sensitivities of stopped simulations are not known") {
   CHECK(mean_rise(found[0]) == 0);
 }
 
-TEST_CASE("of equally good plans the one that is best under perturbations is chosen") {
+TEST_CASE("of near-equal plans the one that is best under perturbations is chosen") {
   const auto perturbed_s = [](const FinalistResult& it) {
     return it.seconds * (1 + mean_rise(it.sensitivity));
   };
@@ -82,7 +82,7 @@ TEST_CASE("of equally good plans the one that is best under perturbations is cho
     request.near_equal = 0;
     const PlanResult fastest = plan(request);
     const double best_s = fastest.finalist_results.front().seconds;
-    REQUIRE(fastest.finalist_results.front().sensitivity.size() == perturbations.size());
+    REQUIRE(fastest.finalist_results.front().sensitivity.size() == perturbation_table.size());
     request.near_equal = 0.5;
     const PlanResult robust = plan(request);
     const FinalistResult& chosen = robust.finalist_results.front();

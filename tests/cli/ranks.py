@@ -172,9 +172,9 @@ class TestErrors(Case):
         for program, options, other, message in [
                 (PLAN, (), ("--evaluations", 9), "has `--evaluations 9`, which rank 0 does not have"),
                 (PLAN, ("--seed", 1), ("--seed=2",), "has `--seed 2`, which rank 0 does not have"),
-                (PLAN, ("--objective", "comm-cost", "--prove"), ("--objective", "comm-cost"), "lacks `--prove`, which rank 0 has"),
+                (PLAN, ("--objective", "comm-cost", "--prove"), ("--objective", "comm-cost"), "does not have `--prove`, which rank 0 has"),
                 (SIM, ("--scheme", "zero2"), ("--scheme", "zero3"), "has `--scheme zero3`, which rank 0 does not have"),
-                (COMPARE, ("--iterations", 2), (), "lacks `--iterations 2`, which rank 0 has")]:
+                (COMPARE, ("--iterations", 2), (), "does not have `--iterations 2`, which rank 0 has")]:
             with self.subTest(message):
                 done = run([*on_ranks(1, program, "net.yaml", *options), ":", "-n", "1", program, "net.yaml", *other], self.folder, 2)
                 self.assertIn(f"rank 1: {message}; start all ranks with the same options", done.stderr)

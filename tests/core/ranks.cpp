@@ -204,7 +204,7 @@ TEST_CASE("ranks with different inputs are refused") {
       {{"1.0", {"net.yaml", "--seed 5"}, root.files, 1},
        "rank 2 | has `--seed 5`, which rank 0 does not have; start all ranks with the same options"},
       {{"1.0", {"net.yaml"}, root.files, 1},
-       "rank 2 | lacks `--seed 4`, which rank 0 has; start all ranks with the same options"},
+       "rank 2 | does not have `--seed 4`, which rank 0 has; start all ranks with the same options"},
       {{"1.0", root.options, "net.yaml 2f", 1},
        "rank 2 | input files differ from those of rank 0; give all ranks the same files"}};
   for (const Case& it : cases) {

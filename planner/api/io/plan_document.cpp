@@ -55,7 +55,7 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_st
                                          {"p95_s", finite_or_null(times.p95_s)},
                                          {"max_s", finite_or_null(times.max_s)}};
   for (std::size_t i = 0; i < finalist.sensitivity.size(); ++i)
-    json["sensitivity"][api::name_of(api::perturbations[i])] = finalist.sensitivity[i];
+    json["sensitivity"][api::perturbation_table[i].key] = finalist.sensitivity[i];
   return json;
 }
 

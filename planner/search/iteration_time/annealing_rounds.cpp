@@ -21,9 +21,9 @@ constexpr std::size_t first_chains = 16, chains_of_few = 8;
 constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3, other_starts = 8;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
 constexpr int default_rounds = 4;
-constexpr std::size_t few_groups = 64;  // up to which annealing does not end early
-constexpr std::size_t fewest_groups =
-    16;                             // up to which every shape has one start, and evolution does the rest
+// Up to so many groups, annealing does not end early; up to so many, each shape has a single start, since
+// others gave no better plans in the mean (`benchmark_tiny_problems medium 45 68`).
+constexpr std::size_t few_groups = 64, single_start_groups = 16;
 constexpr int max_idle_rounds = 2;  // successive rounds without a better plan; ends the default rounds
 constexpr int max_doublings = 40;   // of a round's moves: beyond any practical limit
 constexpr std::uint64_t first_late_generation = 1'000'000;  // of annealing after evolution: beyond any round
@@ -43,7 +43,7 @@ class AnnealingRounds {
     std::vector<PlanCandidate> starts = state_.pool.best_per_shape(std::max(first_chains, of_few));
     if (state_.decisions.has_undecided()) add_missing(starts, state_.pool.best_per_job(chains));
     std::vector<Chain> all = chains_from(starts);
-    if (state_.pool.best().job->tensor_groups.size() > fewest_groups)
+    if (state_.pool.best().job->tensor_groups.size() > single_start_groups)
       screened_ = state_.pool.best_diverse(state_.max_kept);
     std::erase_if(screened_, [&](const PlanCandidate& it) { return is_start_of(it, all); });
     int idle_rounds = 0;

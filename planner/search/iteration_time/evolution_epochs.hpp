@@ -8,9 +8,9 @@
 namespace dtfm::search {
 
 /// Evolves the best plans, in epochs. Every island of an epoch starts from the same plans, the best so far,
-/// with random numbers of its own. Unlike annealing, evolution changes the number and depth of pipelines.
-/// `round` must differ between calls. Does nothing in a warm start or for a Pareto front, or if no plan of
-/// the pool can be evolved.
+/// with random numbers of its own. Evolution changes the number and depth of pipelines, which annealing
+/// keeps. `round` must differ between calls. Does nothing in a warm start or for a Pareto front, or if no
+/// plan of the pool can be evolved.
 void evolve(SearchState& state, std::uint64_t round);
 
 }  // namespace dtfm::search
