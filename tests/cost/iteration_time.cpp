@@ -140,6 +140,25 @@ void check_same(const IterationEstimate& changed, const IterationEstimate& fresh
   CHECK(changed.egress_usd == fresh.egress_usd);
 }
 
+/// An estimate that may be given up at `share` of its time: all bounds on the way hold, and it is given up
+/// exactly if the plan takes longer.
+void check_bounds(IterationEstimator& estimator, const Plan& plan, const IterationEstimate& fresh,
+                  double share) {
+  constexpr double rounding = 1 + 1e-12;
+  bool all_hold = true;
+  const auto is_useless = [&](const IterationEstimate& bounds) {
+    all_hold = all_hold && bounds.iteration_s <= fresh.iteration_s * rounding &&
+               bounds.mean_end_s <= fresh.mean_end_s * rounding &&
+               bounds.egress_usd <= fresh.egress_usd * rounding &&
+               bounds.deficit_bytes == fresh.deficit_bytes;
+    return bounds.iteration_s > share * fresh.iteration_s;
+  };
+  const IterationEstimate* estimate = estimator.estimate_unless(plan, is_useless);
+  CHECK((estimate == nullptr) == (share < 1));
+  CHECK(all_hold);
+  if (estimate) check_same(*estimate, fresh);
+}
+
 }  // namespace
 
 // The example of docs/how-it-works.md. Forward 1 + 0.5 + 1 s and 3 more micro-batches of 1 s: 5.5 s. Backward
@@ -187,7 +206,9 @@ TEST_CASE("an estimator after changes equals a new one") {
           for (int step = 0; step < 20; ++step) {
             const Plan before = plan;
             for (int i = random_int(rng, 0, 2); i >= 0; --i) change(rng, problem.job, plan);
-            check_same(estimator.estimate(plan), estimate_iteration(model, plan));
+            const IterationEstimate fresh = estimate_iteration(model, plan);
+            check_bounds(estimator, plan, fresh, 0.8 + 0.4 * rng.uniform());
+            check_same(estimator.estimate(plan), fresh);
             if (rng.below(2) == 0) plan = before;  // like a search that rejects the change
           }
         }

@@ -375,7 +375,7 @@ class SyncTimer {
   /// Records which capacities of the other members of a class correspond to those of its first device,
   /// `device`, for messages to or from `peer`.
   void add_class_capacities(const Collective& collective, int node, int device, int peer, bool is_sender) {
-    if (collective.members.empty()) return;
+    if (collective.members.empty() || collective.members[at(node)].size() == 1) return;
     const std::vector<int> own = private_ids(device, peer, is_sender);
     if (own.empty()) return;
     for (const int member : collective.members[at(node)]) {
@@ -401,15 +401,22 @@ class SyncTimer {
     std::sort(class_capacities_.begin(), class_capacities_.end());
     class_capacities_.erase(std::unique(class_capacities_.begin(), class_capacities_.end()),
                             class_capacities_.end());
-    std::map<int, double> bytes;
+    std::vector<std::pair<int, double>>& all = result_.link_bytes;
     for (const LinkUse& link : links_) {
-      bytes[link.id] += link.bytes;
+      all.emplace_back(link.id, link.bytes);
       for (auto it =
                std::lower_bound(class_capacities_.begin(), class_capacities_.end(), std::pair(link.id, 0));
            it != class_capacities_.end() && it->first == link.id; ++it)
-        bytes[it->second] += link.bytes;
+        all.emplace_back(it->second, link.bytes);
     }
-    result_.link_bytes.assign(bytes.begin(), bytes.end());
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::size_t count = 0;  // with all bytes of a capacity together
+    for (const auto& it : all)
+      if (count > 0 && all[count - 1].first == it.first)
+        all[count - 1].second += it.second;
+      else
+        all[count++] = it;
+    all.resize(count);
   }
 
   /// Number of messages over a capacity, of all shards together.

@@ -8,6 +8,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/shards.hpp"
 
 namespace dtfm::cost {
@@ -18,29 +19,6 @@ bool have_same_devices(const Plan& plan, const std::vector<int>& stages, const s
   for (std::size_t i = 0; i < stages.size(); ++i)
     if ((stages[i] - others[i]) % static_cast<int>(plan.pipelines[i].stages.size()) != 0) return false;
   return true;
-}
-
-/// The layers between two neighbouring stage boundaries of any pipeline; with overlap, every layer.
-std::vector<GradientBucket> gradient_buckets(const IterationModel& model, const Plan& plan,
-                                             std::span<const PipelineCost* const> costs) {
-  std::vector<GradientBucket> buckets;
-  if (costs.size() < 2) return buckets;
-  const int layers = model.stages.layers();
-  const bool overlap = model.problem.job.execution.overlap;
-  std::vector<int> stage(costs.size());  // virtual stages that hold the layer
-  for (int layer = 0; layer < layers;) {
-    int end = overlap ? layer + 1 : layers;
-    for (std::size_t i = 0; i < costs.size(); ++i) {
-      while (costs[i]->layers[at(stage[i])].second <= layer) ++stage[i];
-      end = std::min(end, costs[i]->layers[at(stage[i])].second);
-    }
-    if (!overlap && !buckets.empty() && have_same_devices(plan, buckets.back().stage, stage))
-      buckets.back().layers.second = end;
-    else
-      buckets.push_back({{layer, end}, stage});
-    layer = end;
-  }
-  return buckets;
 }
 
 /// A bucket has as many parts as its largest stage has devices. Parts whose devices are interchangeable form
@@ -186,17 +164,62 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   return entry;
 }
 
+/// The layers between two neighbouring stage boundaries of any pipeline; with overlap, every layer. A bucket
+/// ends at the earliest when all of its stages have the gradients.
+void IterationEstimator::find_buckets(const Plan& plan) {
+  buckets_.clear();
+  ready_s_.clear();
+  sync_ends_s_.clear();
+  if (costs_.size() < 2) return;
+  const int layers = model_.stages.layers();
+  const bool overlap = model_.problem.job.execution.overlap;
+  std::vector<int> stage(costs_.size());  // virtual stages that hold the layer
+  for (int layer = 0; layer < layers;) {
+    int end = overlap ? layer + 1 : layers;
+    for (std::size_t i = 0; i < costs_.size(); ++i) {
+      while (costs_[i]->layers[at(stage[i])].second <= layer) ++stage[i];
+      end = std::min(end, costs_[i]->layers[at(stage[i])].second);
+    }
+    if (!overlap && !buckets_.empty() && have_same_devices(plan, buckets_.back().stage, stage))
+      buckets_.back().layers.second = end;
+    else
+      buckets_.push_back({{layer, end}, stage});
+    layer = end;
+  }
+  for (const GradientBucket& bucket : buckets_) {
+    double latest_s = 0;
+    for (std::size_t i = 0; i < costs_.size(); ++i) {
+      ready_s_.push_back(gradients_ready_s(model_, plan.pipelines[i], *costs_[i], *times_[i], bucket.stage[i],
+                                           bucket.layers.first));
+      latest_s = std::max(latest_s, ready_s_.back());
+      end_s_ = std::max(end_s_, ready_s_.back() + costs_[i]->update_s[at(bucket.stage[i])]);
+    }
+    sync_ends_s_.push_back(latest_s);
+    sum_of_ends_s_ += latest_s;
+  }
+}
+
+/// Completes the estimate with what is known so far.
+bool IterationEstimator::is_synchronization_useless(const IsUseless& is_useless) {
+  if (!is_useless) return false;
+  estimate_.mean_end_s = sum_of_ends_s_ / static_cast<double>(costs_.size() + buckets_.size());
+  estimate_.iteration_s = end_s_ + model_.problem.constants.iteration_overhead_s;
+  return is_useless(estimate_);
+}
+
 /// Buckets become ready from the last layers to the first. A device compresses, decompresses and computes one
-/// thing at a time. A channel (a sender and a receiver) or a link carries one bucket after the other.
-void IterationEstimator::synchronize(const Plan& plan) {
-  buckets_ = gradient_buckets(model_, plan, costs_);
+/// thing at a time. A channel (a sender and a receiver) or a link carries one bucket after the other. Returns
+/// false if the plan is useless.
+bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_useless) {
+  find_buckets(plan);
   if (syncs_.size() < buckets_.size()) syncs_.resize(buckets_.size());
-  sync_ends_s_.assign(buckets_.size(), 0);
+  stages_.resize(pipelines_.size());
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
     stages_[i].assign(plan.pipelines[i].stages.size(), {});
   for (const int id : busy_links_) link_busy_s_[at(id)] = 0;
   busy_links_.clear();
   for (std::size_t number = buckets_.size(); number-- > 0;) {
+    if (is_synchronization_useless(is_useless)) return false;
     const GradientBucket& bucket = buckets_[number];
     const SyncEntry& sync = sync_of(number, plan, bucket);
     const auto stage_of = [&](std::size_t i) -> StageBusy& {
@@ -206,10 +229,8 @@ void IterationEstimator::synchronize(const Plan& plan) {
     double start_s = 0, latest_s = 0, second_latest_s = 0;
     for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
       StageBusy& stage = stage_of(i);
-      const double ready_s = gradients_ready_s(model_, plan.pipelines[i], *costs_[i], *times_[i],
-                                               bucket.stage[i], bucket.layers.first);
       stage.compression_s += sync.compression_s;  // which also delays what the device has yet to compute
-      stage.compressed_s = ready_s + stage.compression_s;
+      stage.compressed_s = ready_s_[number * costs_.size() + i] + stage.compression_s;
       start_s = std::max(start_s, stage.compressed_s);
       second_latest_s = std::max(second_latest_s, std::min(latest_s, stage.channels_s));
       latest_s = std::max(latest_s, stage.channels_s);
@@ -222,6 +243,7 @@ void IterationEstimator::synchronize(const Plan& plan) {
       busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
       end_s = std::max(end_s, busy);
     }
+    const double ready_s = sync_ends_s_[number];
     for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
       StageBusy& stage = stage_of(i);
       stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
@@ -229,8 +251,13 @@ void IterationEstimator::synchronize(const Plan& plan) {
                                       stage.compressed_s + stage.compression_s);
       sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
     }
+    sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
+    for (std::size_t i = 0; i < costs_.size(); ++i)
+      end_s_ = std::max(end_s_, sync_ends_s_[number] + costs_[i]->update_s[at(bucket.stage[i])]);
+    estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
     estimate_.egress_usd += sync.time.egress_usd;
   }
+  return !is_synchronization_useless(is_useless);
 }
 
 const PipelineWork& IterationEstimator::work(int pipeline) const {
@@ -238,43 +265,83 @@ const PipelineWork& IterationEstimator::work(int pipeline) const {
   return times_[at(pipeline)] == &cost.time ? cost.work : contention_.work(pipeline);
 }
 
-const IterationEstimate& IterationEstimator::estimate(const Plan& plan) {
+void IterationEstimator::find_costs(const Plan& plan) {
   DTFM_ASSERT(!plan.pipelines.empty());
   if (model_.by_degree.size() > 1) check_tensor_degrees(plan);
   if (pipelines_.size() < plan.pipelines.size()) pipelines_.resize(plan.pipelines.size());
-  stages_.resize(pipelines_.size());
   const int flush = plan.execution.flush.value_or(0);
-  estimate_ = {};
+  estimate_.deficit_bytes = estimate_.egress_usd = 0;
   costs_.clear();
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     costs_.push_back(&cost_of(i, plan.pipelines[i], flush));
     estimate_.deficit_bytes += costs_.back()->deficit_bytes;
     estimate_.egress_usd += costs_.back()->egress_usd;
   }
+}
+
+void IterationEstimator::find_times() {
   times_ = contention_.times(costs_);
-  synchronize(plan);
-  double end_s = 0, ends_s = 0;
+  estimate_.pipelines_s = 0;
+  estimate_.pipeline_s.clear();
+  estimate_.steady_s.clear();
+  for (const PipelineTime* time : times_) {
+    estimate_.pipeline_s.push_back(time->end_s);
+    estimate_.steady_s.push_back(time->steady_s);
+    estimate_.pipelines_s = std::max(estimate_.pipelines_s, time->end_s);
+  }
+}
+
+const IterationEstimate& IterationEstimator::estimate_pipelines(const Plan& plan) {
+  find_costs(plan);
+  find_times();
+  return estimate_;
+}
+
+double IterationEstimator::deficit_bytes(const Plan& plan) {
+  find_costs(plan);
+  return estimate_.deficit_bytes;
+}
+
+/// Judges the pipelines without contention. Their mean end bounds that of the synchronizations only if it is
+/// earlier than when one of the pipelines has its first gradients.
+bool IterationEstimator::are_pipelines_useless(const IsUseless& is_useless) {
+  if (!is_useless) return false;
+  double last_s = 0, sum_s = 0, gradients_s = 0;
+  for (const PipelineCost* cost : costs_) {
+    last_s = std::max(last_s, cost->time.end_s);
+    sum_s += cost->time.end_s;
+    double first_s = infinity;
+    for (std::size_t stage = 0; stage < cost->work.backward_s.size(); ++stage)
+      first_s = std::min(first_s, cost->time.backward_s[stage] - cost->work.backward_s[stage]);
+    gradients_s = std::max(gradients_s, first_s);
+  }
+  estimate_.mean_end_s = std::min(sum_s / static_cast<double>(costs_.size()), gradients_s);
+  estimate_.iteration_s = last_s + model_.problem.constants.iteration_overhead_s;
+  return is_useless(estimate_);
+}
+
+const IterationEstimate* IterationEstimator::estimate_unless(const Plan& plan, const IsUseless& is_useless) {
+  find_costs(plan);
+  if (are_pipelines_useless(is_useless)) return nullptr;
+  find_times();
+  end_s_ = estimate_.pipelines_s;
+  sum_of_ends_s_ = estimate_.gradient_sync_end_s = 0;
   for (std::size_t i = 0; i < costs_.size(); ++i) {
     const PipelineTime& time = *times_[i];
-    estimate_.pipeline_s.push_back(time.end_s);
-    estimate_.steady_s.push_back(time.steady_s);
-    estimate_.pipelines_s = std::max(estimate_.pipelines_s, time.end_s);
-    ends_s += time.end_s;
+    sum_of_ends_s_ += time.end_s;
     for (std::size_t stage = 0; stage < time.backward_s.size(); ++stage)
-      end_s = std::max(end_s, time.backward_s[stage] + costs_[i]->update_s[stage]);
+      end_s_ = std::max(end_s_, time.backward_s[stage] + costs_[i]->update_s[stage]);
   }
-  end_s = std::max(end_s, estimate_.pipelines_s);
-  for (std::size_t number = 0; number < buckets_.size(); ++number) {
-    estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
-    ends_s += sync_ends_s_[number];
-    for (std::size_t i = 0; i < costs_.size(); ++i)
-      end_s = std::max(end_s, sync_ends_s_[number] + costs_[i]->update_s[at(buckets_[number].stage[i])]);
-  }
-  estimate_.mean_end_s = ends_s / static_cast<double>(costs_.size() + buckets_.size());
-  estimate_.update_s = end_s - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
+  if (!synchronize(plan, is_useless)) return nullptr;
+  estimate_.mean_end_s = sum_of_ends_s_ / static_cast<double>(costs_.size() + buckets_.size());
+  estimate_.update_s = end_s_ - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
   estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
-  estimate_.iteration_s = end_s + estimate_.overhead_s;
-  return estimate_;
+  estimate_.iteration_s = end_s_ + estimate_.overhead_s;
+  return &estimate_;
+}
+
+const IterationEstimate& IterationEstimator::estimate(const Plan& plan) {
+  return *estimate_unless(plan, nullptr);
 }
 
 IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan) {

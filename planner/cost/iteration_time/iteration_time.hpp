@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -58,8 +59,19 @@ class IterationEstimator {
   /// `model` must outlive this.
   explicit IterationEstimator(const IterationModel& model);
 
-  /// Valid until the next call.
+  /// The returned estimates are valid until the next call.
   const IterationEstimate& estimate(const Plan& plan);
+  /// Only the pipelines, without gradient synchronization: `pipelines_s`, `pipeline_s`, `steady_s`,
+  /// `deficit_bytes`, and the egress of the pipelines.
+  const IterationEstimate& estimate_pipelines(const Plan& plan);
+  /// Only `deficit_bytes`.
+  double deficit_bytes(const Plan& plan);
+  /// Whether a plan is useless, judged by an estimate of which `deficit_bytes` is known, and `iteration_s`,
+  /// `mean_end_s` and `egress_usd` are lower bounds. It must not be less useless if any of them grows.
+  using IsUseless = std::function<bool(const IterationEstimate& bounds)>;
+  /// Like `estimate`, but returns null as soon as `is_useless` does, which saves most synchronizations of bad
+  /// plans.
+  const IterationEstimate* estimate_unless(const Plan& plan, const IsUseless& is_useless);
   /// The work of a pipeline of the last plan. Its messages take as long as under contention.
   const PipelineWork& work(int pipeline) const;
 
@@ -85,7 +97,12 @@ class IterationEstimator {
   };
   const PipelineCost& cost_of(std::size_t number, const Pipeline& pipeline, int flush);
   const SyncEntry& sync_of(std::size_t number, const Plan& plan, const GradientBucket& bucket);
-  void synchronize(const Plan& plan);
+  void find_costs(const Plan& plan);
+  void find_times();
+  void find_buckets(const Plan& plan);
+  bool synchronize(const Plan& plan, const IsUseless& is_useless);
+  bool are_pipelines_useless(const IsUseless& is_useless);
+  bool is_synchronization_useless(const IsUseless& is_useless);
 
   const IterationModel& model_;
   InFlightByDevice in_flight_;
@@ -95,7 +112,9 @@ class IterationEstimator {
   LinkContention contention_;
   std::vector<const PipelineTime*> times_;
   std::vector<GradientBucket> buckets_;
-  std::vector<double> sync_ends_s_;             // by bucket
+  std::vector<double> ready_s_;      // [bucket][pipeline]: when the stage has the gradients of the bucket
+  std::vector<double> sync_ends_s_;  // by bucket; a lower bound, until it is synchronized
+  double end_s_ = 0, sum_of_ends_s_ = 0;  // of pipelines and buckets; the first with the optimizer steps
   std::vector<std::vector<StageBusy>> stages_;  // [pipeline][stage]
   std::vector<double> link_busy_s_;  // by id of the shared capacity: end of the synchronizations so far
   std::vector<int> busy_links_;      // ids of those that are not 0

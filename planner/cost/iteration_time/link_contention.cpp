@@ -1,6 +1,7 @@
 #include "planner/cost/iteration_time/link_contention.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/core/index.hpp"
 
@@ -18,19 +19,20 @@ std::size_t LinkContention::boundary(const LinkDemand& demand) const {
 }
 
 void LinkContention::add_up(std::span<const PipelineCost* const> costs) {
-  for (const std::size_t i : used_) {
-    boundary_bytes_[i] = 0;
-    forward_bytes_[i % forward_bytes_.size()] = backward_bytes_[i % backward_bytes_.size()] = 0;
-  }
+  for (const int capacity : used_) forward_bytes_[at(capacity)] = backward_bytes_[at(capacity)] = 0;
   used_.clear();
+  for (const std::size_t i : used_boundaries_) boundary_bytes_[i] = 0;
+  used_boundaries_.clear();
   for (const PipelineCost* cost : costs) {
     const int micro_batches = cost->work.micro_batches;
     if (micro_batches == 0) continue;
     for (const LinkDemand& it : cost->link_demands) {
+      if (all_bytes(it.capacity) == 0) used_.push_back(it.capacity);
       (it.is_forward ? forward_bytes_ : backward_bytes_)[at(it.capacity)] += micro_batches * it.bytes;
+      if (!has_phases_) continue;
       const std::size_t i = boundary(it);
       if (boundary_bytes_.size() <= i) boundary_bytes_.resize(i + forward_bytes_.size());
-      if (boundary_bytes_[i] == 0) used_.push_back(i);
+      if (boundary_bytes_[i] == 0) used_boundaries_.push_back(i);
       boundary_bytes_[i] += it.bytes;
     }
   }
@@ -63,55 +65,37 @@ double LinkContention::message_s(const PipelineCost& cost, int equal, const Link
   const double s_per_byte = network_.shared_seconds_per_byte(demand.capacity);
   if (has_phases_) return demand.overhead_s + boundary_bytes_[boundary(demand)] * s_per_byte;
   const int micro_batches = cost.work.micro_batches;
-  double own_bytes = 0;
-  for (const LinkDemand& it : cost.link_demands)
-    if (it.capacity == demand.capacity) own_bytes += it.bytes;
   const double others_s =
-      std::max(0.0, all_bytes(demand.capacity) - equal * micro_batches * own_bytes) * s_per_byte;
+      std::max(0.0, all_bytes(demand.capacity) - equal * micro_batches * demand.pipeline_bytes) * s_per_byte;
   const double synchronized_s = equal * demand.bytes * s_per_byte;
   const double free_share = std::max(1e-9, 1 - others_s / cost.time.end_s);
   return demand.overhead_s + std::min(synchronized_s / free_share, synchronized_s + others_s / micro_batches);
 }
 
-/// Whether the pipeline's messages over other boundaries may use the link at the same time.
-bool LinkContention::shares_with_itself(const PipelineCost& cost, const LinkDemand& demand) const {
-  return !has_phases_ &&
-         std::count_if(cost.link_demands.begin(), cost.link_demands.end(),
-                       [&](const LinkDemand& it) { return it.capacity == demand.capacity; }) > 1;
-}
-
-PipelineWork LinkContention::contended_work(const PipelineCost& cost, int equal) const {
-  PipelineWork work = cost.work;
+void LinkContention::set_contended_work(const PipelineCost& cost, int equal, PipelineWork& work) const {
+  work = cost.work;
   std::vector<int> links;  // numbered in the order of the hops, so that equal pipelines have equal works
   for (const LinkDemand& it : cost.link_demands) {
     HopTime& hop = (it.is_forward ? work.forward_hops : work.backward_hops)[at(it.hop)];
     const double seconds = message_s(cost, equal, it);
     hop.occupancy_s = std::max(hop.occupancy_s, seconds);
-    if (!shares_with_itself(cost, it)) continue;
+    if (has_phases_ || !it.has_several_hops) continue;
     const auto number = std::find(links.begin(), links.end(), it.capacity) - links.begin();
     if (static_cast<std::size_t>(number) == links.size()) links.push_back(it.capacity);
     hop.links.push_back({static_cast<int>(number), seconds});
   }
-  return work;
 }
 
 void LinkContention::delay_by_busy_links(const PipelineCost& cost, PipelineTime& time) const {
   const int flushes = flush_count(cost.work.flush, cost.work.micro_batches);
   double forward_s = time.forwards_s, rest_s = time.end_s - time.forwards_s, steady_s = 0;
   for (const LinkDemand& it : cost.link_demands) {
-    // A link may be busy from the pipeline's first message over any boundary to its last one.
-    double before_s = it.before_s, after_s = it.after_s;
-    for (const LinkDemand& other : cost.link_demands)
-      if (other.capacity == it.capacity && (!has_phases_ || other.is_forward == it.is_forward)) {
-        before_s = std::min(before_s, other.before_s);
-        after_s = std::min(after_s, other.after_s);
-      }
     const double bytes = !has_phases_    ? all_bytes(it.capacity)
                          : it.is_forward ? forward_bytes_[at(it.capacity)]
                                          : backward_bytes_[at(it.capacity)];
     const double busy_s = bytes * network_.shared_seconds_per_byte(it.capacity);
     double& phase_s = has_phases_ && it.is_forward ? forward_s : rest_s;
-    phase_s = std::max(phase_s, flushes * (before_s + after_s) + busy_s);
+    phase_s = std::max(phase_s, flushes * (it.before_s + it.after_s) + busy_s);
     steady_s = std::max(steady_s, busy_s / cost.work.micro_batches);
   }
   const double forward_delay_s = forward_s - time.forwards_s;
@@ -134,15 +118,15 @@ const std::vector<const PipelineTime*>& LinkContention::times(std::span<const Pi
     times_.push_back(&cost.time);
     if (cost.link_demands.empty() || cost.work.micro_batches == 0) continue;
     Contended& it = contended_[i];
-    PipelineWork work = contended_work(cost, equal_[i]);
-    if (work != it.work) {
-      if (work == cost.work)
+    set_contended_work(cost, equal_[i], work_);
+    if (work_ != it.work) {
+      if (work_ == cost.work)
         it.time_of_work = cost.time;
-      else if (i > 0 && work == contended_[i - 1].work)
+      else if (i > 0 && work_ == contended_[i - 1].work)
         it.time_of_work = contended_[i - 1].time_of_work;
       else
-        it.time_of_work = pipeline_time(schedule_, work);
-      it.work = std::move(work);
+        it.time_of_work = pipeline_time(schedule_, work_);
+      std::swap(it.work, work_);
     }
     it.time = it.time_of_work;
     delay_by_busy_links(cost, it.time);

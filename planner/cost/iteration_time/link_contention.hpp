@@ -38,18 +38,20 @@ class LinkContention {
   std::size_t boundary(const LinkDemand& demand) const;
   double all_bytes(int capacity) const;
   double message_s(const PipelineCost& cost, int equal, const LinkDemand& demand) const;
-  bool shares_with_itself(const PipelineCost& cost, const LinkDemand& demand) const;
-  PipelineWork contended_work(const PipelineCost& cost, int equal) const;
+  void set_contended_work(const PipelineCost& cost, int equal, PipelineWork& work) const;
   void delay_by_busy_links(const PipelineCost& cost, PipelineTime& time) const;
 
   Schedule schedule_;
   bool has_phases_;  // forward and backward messages are never sent at the same time
   const NetworkCost& network_;
   std::vector<double> forward_bytes_, backward_bytes_;  // per iteration, by capacity
-  std::vector<double> boundary_bytes_;                  // of all pipelines, [boundary, direction][capacity]
-  std::vector<std::size_t> used_;                       // indices into boundary_bytes_
-  std::vector<int> equal_;                              // by pipeline: number of equal ones
-  std::vector<Contended> contended_;                    // by pipeline
+  std::vector<int> used_;                               // capacities that carry bytes
+  // Only with phases: of all pipelines, [boundary, direction][capacity], and the indices that are not 0.
+  std::vector<double> boundary_bytes_;
+  std::vector<std::size_t> used_boundaries_;
+  std::vector<int> equal_;            // by pipeline: number of equal ones
+  std::vector<Contended> contended_;  // by pipeline
+  PipelineWork work_;                 // scratch
   std::vector<const PipelineTime*> times_;
 };
 

@@ -31,13 +31,15 @@ std::vector<int> early_shares(const std::vector<PipelinePace>& pipelines, int mu
     if (!(pipelines[i].steady_s > 0)) return 0.0;
     return std::max(0.0, (date - pipelines[i].warm_up_s) / (pipelines[i].steady_s * multiple));
   };
-  for (int round = 0; round < 200; ++round) {
+  constexpr double precision = 1e-9;  // of the time
+  const double tolerance = precision * std::max(std::abs(low), std::abs(high));
+  while (high - low > tolerance) {
     const double middle = low + (high - low) / 2;
     double sum = 0;
     for (std::size_t i = 0; i < pipelines.size(); ++i) sum += shares_by(middle, i);
     (sum <= shares ? low : high) = middle;
   }
-  low -= 1e-9 * std::abs(low);  // so that rounding cannot count too many
+  low -= precision * std::abs(low);  // so that rounding cannot count too many
   for (std::size_t i = 0; i < pipelines.size(); ++i)
     counts[i] = static_cast<int>(shares_by(low, i)) * multiple;
   return counts;

@@ -120,8 +120,9 @@ void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline
   cost.egress_usd += usd * pipeline.micro_batches;
 }
 
-/// Sets before_s and after_s of all link demands: the path of one micro-batch before and after the link.
-void find_windows(Schedule schedule, PipelineCost& cost) {
+/// Compares every link demand with those of the same capacity, and finds the time of one micro-batch before
+/// and after the first and last of them.
+void compare_link_demands(Schedule schedule, PipelineCost& cost) {
   if (cost.link_demands.empty()) return;
   const PipelineWork& work = cost.work;
   const std::size_t stages = work.forward_s.size();
@@ -148,6 +149,15 @@ void find_windows(Schedule schedule, PipelineCost& cost) {
     it.before_s = begins[number] - (has_phases && !it.is_forward ? forward_s : 0);
     it.after_s = (has_phases && it.is_forward ? forward_s : now) - ends[number];
   }
+  for (LinkDemand& it : cost.link_demands)
+    for (LinkDemand& other : cost.link_demands) {
+      if (other.capacity != it.capacity) continue;
+      it.pipeline_bytes += other.bytes;
+      it.has_several_hops = it.has_several_hops || &other != &it;
+      if (has_phases && other.is_forward != it.is_forward) continue;
+      it.before_s = other.before_s = std::min(it.before_s, other.before_s);
+      it.after_s = other.after_s = std::min(it.after_s, other.after_s);
+    }
 }
 
 /// Optimizer step of the slowest device of a stage, over all chunks of the device.
@@ -222,7 +232,7 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   add_hops(model, pipeline, cost);
   if (model.network.is_priced()) add_all_reduce_egress(model, pipeline, cost);
   cost.time = pipeline_time(model.schedule, cost.work);
-  find_windows(model.schedule, cost);
+  compare_link_demands(model.schedule, cost);
   add_updates(model, pipeline, cost);
   add_memory(model, pipeline, flush, in_flight, cost);
   return cost;

@@ -19,9 +19,12 @@ struct LinkDemand {
   bool is_forward = true;
   double bytes = 0;       // per micro-batch
   double overhead_s = 0;  // of a message, before its first byte
-  /// Seconds until the first micro-batch reaches the link, and from when the last one has left it to the end
-  /// of the pipeline (of the forward or backward phase, if the schedule computes all forwards first).
+  /// Seconds until the first micro-batch reaches the capacity over any boundary, and from when the last one
+  /// has left it to the end of the pipeline. Only in this direction, and in the forward or backward phase, if
+  /// the schedule computes all forwards first.
   double before_s = 0, after_s = 0;
+  double pipeline_bytes = 0;      // per micro-batch, over all boundaries in both directions
+  bool has_several_hops = false;  // or both directions of one
   friend bool operator==(const LinkDemand&, const LinkDemand&) = default;
 };
 

@@ -76,11 +76,11 @@ struct Sender {
   }
 };
 
-/// Evaluates every micro-batch by the definition of the schedule. In round i, stage s, which is s' = stages −
-/// 1 − s stages before the last one, computes forward i and then backward i − s'. Both depend only on this
-/// round and earlier ones.
-PipelineTime one_f_one_b_paths(const PipelineWork& work) {
-  const int stages = stages_of(work), messages = work.micro_batches;
+/// Evaluates the first `messages` micro-batches by the definition of the schedule. In round i, stage s, which
+/// is s' = stages − 1 − s stages before the last one, computes forward i and then backward i − s'. Both
+/// depend only on this round and earlier ones.
+PipelineTime one_f_one_b_paths(const PipelineWork& work, int messages) {
+  const int stages = stages_of(work);
   PipelineTime time;
   time.backward_s.assign(at(stages), 0);
   time.gradients_s.assign(at(stages), 0);
@@ -116,11 +116,10 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work) {
 
 PipelineTime one_f_one_b_time(const PipelineWork& work) {
   const int steady_after = 3 * stages_of(work) + 4;  // micro-batches until the steady state
-  PipelineWork first = work;
-  first.micro_batches = std::min(work.micro_batches, steady_after);
-  PipelineTime time = one_f_one_b_paths(first);
+  const int messages = std::min(work.micro_batches, steady_after);
+  PipelineTime time = one_f_one_b_paths(work, messages);
   time.steady_s = one_f_one_b_steady_s(work);
-  time.delay((work.micro_batches - first.micro_batches) * time.steady_s);
+  time.delay((work.micro_batches - messages) * time.steady_s);
   return time;
 }
 

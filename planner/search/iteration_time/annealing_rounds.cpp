@@ -16,7 +16,7 @@
 namespace dtfm::search {
 namespace {
 
-// Chosen by hand, not tuned. chains_of_few is multiplied by move_multiplier.
+// Chosen by hand, not tuned. chains_of_few is multiplied by few_groups_factor.
 constexpr std::size_t first_chains = 16, chains_of_few = 8;
 constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3, other_starts = 8;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
@@ -39,7 +39,7 @@ class AnnealingRounds {
     const bool is_limited = state_.options.common.evaluations || state_.options.common.time_limit;
     const bool uses_full_budget = is_limited && state_.options.uses_full_budget;
     const auto of_few = static_cast<std::size_t>(
-        chains_of_few * move_multiplier(state_.pool.best().job->tensor_groups.size()));
+        chains_of_few * few_groups_factor(state_.pool.best().job->tensor_groups.size()));
     std::vector<PlanCandidate> starts = state_.pool.best_per_shape(std::max(first_chains, of_few));
     if (state_.decisions.has_undecided()) add_missing(starts, state_.pool.best_per_job(chains));
     std::vector<Chain> all = chains_from(starts);
@@ -121,7 +121,8 @@ class AnnealingRounds {
   /// that is less) of a search without limits.
   static long long moves_of(const PlanCandidate& start, double share, std::size_t chains_now) {
     const auto parts = static_cast<double>(chains_now);
-    const auto moves = affordable_moves(start, first_share * default_moves / parts, 2 * parts);
+    const double wanted = default_moves(start.job->tensor_groups.size());
+    const auto moves = affordable_moves(start, first_share * wanted / parts, 2 * parts);
     return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
   }
 

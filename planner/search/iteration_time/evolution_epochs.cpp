@@ -10,9 +10,10 @@
 namespace dtfm::search {
 namespace {
 
-// Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by the square of move_multiplier.
+// Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by the square of
+// few_groups_factor.
 constexpr int evolution_epochs = 6, evolution_islands = 4;
-constexpr double children_per_island = 750, evolution_effort = 4;  // the effort as a multiple of annealing's
+constexpr double children_per_island = 1500, evolution_effort = 4;  // the effort as a multiple of annealing's
 constexpr int max_idle_epochs = 2;  // without a better plan; ends the evolution
 
 /// The plans of the pool that evolution supports, the best one first.
@@ -55,8 +56,8 @@ void evolve(SearchState& state, std::uint64_t round) {
     std::erase_if(starts, [&](const PlanCandidate& it) {
       return std::find(jobs.begin(), jobs.end(), it.job) == jobs.end();
     });
-    const double multiplier = move_multiplier(before.job->tensor_groups.size());
-    const long long children = affordable_moves(before, multiplier * children_per_island,
+    const double factor = few_groups_factor(before.job->tensor_groups.size());
+    const long long children = affordable_moves(before, factor * factor * children_per_island,
                                                 evolution_epochs * evolution_islands / evolution_effort);
     const auto island = [&](int i, const PlanScore& score) {
       const auto task = (round << 32) + static_cast<std::uint64_t>(epoch * evolution_islands + i);

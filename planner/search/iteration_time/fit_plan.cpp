@@ -1,6 +1,7 @@
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "planner/core/divisors.hpp"
 #include "planner/core/index.hpp"
@@ -21,7 +22,7 @@ Plan balance_micro_batches(PlanEvaluator& evaluator, const PlanCandidate& candid
   if (requires_uniform_pipelines(job)) return candidate.plan;
   Plan plan = candidate.plan;
   const std::vector<int> balanced = cost::balanced_micro_batches(
-      pipeline_paces(plan, evaluator.estimate(plan)), batch_step(job, candidate.shape().stages),
+      pipeline_paces(plan, evaluator.estimate_pipelines(plan)), batch_step(job, candidate.shape().stages),
       static_cast<int>(total_micro_batches(plan)));
   if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
     return plan;  // fewer pipelines are another shape
@@ -73,18 +74,39 @@ int fit_flush_interval(const DecidedJob& job, const Plan& plan) {
   return 2LL * divisor >= max_flush ? divisor : max_flush;
 }
 
+namespace {
+
+/// Nothing if the energy exceeds `most`. `plan` of the result stays empty.
+std::optional<PlanCandidate> evaluate_below(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
+                                            cost::IterationEstimator& estimator,
+                                            cost::MigrationTimer* migration, const PlanScore& score,
+                                            double most) {
+  score.throw_if_stopped();
+  score.count();
+  PlanCandidate candidate{job, {}};
+  if (migration) candidate.migration = migration->estimate(plan);
+  const double weight = score.total_weight(plan);
+  const auto score_of = [&](const cost::IterationEstimate& it) {
+    return score.of(it.iteration_s, weight, it.egress_usd, candidate.migration);
+  };
+  const cost::IterationEstimate* estimate =
+      estimator.estimate_unless(plan, [&](const cost::IterationEstimate& bounds) {
+        return energy_of(score_of(bounds), bounds.deficit_bytes) > most;
+      });
+  if (!estimate) return std::nullopt;
+  candidate.iteration_s = estimate->iteration_s;
+  candidate.deficit_bytes = estimate->deficit_bytes;
+  candidate.egress_usd = estimate->egress_usd;
+  candidate.score = score_of(*estimate);
+  return candidate;
+}
+
+}  // namespace
+
 PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
                             cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
                             const PlanScore& score) {
-  score.throw_if_stopped();
-  const cost::IterationEstimate& estimate = estimator.estimate(plan);
-  PlanCandidate candidate{job, {}, estimate.iteration_s, estimate.deficit_bytes};
-  candidate.egress_usd = estimate.egress_usd;
-  if (migration) candidate.migration = migration->estimate(plan);
-  candidate.score =
-      score.of(candidate.iteration_s, score.total_weight(plan), candidate.egress_usd, candidate.migration);
-  score.count();
-  return candidate;
+  return *evaluate_below(job, plan, estimator, migration, score, std::numeric_limits<double>::infinity());
 }
 
 PlanEvaluator::PlanEvaluator(std::shared_ptr<const DecidedJob> job, const PlanScore& score)
@@ -99,11 +121,26 @@ PlanCandidate PlanEvaluator::evaluate(Plan plan) {
   return candidate;
 }
 
+bool PlanEvaluator::can_add_flushes() const {
+  return traits(job_->model.schedule).forwards_first && job_->model.flush == 0;
+}
+
+std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes(Plan plan, double most) {
+  plan.execution.flush = job_->problem.job.execution.flush;
+  std::optional<PlanCandidate> candidate;
+  if (can_add_flushes() && estimator_.deficit_bytes(plan) > 0) {
+    candidate = evaluate_with_flushes(std::move(plan));
+    return energy_of(*candidate) > most ? std::nullopt : candidate;
+  }
+  candidate = evaluate_below(job_, plan, estimator_, migration_ ? &*migration_ : nullptr, score_, most);
+  if (candidate) candidate->plan = std::move(plan);
+  return candidate;
+}
+
 PlanCandidate PlanEvaluator::evaluate_with_flushes(Plan plan) {
   plan.execution.flush = job_->problem.job.execution.flush;
   PlanCandidate candidate = evaluate(std::move(plan));
-  const bool can_flush = traits(job_->model.schedule).forwards_first && job_->model.flush == 0;
-  if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
+  if (candidate.deficit_bytes <= 0 || !can_add_flushes()) return candidate;
   Plan flushed = candidate.plan;
   flushed.execution.flush = std::max(1, fit_flush_interval(*job_, flushed));
   PlanCandidate other = evaluate(std::move(flushed));

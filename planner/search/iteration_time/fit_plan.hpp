@@ -27,15 +27,21 @@ class PlanEvaluator {
   PlanEvaluator(std::shared_ptr<const DecidedJob> job, PlanScore&& score) = delete;
 
   const std::shared_ptr<const DecidedJob>& job() const { return job_; }
-  /// Valid until the next evaluation. It does not count as one.
-  const cost::IterationEstimate& estimate(const Plan& plan) { return estimator_.estimate(plan); }
+  /// IterationEstimator::estimate_pipelines. Valid until the next evaluation; does not count as one.
+  const cost::IterationEstimate& estimate_pipelines(const Plan& plan) {
+    return estimator_.estimate_pipelines(plan);
+  }
   /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
   PlanCandidate evaluate(Plan plan);
   /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
   /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
   PlanCandidate evaluate_with_flushes(Plan plan);
+  /// The same; nothing, and sooner, if the energy (energy_of) exceeds `most`.
+  std::optional<PlanCandidate> evaluate_with_flushes(Plan plan, double most);
 
  private:
+  bool can_add_flushes() const;
+
   std::shared_ptr<const DecidedJob> job_;
   const PlanScore& score_;
   cost::IterationEstimator estimator_;

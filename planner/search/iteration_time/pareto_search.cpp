@@ -207,7 +207,8 @@ class FrontSearch {
       cooling.moves = cooling.evaluations - 1;  // the start itself takes one
       return cooling;
     }
-    const auto moves = affordable_moves(start, default_moves / (rounds * parts), rounds * parts);
+    const auto moves = affordable_moves(
+        start, default_moves(start.job->tensor_groups.size()) / (rounds * parts), rounds * parts);
     cooling.moves = static_cast<long long>(
         std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_round_doublings)));
     return cooling;

@@ -1,10 +1,13 @@
 #include "planner/search/iteration_time/plan_anneal.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "planner/core/index.hpp"
@@ -17,15 +20,41 @@ namespace {
 // Share of the mean end in the score, which guides moves that do not affect the slowest pipeline. This and
 // the shares of the kinds of moves (make_move) were chosen by hand, not tuned.
 constexpr double guidance = 0.05;
-constexpr int near = 6;  // tensor-parallel groups on either side of a neighbour
+constexpr int near = 6;       // tensor-parallel groups on either side of a neighbour
+constexpr int max_tries = 4;  // for a move that changes something
 constexpr std::size_t max_pareto_front_size_per_run = 16;
-// Limit on the steps of estimates in all annealing of a search with 64 tensor-parallel groups. It grows with
-// the fourth root of their number. Chosen for the wall times in docs/validation.md.
-constexpr double default_effort = 3.5e8;
+// Limit on the steps of estimates in all annealing of a search. This and default_moves were chosen for the
+// wall times in docs/validation.md.
+constexpr double default_effort = 7e8;
 
 struct Slot {
   int pipeline = 0, stage = 0;
 };
+
+/// Numbers the tensor-parallel groups so that only those which may be exchanged in any plan without effect
+/// have the same number: groups of one host, or that consist of whole hosts, with interchangeable devices.
+std::vector<int> classes_of(const std::vector<std::vector<int>>& groups, const DecidedJob& job,
+                            const PlanScore& score) {
+  const auto& devices = job.problem.topology->devices;
+  std::map<int, int> host_sizes;
+  for (const Device& it : devices) ++host_sizes[it.host];
+  using Key = std::tuple<int, std::vector<std::array<int, 3>>, double>;  // host or no_index, kinds, weight
+  std::map<Key, int> numbers;
+  std::vector<int> classes;
+  for (const std::vector<int>& group : groups) {
+    const int host = devices[at(group.front())].host;
+    bool is_whole_host = host_sizes[host] == static_cast<int>(group.size());
+    std::vector<std::array<int, 3>> kinds;
+    for (const int device : group) {
+      is_whole_host = is_whole_host && devices[at(device)].host == host;
+      kinds.push_back(
+          {job.model.network.kind(device), job.model.stages.kind_of(device), devices[at(device)].gpu});
+    }
+    const Key key{is_whole_host ? no_index : host, std::move(kinds), score.total_weight(group)};
+    classes.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
+  }
+  return classes;
+}
 
 class PlanAnnealer {
  public:
@@ -53,6 +82,8 @@ class PlanAnnealer {
     for (int tensor_group = 0; tensor_group < static_cast<int>(tensor_groups_.size()); ++tensor_group)
       if (slot_of_[at(tensor_group)].pipeline < 0) unused_.push_back(tensor_group);
     weight_ = score_.total_weight(plan());
+    if (!migration_ && !start.job->has_mixed_degrees())
+      class_of_ = classes_of(tensor_groups_, *start.job, score_);
     const cost::IterationModel& model = start.job->model;
     min_layers_ = model.chunks;
     batch_step_ = batch_step(*start.job, stages());
@@ -63,7 +94,7 @@ class PlanAnnealer {
         are_pipelines_heterogeneous_ = are_pipelines_heterogeneous_ || has_mixed_degrees_ ||
                                        model.stages.kind_of(tensor_group.front()) !=
                                            model.stages.kind_of(tensor_groups_.front().front());
-    now_ = energy();
+    now_ = *energy_below(std::numeric_limits<double>::infinity());
   }
 
   AnnealedPlan run(const PlanCoolingSchedule& cooling, const std::function<bool()>& stop) {
@@ -95,13 +126,18 @@ class PlanAnnealer {
     return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate();
   }
 
-  double energy() {
+  /// Nothing, and sooner, if the energy exceeds `most`.
+  std::optional<double> energy_below(double most) {
     score_.throw_if_stopped();
     ++evaluations_;
-    estimate_ = &estimator_.estimate(plan_);
-    const double seconds = (1 - guidance) * estimate_->iteration_s + guidance * estimate_->mean_end_s;
-    return energy_of(score_.of(seconds, weight_, estimate_->egress_usd, migration()),
-                     estimate_->deficit_bytes);
+    const cost::MigrationEstimate of_migration = migration();
+    const auto energy = [&](const cost::IterationEstimate& it) {
+      const double seconds = (1 - guidance) * it.iteration_s + guidance * it.mean_end_s;
+      return energy_of(score_.of(seconds, weight_, it.egress_usd, of_migration), it.deficit_bytes);
+    };
+    estimate_ = estimator_.estimate_unless(
+        plan_, [&](const cost::IterationEstimate& bounds) { return energy(bounds) > most; });
+    return estimate_ ? std::optional(energy(*estimate_)) : std::nullopt;
   }
 
   void keep_if_best() {
@@ -131,9 +167,15 @@ class PlanAnnealer {
     if (a.pipeline == b.pipeline && a.stage == b.stage) return;
     const int first = tensor_group_at_[at(a.pipeline)][at(a.stage)],
               second = tensor_group_at_[at(b.pipeline)][at(b.stage)];
+    if (are_alike(first, second)) return;
     put(second, a);
     put(first, b);
     undo_.push_back([this, a, b] { swap_slots(a, b); });
+  }
+
+  /// Whether an exchange of the groups would change nothing. May be false for some that are alike.
+  bool are_alike(int tensor_group, int other) const {
+    return !class_of_.empty() && class_of_[at(tensor_group)] == class_of_[at(other)];
   }
 
   double weight_of(int tensor_group) const { return score_.total_weight(tensor_groups_[at(tensor_group)]); }
@@ -141,7 +183,7 @@ class PlanAnnealer {
   /// Replaces the group in the slot by the `number`-th unused one.
   void replace(Slot slot, int number) {
     const int out = tensor_group_at_[at(slot.pipeline)][at(slot.stage)], in = unused_[at(number)];
-    if (!std::isfinite(weight_of(in))) return;  // its price is needed but unknown
+    if (!std::isfinite(weight_of(in)) || are_alike(in, out)) return;  // without its price, or any effect
     unused_[at(number)] = out;
     slot_of_[at(out)] = {-1, -1};
     put(in, slot);
@@ -279,7 +321,7 @@ class PlanAnnealer {
   /// Makes flushes as rare as memory allows, if some are needed and the job does not fix their interval.
   void refit_flush() {
     if (model().flush > 0 || !traits(model().schedule).forwards_first) return;
-    if (!plan_.execution.flush && estimator_.estimate(plan_).deficit_bytes <= 0) return;
+    if (!plan_.execution.flush && estimator_.deficit_bytes(plan_) <= 0) return;
     int longest = 0;
     for (const Pipeline& pipeline : plan().pipelines) longest = std::max(longest, pipeline.micro_batches);
     const std::optional<int> before = plan_.execution.flush;
@@ -325,12 +367,13 @@ class PlanAnnealer {
 
   void try_move(double temperature) {
     undo_.clear();
-    make_move();
+    for (int i = 0; i < max_tries && undo_.empty(); ++i) make_move();
     if (undo_.empty()) return;
     refit_flush();
-    const double new_energy = energy();
-    if (new_energy <= now_ || rng_.uniform() < std::exp((now_ - new_energy) / temperature)) {
-      now_ = new_energy;
+    // Metropolis: a plan that is worse by d is accepted with probability exp(−d / temperature).
+    const double most = now_ - temperature * std::log(rng_.uniform());
+    if (const std::optional<double> new_energy = energy_below(most)) {
+      now_ = *new_energy;
       keep_if_best();
       return;
     }
@@ -345,10 +388,11 @@ class PlanAnnealer {
   std::vector<std::vector<int>> tensor_groups_;
   cost::IterationEstimator estimator_;
   Plan plan_;
-  const cost::IterationEstimate* estimate_ = nullptr;  // of the last evaluation
+  const cost::IterationEstimate* estimate_ = nullptr;  // of the last evaluation; null if it was given up
   std::optional<cost::MigrationTimer> migration_;      // set in a warm start
   std::vector<std::vector<int>> tensor_group_at_;      // [pipeline][stage]
   std::vector<Slot> slot_of_;                          // by tensor-parallel group
+  std::vector<int> class_of_;  // likewise: classes_of; empty if all groups are to be kept apart
   std::vector<int> unused_;
   std::vector<std::function<void()>> undo_;  // undoes the steps of the current move
   double weight_ = 0;                        // of the devices in use
@@ -385,16 +429,18 @@ double effort_of_move(const PlanCandidate& candidate) {
 
 }  // namespace
 
-double move_multiplier(std::size_t tensor_groups) {
+double few_groups_factor(std::size_t tensor_groups) {
   return std::clamp(64 / static_cast<double>(tensor_groups), 1.0, 4.0);
+}
+
+double default_moves(std::size_t tensor_groups) {
+  return 480'000 / std::sqrt(few_groups_factor(tensor_groups));
 }
 
 long long affordable_moves(const PlanCandidate& start, double moves, double parts) {
   constexpr double least = 500;
-  const double tensor_groups = static_cast<double>(start.job->tensor_groups.size()) / 64;
-  const double effort = default_effort * std::max(1.0, std::pow(tensor_groups, 0.25)) / parts;
-  const double wanted = moves * move_multiplier(start.job->tensor_groups.size());
-  return static_cast<long long>(std::max(least, std::min(wanted, effort / effort_of_move(start))));
+  const double affordable = default_effort / parts / effort_of_move(start);
+  return static_cast<long long>(std::max(least, std::min(moves, affordable)));
 }
 
 AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,

@@ -28,13 +28,14 @@ struct AnnealedPlan {
   std::vector<PlanCandidate> front;  // Pareto front of the plans on the way, if requested
 };
 
-/// Moves of all annealing in a search with 64 or more tensor-parallel groups, if nothing else limits it.
-/// Chosen for the wall times in docs/validation.md.
-inline constexpr long long default_moves = 240'000;
-/// Factor on the number of moves for few groups, where moves are fast: 1 to 4.
-double move_multiplier(std::size_t tensor_groups);
-/// `moves`, multiplied by move_multiplier, but at most as many as fit into one of `parts` equal parts of a
-/// search's effort, and at least 500.
+/// 1 for 64 or more tensor-parallel groups, up to 4 for fewer, where moves are fast.
+double few_groups_factor(std::size_t tensor_groups);
+/// Moves of all annealing in a search, if nothing else limits it: 480,000 for 64 or more groups. Fewer for
+/// few groups, in proportion to the square root of few_groups_factor, because evolution finds better plans of
+/// these in the same time.
+double default_moves(std::size_t tensor_groups);
+/// `moves`, but at most as many as fit into one of `parts` equal parts of a search's effort, and at least
+/// 500.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);
 
 /// Anneals from `start` with the same numbers of stages and pipelines, and returns the best plan on the way.

@@ -21,6 +21,9 @@ constexpr int population_size = 8;
 constexpr std::size_t max_best = 96;  // plans that are kept besides the population
 constexpr int max_groups = 64;
 constexpr std::size_t children_per_job_change = 16;
+constexpr std::size_t common_split_odds =
+    8;  // equally deep pipelines get the same layers in one child of so many
+constexpr long long children_in_turn = 32;  // of one plan: estimates of similar plans are fast
 // As fractions of the best score; those of annealing, but it does not end as cold.
 constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
 constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
@@ -62,20 +65,20 @@ class PlanEvolution {
   void evolve(std::vector<PlanCandidate>& population, long long children, const std::function<bool()>& stop) {
     const double scale = best_.front().score;
     for (long long i = 0; i < children && !(stop && stop()); ++i) {
-      PlanCandidate& parent = population[at(below(population.size()))];
+      PlanCandidate& parent = population[static_cast<std::size_t>(i / children_in_turn) % population.size()];
       const bool changes_job = decided_.size() > 1 && below(children_per_job_change) == 0;
       use(changes_job ? decided_[at(below(decided_.size()))].job : parent.job);
       std::optional<Plan> plan = changes_job ? fit_anew(parent.plan) : make_child(parent.plan);
       if (!plan) continue;
       plan->tensor = tensor_degrees(*plan).back();
-      PlanCandidate child = now_->evaluator.evaluate_with_flushes(*std::move(plan));
       const double share = static_cast<double>(i) / static_cast<double>(children);
       const double temperature =
           scale * warm_temperature * std::pow(cold_temperature / warm_temperature, share);
-      const double worse = energy_of(child) - energy_of(parent);
-      if (worse > 0 && rng_.uniform() >= std::exp(-worse / temperature)) continue;
-      keep_if_among_best(child);
-      parent = std::move(child);
+      const double most = energy_of(parent) - temperature * std::log(rng_.uniform());  // as in annealing
+      auto child = now_->evaluator.evaluate_with_flushes(*std::move(plan), most);
+      if (!child) continue;
+      keep_if_among_best(*child);
+      parent = *std::move(child);
     }
   }
 
@@ -377,20 +380,24 @@ class PlanEvolution {
     const int total = micro_batch_count(job().problem.job);
     const int pipelines = static_cast<int>(plan.pipelines.size());
     if (pipelines > total) return std::nullopt;
-    assign_micro_batches_evenly(job(), plan);
-    if (below(2) == 0)
+    for (Pipeline& pipeline : plan.pipelines)
+      if (has_changed(pipeline)) pipeline.micro_batches = total / pipelines;  // until they are balanced
+    if (below(common_split_odds) == 0)
       split_by_depth(plan);
     else
       for (Pipeline& pipeline : plan.pipelines)
         if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}));
     plan.execution = job().problem.job.execution;
     for (int pass = 0; pass < balance_passes; ++pass) {
-      const std::vector<int> balanced =
-          cost::balanced_micro_batches(pipeline_paces(plan, now_->evaluator.estimate(plan)), 1, total);
+      const std::vector<int> balanced = cost::balanced_micro_batches(
+          pipeline_paces(plan, now_->evaluator.estimate_pipelines(plan)), 1, total);
+      bool is_balanced = true;
       for (int i = 0; i < pipelines; ++i) {
         if (balanced[at(i)] == 0) return std::nullopt;
+        is_balanced = is_balanced && plan.pipelines[at(i)].micro_batches == balanced[at(i)];
         plan.pipelines[at(i)].micro_batches = balanced[at(i)];
       }
+      if (is_balanced) break;
     }
     return plan;
   }

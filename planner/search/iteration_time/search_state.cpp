@@ -23,7 +23,7 @@ PlanScore score_of(const Problem& problem, const IterationSearchOptions& options
 
 /// Moves of a search without limits.
 long long own_moves(const PlanPool& pool) {
-  return static_cast<long long>(default_moves * move_multiplier(pool.best().job->tensor_groups.size()));
+  return static_cast<long long>(default_moves(pool.best().job->tensor_groups.size()));
 }
 
 }  // namespace

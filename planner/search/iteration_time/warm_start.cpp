@@ -146,7 +146,7 @@ class Repair {
   void find_best(const std::vector<PlanSlot>& slots) {
     cost::IterationEstimator estimator(job_->model);
     Plan plan = plan_;
-    if (job_->model.flush == 0 && estimator.estimate(plan).deficit_bytes > 0)  // otherwise no group would fit
+    if (job_->model.flush == 0 && estimator.deficit_bytes(plan) > 0)  // otherwise no group would fit
       if (const int flush = cost::max_fitting_flush(job_->model, plan); flush > 0)
         plan.execution.flush = flush;
     std::optional<cost::MigrationTimer> migration;
