@@ -2,11 +2,13 @@
 #include "planner/search/iteration_time/plan_anneal.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"
+#include "tests/support/random_problem.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -29,6 +31,51 @@ Plan one_pipeline(const Job& job, std::vector<Stage> stages) {
 }
 
 }  // namespace
+
+TEST_CASE("exchanging interchangeable groups changes no estimate") {
+  int exchanged = 0;
+  for (const bool shared : {false, true})
+    for (const GradientSync sync : {GradientSync::sharded_ps, GradientSync::ring, GradientSync::hierarchical})
+      for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        CAPTURE(shared, sync, seed);
+        Rng rng = Rng::for_task(3, seed);
+        Problem problem{random_topology(rng, 12, shared), random_chain_job(rng, 6), {}};
+        problem.job.execution.gradient_sync = sync;
+        Topology& topology = problem.topology.edit();
+        auto& rules = std::get<RuleLinks>(topology.links);
+        rules.same_host = rules.table;
+        for (int device = 0; device < 12; ++device) {
+          topology.devices[at(device)].host = device < 6 ? device / 2 : device;
+          if (device < 6) topology.devices[at(device)].site = topology.devices[at(device / 2 * 2)].site;
+          rules.link_class[at(device)] = topology.devices[at(device)].site;
+          topology.devices[at(device)].speed = 1;
+        }
+        const auto job = Decisions(problem).first();
+        const PlanScore score(Objective::iteration_time, problem.topology);
+        std::vector<std::vector<int>> groups;
+        for (int device = 0; device < 12; ++device) groups.push_back({device});
+        const std::vector<int> classes = interchangeable_classes(groups, *job, score);
+        std::vector<int> order(12);
+        std::iota(order.begin(), order.end(), 0);
+        rng.shuffle<int>(order);
+        const auto planned = [&] {
+          Plan plan = plan_of(problem.job, 3, 4, 2);
+          for (Pipeline& pipeline : plan.pipelines)
+            for (Stage& stage : pipeline.stages) stage.devices = {order[at(stage.devices.front())]};
+          return cost::estimate_iteration(job->model, plan).iteration_s;
+        };
+        const double before_s = planned();
+        for (std::size_t a = 0; a < order.size(); ++a)
+          for (std::size_t b = 0; b < a; ++b) {
+            if (classes[at(order[a])] != classes[at(order[b])]) continue;
+            std::swap(order[a], order[b]);
+            CHECK(planned() == Approx(before_s).epsilon(1e-12));
+            std::swap(order[a], order[b]);
+            ++exchanged;
+          }
+      }
+  CHECK(exchanged > 100);
+}
 
 TEST_CASE("pipelines flush as rarely as the layers found by annealing permit") {
   Problem problem{flat_topology({2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(4, 10, 100), {}};

@@ -199,17 +199,15 @@ void IterationEstimator::find_buckets(const Plan& plan) {
   }
 }
 
-/// Completes the estimate with what is known so far.
-bool IterationEstimator::is_synchronization_useless(const IsUseless& is_useless) {
-  if (!is_useless) return false;
+/// The totals of what has been estimated so far: lower bounds, until everything is.
+void IterationEstimator::set_totals() {
   estimate_.mean_end_s = sum_of_ends_s_ / static_cast<double>(costs_.size() + buckets_.size());
   estimate_.iteration_s = end_s_ + model_.problem.constants.iteration_overhead_s;
-  return is_useless(estimate_);
 }
 
 /// Buckets become ready from the last layers to the first. A device compresses, decompresses and computes one
 /// thing at a time. A channel (a sender and a receiver) or a link carries one bucket after the other. Returns
-/// false if the plan is useless.
+/// false as soon as the plan is useless.
 bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_useless) {
   find_buckets(plan);
   if (syncs_.size() < buckets_.size()) syncs_.resize(buckets_.size());
@@ -218,8 +216,12 @@ bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_usele
     stages_[i].assign(plan.pipelines[i].stages.size(), {});
   for (const int id : busy_links_) link_busy_s_[at(id)] = 0;
   busy_links_.clear();
+  const auto is_useless_so_far = [&] {
+    set_totals();
+    return is_useless && is_useless(estimate_);
+  };
   for (std::size_t number = buckets_.size(); number-- > 0;) {
-    if (is_synchronization_useless(is_useless)) return false;
+    if (is_useless_so_far()) return false;
     const GradientBucket& bucket = buckets_[number];
     const SyncEntry& sync = sync_of(number, plan, bucket);
     const auto stage_of = [&](std::size_t i) -> StageBusy& {
@@ -257,7 +259,7 @@ bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_usele
     estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
     estimate_.egress_usd += sync.time.egress_usd;
   }
-  return !is_synchronization_useless(is_useless);
+  return !is_useless_so_far();
 }
 
 const PipelineWork& IterationEstimator::work(int pipeline) const {
@@ -302,8 +304,8 @@ double IterationEstimator::deficit_bytes(const Plan& plan) {
   return estimate_.deficit_bytes;
 }
 
-/// Judges the pipelines without contention. Their mean end bounds that of the synchronizations only if it is
-/// earlier than when one of the pipelines has its first gradients.
+/// Judges the pipelines without contention. No synchronization ends before every pipeline has its first
+/// gradients, so the mean end of everything is no earlier than that or than the mean end of the pipelines.
 bool IterationEstimator::are_pipelines_useless(const IsUseless& is_useless) {
   if (!is_useless) return false;
   double last_s = 0, sum_s = 0, gradients_s = 0;
@@ -333,10 +335,8 @@ const IterationEstimate* IterationEstimator::estimate_unless(const Plan& plan, c
       end_s_ = std::max(end_s_, time.backward_s[stage] + costs_[i]->update_s[stage]);
   }
   if (!synchronize(plan, is_useless)) return nullptr;
-  estimate_.mean_end_s = sum_of_ends_s_ / static_cast<double>(costs_.size() + buckets_.size());
   estimate_.update_s = end_s_ - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
   estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
-  estimate_.iteration_s = end_s_ + estimate_.overhead_s;
   return &estimate_;
 }
 

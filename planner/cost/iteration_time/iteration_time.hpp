@@ -66,11 +66,12 @@ class IterationEstimator {
   const IterationEstimate& estimate_pipelines(const Plan& plan);
   /// Only `deficit_bytes`.
   double deficit_bytes(const Plan& plan);
-  /// Whether a plan is useless, judged by an estimate of which `deficit_bytes` is known, and `iteration_s`,
-  /// `mean_end_s` and `egress_usd` are lower bounds. It must not be less useless if any of them grows.
+  /// Whether a plan is useless, judged by an estimate of which `deficit_bytes` is exact, and `iteration_s`,
+  /// `mean_end_s` and `egress_usd` are lower bounds. The other members are not set. Must remain true if any
+  /// of the bounds grows.
   using IsUseless = std::function<bool(const IterationEstimate& bounds)>;
-  /// Like `estimate`, but returns null as soon as `is_useless` does, which saves most synchronizations of bad
-  /// plans.
+  /// Like `estimate`, but returns null as soon as `is_useless` is true, often before any synchronization is
+  /// evaluated.
   const IterationEstimate* estimate_unless(const Plan& plan, const IsUseless& is_useless);
   /// The work of a pipeline of the last plan. Its messages take as long as under contention.
   const PipelineWork& work(int pipeline) const;
@@ -102,7 +103,7 @@ class IterationEstimator {
   void find_buckets(const Plan& plan);
   bool synchronize(const Plan& plan, const IsUseless& is_useless);
   bool are_pipelines_useless(const IsUseless& is_useless);
-  bool is_synchronization_useless(const IsUseless& is_useless);
+  void set_totals();
 
   const IterationModel& model_;
   InFlightByDevice in_flight_;

@@ -36,7 +36,7 @@ class PlanEvaluator {
   /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
   /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
   PlanCandidate evaluate_with_flushes(Plan plan);
-  /// The same; nothing, and sooner, if the energy (energy_of) exceeds `most`.
+  /// The same, or nothing if its energy (energy_of) exceeds `most`; then the estimate usually ends early.
   std::optional<PlanCandidate> evaluate_with_flushes(Plan plan, double most);
 
  private:

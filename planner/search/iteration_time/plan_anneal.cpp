@@ -31,31 +31,6 @@ struct Slot {
   int pipeline = 0, stage = 0;
 };
 
-/// Numbers the tensor-parallel groups so that only those which may be exchanged in any plan without effect
-/// have the same number: groups of one host, or that consist of whole hosts, with interchangeable devices.
-std::vector<int> classes_of(const std::vector<std::vector<int>>& groups, const DecidedJob& job,
-                            const PlanScore& score) {
-  const auto& devices = job.problem.topology->devices;
-  std::map<int, int> host_sizes;
-  for (const Device& it : devices) ++host_sizes[it.host];
-  using Key = std::tuple<int, std::vector<std::array<int, 3>>, double>;  // host or no_index, kinds, weight
-  std::map<Key, int> numbers;
-  std::vector<int> classes;
-  for (const std::vector<int>& group : groups) {
-    const int host = devices[at(group.front())].host;
-    bool is_whole_host = host_sizes[host] == static_cast<int>(group.size());
-    std::vector<std::array<int, 3>> kinds;
-    for (const int device : group) {
-      is_whole_host = is_whole_host && devices[at(device)].host == host;
-      kinds.push_back(
-          {job.model.network.kind(device), job.model.stages.kind_of(device), devices[at(device)].gpu});
-    }
-    const Key key{is_whole_host ? no_index : host, std::move(kinds), score.total_weight(group)};
-    classes.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
-  }
-  return classes;
-}
-
 class PlanAnnealer {
  public:
   PlanAnnealer(const PlanCandidate& start, const PlanScore& score, Rng& rng)
@@ -83,7 +58,7 @@ class PlanAnnealer {
       if (slot_of_[at(tensor_group)].pipeline < 0) unused_.push_back(tensor_group);
     weight_ = score_.total_weight(plan());
     if (!migration_ && !start.job->has_mixed_degrees())
-      class_of_ = classes_of(tensor_groups_, *start.job, score_);
+      class_of_ = interchangeable_classes(tensor_groups_, *start.job, score_);
     const cost::IterationModel& model = start.job->model;
     min_layers_ = model.chunks;
     batch_step_ = batch_step(*start.job, stages());
@@ -126,7 +101,7 @@ class PlanAnnealer {
     return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate();
   }
 
-  /// Nothing, and sooner, if the energy exceeds `most`.
+  /// The energy, or nothing if it exceeds `most`; then the estimate usually ends early.
   std::optional<double> energy_below(double most) {
     score_.throw_if_stopped();
     ++evaluations_;
@@ -167,14 +142,13 @@ class PlanAnnealer {
     if (a.pipeline == b.pipeline && a.stage == b.stage) return;
     const int first = tensor_group_at_[at(a.pipeline)][at(a.stage)],
               second = tensor_group_at_[at(b.pipeline)][at(b.stage)];
-    if (are_alike(first, second)) return;
+    if (are_interchangeable(first, second)) return;
     put(second, a);
     put(first, b);
     undo_.push_back([this, a, b] { swap_slots(a, b); });
   }
 
-  /// Whether an exchange of the groups would change nothing. May be false for some that are alike.
-  bool are_alike(int tensor_group, int other) const {
+  bool are_interchangeable(int tensor_group, int other) const {
     return !class_of_.empty() && class_of_[at(tensor_group)] == class_of_[at(other)];
   }
 
@@ -183,7 +157,8 @@ class PlanAnnealer {
   /// Replaces the group in the slot by the `number`-th unused one.
   void replace(Slot slot, int number) {
     const int out = tensor_group_at_[at(slot.pipeline)][at(slot.stage)], in = unused_[at(number)];
-    if (!std::isfinite(weight_of(in)) || are_alike(in, out)) return;  // without its price, or any effect
+    // Its price is needed but unknown, or nothing would change.
+    if (!std::isfinite(weight_of(in)) || are_interchangeable(in, out)) return;
     unused_[at(number)] = out;
     slot_of_[at(out)] = {-1, -1};
     put(in, slot);
@@ -370,9 +345,7 @@ class PlanAnnealer {
     for (int i = 0; i < max_tries && undo_.empty(); ++i) make_move();
     if (undo_.empty()) return;
     refit_flush();
-    // Metropolis: a plan that is worse by d is accepted with probability exp(−d / temperature).
-    const double most = now_ - temperature * std::log(rng_.uniform());
-    if (const std::optional<double> new_energy = energy_below(most)) {
+    if (const std::optional<double> new_energy = energy_below(acceptance_limit(now_, temperature, rng_))) {
       now_ = *new_energy;
       keep_if_best();
       return;
@@ -392,7 +365,8 @@ class PlanAnnealer {
   std::optional<cost::MigrationTimer> migration_;      // set in a warm start
   std::vector<std::vector<int>> tensor_group_at_;      // [pipeline][stage]
   std::vector<Slot> slot_of_;                          // by tensor-parallel group
-  std::vector<int> class_of_;  // likewise: classes_of; empty if all groups are to be kept apart
+  std::vector<int> class_of_;  // likewise: interchangeable_classes; empty if devices may move between groups,
+                               // or in a warm start
   std::vector<int> unused_;
   std::vector<std::function<void()>> undo_;  // undoes the steps of the current move
   double weight_ = 0;                        // of the devices in use
@@ -406,7 +380,7 @@ class PlanAnnealer {
   bool are_pipelines_heterogeneous_ = false;
 };
 
-/// Steps of the estimate after a move of `candidate`, some 10 ns each. The factors were fitted by hand to
+/// Steps of a whole estimate after a move of `candidate`, some 10 ns each. The factors were fitted by hand to
 /// profiles of plans of 64 to 1,024 devices. The estimate compares the whole plan with the previous one, and
 /// evaluates again two pipelines (about half of them if links are shared) and two synchronizations.
 double effort_of_move(const PlanCandidate& candidate) {
@@ -441,6 +415,29 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
   constexpr double least = 500;
   const double affordable = default_effort / parts / effort_of_move(start);
   return static_cast<long long>(std::max(least, std::min(moves, affordable)));
+}
+
+std::vector<int> interchangeable_classes(const std::vector<std::vector<int>>& groups, const DecidedJob& job,
+                                         const PlanScore& score) {
+  const auto& devices = job.problem.topology->devices;
+  std::map<int, int> host_sizes;
+  for (const Device& it : devices) ++host_sizes[it.host];
+  using Key = std::tuple<int, std::vector<std::array<int, 3>>, double>;  // host or no_index, kinds, weight
+  std::map<Key, int> numbers;
+  std::vector<int> classes;
+  for (const std::vector<int>& group : groups) {
+    const int host = devices[at(group.front())].host;
+    bool is_whole_host = host_sizes[host] == static_cast<int>(group.size());
+    std::vector<std::array<int, 3>> kinds;
+    for (const int device : group) {
+      is_whole_host = is_whole_host && devices[at(device)].host == host;
+      kinds.push_back(
+          {job.model.network.kind(device), job.model.stages.kind_of(device), devices[at(device)].gpu});
+    }
+    const Key key{is_whole_host ? no_index : host, std::move(kinds), score.total_weight(group)};
+    classes.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
+  }
+  return classes;
 }
 
 AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score,

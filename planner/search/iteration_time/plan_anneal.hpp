@@ -38,6 +38,12 @@ double default_moves(std::size_t tensor_groups);
 /// 500.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);
 
+/// By tensor-parallel group: the number of its class. Exchanging two groups of one class changes neither the
+/// estimate nor the score of any plan: their devices are of the same kinds, and either on the same host or
+/// all of the devices of their hosts.
+std::vector<int> interchangeable_classes(const std::vector<std::vector<int>>& groups, const DecidedJob& job,
+                                         const PlanScore& score);
+
 /// Anneals from `start` with the same numbers of stages and pipelines, and returns the best plan on the way.
 /// Moves: swap two groups, one with an unused one, one for one near a neighbour, the tails of two pipelines,
 /// or two stages of all pipelines; shift a layer over a boundary of all pipelines or of one; shift

@@ -21,9 +21,8 @@ constexpr int population_size = 8;
 constexpr std::size_t max_best = 96;  // plans that are kept besides the population
 constexpr int max_groups = 64;
 constexpr std::size_t children_per_job_change = 16;
-constexpr std::size_t common_split_odds =
-    8;  // equally deep pipelines get the same layers in one child of so many
-constexpr long long children_in_turn = 32;  // of one plan: estimates of similar plans are fast
+constexpr std::size_t children_per_common_split = 8;  // of equally deep pipelines
+constexpr long long children_in_turn = 32;            // of one plan: estimates of similar plans are fast
 // As fractions of the best score; those of annealing, but it does not end as cold.
 constexpr double warm_temperature = 0.02, cold_temperature = 0.0005;
 constexpr int balance_passes = 2;  // micro-batches depend on the layers' times, and vice versa
@@ -74,8 +73,8 @@ class PlanEvolution {
       const double share = static_cast<double>(i) / static_cast<double>(children);
       const double temperature =
           scale * warm_temperature * std::pow(cold_temperature / warm_temperature, share);
-      const double most = energy_of(parent) - temperature * std::log(rng_.uniform());  // as in annealing
-      auto child = now_->evaluator.evaluate_with_flushes(*std::move(plan), most);
+      auto child = now_->evaluator.evaluate_with_flushes(
+          *std::move(plan), acceptance_limit(energy_of(parent), temperature, rng_));
       if (!child) continue;
       keep_if_among_best(*child);
       parent = *std::move(child);
@@ -382,7 +381,7 @@ class PlanEvolution {
     if (pipelines > total) return std::nullopt;
     for (Pipeline& pipeline : plan.pipelines)
       if (has_changed(pipeline)) pipeline.micro_batches = total / pipelines;  // until they are balanced
-    if (below(common_split_odds) == 0)
+    if (below(children_per_common_split) == 0)
       split_by_depth(plan);
     else
       for (Pipeline& pipeline : plan.pipelines)
