@@ -81,11 +81,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
     return std::nullopt;
   }
   const cost::IterationBounds& bounds = *made;
-  cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
-  if (stages && replicas) {
-    const cost::IterationBound of_shape = bounds.for_shape(*stages, *replicas);
-    if (!of_shape.fits || of_shape.value > time_bound.value) time_bound = of_shape;
-  }
+  const cost::IterationBound time_bound = bounds.for_all_plans(stages, replicas);
   if (!time_bound.fits) return std::nullopt;
   const double iteration_s = first_scenario_seconds(best, simulated);
   if (options.objective == Objective::iteration_time)

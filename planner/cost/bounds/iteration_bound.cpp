@@ -14,9 +14,6 @@
 namespace dtfm::cost {
 namespace {
 
-/// Relative: the simulator rounds times to a grid, and sums are rounded.
-constexpr double rounding = 1e-9;
-
 std::vector<int> known_devices(const IterationModel& model) {
   std::vector<int> devices;
   for (int device = 0; device < model.problem.topology->size(); ++device)
@@ -89,7 +86,6 @@ void IterationBounds::find_layers() {
     const double gradients = min_gradient_bytes({layer, layer + 1});
     gradient_bytes_ += gradients;
     gradients_before_.push_back(gradient_bytes_);
-    largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
     // With a bandwidth threshold, a hop over a fast link is not compressed.
     if (layer > 0 && !model_.problem.job.execution.compression.bandwidth_threshold)
@@ -203,10 +199,6 @@ int IterationBounds::max_stages() const {
   return std::min(static_cast<int>(rates_.size()), layers_ / model_.chunks);
 }
 
-int IterationBounds::max_replicas(int stages) const {
-  return static_cast<int>(rates_.size()) / stages;
-}
-
 /// Least possible number of micro-batches of the pipeline that has the most.
 int IterationBounds::micro_batches(int stages, int replicas) const {
   const int multiple = traits(model_.schedule).in_rounds ? stages : 1;
@@ -224,26 +216,26 @@ bool IterationBounds::may_fit(int stages, int replicas) const {
   const int in_flight =
       traits(model_.schedule).forwards_first ? max_in_round : std::min(1, max_micro_batches);
   return largest_layer_ <= memory_sums_[1] &&
-         state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
-         replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + rounding);
+         state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + bisection_precision) &&
+         replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + bisection_precision);
 }
 
 int IterationBounds::min_stages() const {
   for (int stages = 1; stages <= max_stages(); ++stages)
-    for (int replicas = 1; replicas <= max_replicas(stages); ++replicas)
+    for (int replicas = 1; replicas * stages <= static_cast<int>(rates_.size()); ++replicas)
       if (may_fit(stages, replicas)) return stages;
   return 0;
 }
 
-/// Lower bound on the seconds per micro-batch of the slowest stage: an equal share of all work; the longest
-/// of `stages` pieces of the chain; or, with several chunks, the largest layer, and as many of the smallest
-/// layers as the stage with the most layers has at least. A single stage computes all layers on one device.
-double IterationBounds::stage_s(const WorkBound& work_bound, double balanced, int stages) const {
-  if (stages == 1) return work_bound.single_device_s;
-  const double share = balanced / rate_sums_[at(stages)];
-  if (model_.chunks == 1) return std::max(share, work_bound.longest_piece_s[at(stages)]);
-  const auto layers = static_cast<std::size_t>(divide_rounding_up(layers_, stages));
-  return std::max({share, work_bound.sorted_s.back(), work_bound.smallest_sums_s[layers]});
+/// Lower bound on the seconds per micro-batch of the slowest device, which has several chunks: an equal share
+/// of all work, the largest layer, and as many of the smallest layers as the device with the most layers has
+/// at least. A single device computes all layers.
+double IterationBounds::slowest_device_s(int devices) const {
+  const WorkBound& work = layer_times_.forward_backward;
+  if (devices == 1) return work.single_device_s;
+  const auto layers = static_cast<std::size_t>(divide_rounding_up(layers_, devices));
+  return std::max({balanced_.forward_backward / rate_sums_[at(devices)], work.sorted_s.back(),
+                   work.smallest_sums_s[layers]});
 }
 
 /// Communication of one micro-batch, s: it crosses all hops forward and backward.
@@ -259,186 +251,6 @@ double IterationBounds::micro_batch_path_s(int stages, double min_hops_s) const 
   const WorkBound& work =
       traits(model_.schedule).splits_backward ? layer_times_.forward : layer_times_.forward_backward;
   return (stages == 1 ? work.single_device_s : work.sum_s) + std::max(hops_s(stages), min_hops_s);
-}
-
-/// Lower bound on the time of m micro-batches including pipeline fill. Before its first forward, stage s
-/// waits for the first forwards and hops of the preceding stages, and after its last backward they still have
-/// to finish theirs: h(s) for the hops, plus their compute. In between it computes its own work m times. Let
-/// z be the weighted work of the preceding stages, q the rate of a stage (the most weighted work per second),
-/// and c = 1 ÷ the largest q, so that work z takes at least c z. Then work x of the next stage requires m x ÷
-/// q ≤ T − h − c z, so z grows by at most q (T − h − c z) ÷ m. The new z increases with the old one and with
-/// q, and is largest if the larger q come first. The result is the least T for which z reaches all work, by
-/// bisection.
-double IterationBounds::fill_time_s(int stages, int micro_batches) const {
-  // Under interleaved only the first chunk of the preceding stages must be done, which may be small.
-  const double c = traits(model_.schedule).has_chunks ? 0 : 1 / rates_.front();
-  const auto reached = [&](double time) {
-    double work = 0;
-    for (int stage = 0; stage < stages; ++stage)
-      work += std::max(0.0, rates_[at(stage)] * (time - hop_.sum(stage + 1) - c * work) / micro_batches);
-    return work;
-  };
-  double low = micro_batches * balanced_.forward_backward / rate_sums_[at(stages)];
-  if (traits(model_.schedule).splits_backward) return low;  // weight gradients are computed while others wait
-  double high = low + micro_batch_path_s(stages) + hop_.sum(stages) + stages * balanced_.forward_backward * c;
-  if (!(reached(high) >= balanced_.forward_backward)) return low;
-  for (int step = 0; step < 50; ++step) {
-    const double middle = (low + high) / 2;
-    (reached(middle) < balanced_.forward_backward ? low : high) = middle;
-  }
-  return low;
-}
-
-/// Like `fill_time_s` for all micro-batches of several pipelines, counting only the hops: until time T the
-/// stages do at most Σ q (T − h) of the work. The largest q come first, and for given T the sum is its
-/// maximum over all prefixes of the stages.
-double IterationBounds::total_fill_s(int stages, int pipelines) const {
-  double min_s = std::numeric_limits<double>::infinity(), waits = 0;
-  const bool is_split = traits(model_.schedule).splits_backward;
-  for (int stage = 0; stage < stages; ++stage) {
-    const double rates = rate_sums_[at((stage + 1) * pipelines)];
-    if (!is_split) waits += (rates - rate_sums_[at(stage * pipelines)]) * hop_.sum(stage + 1);
-    min_s = std::min(min_s, (micro_batches_ * balanced_.forward_backward + waits) / rates);
-  }
-  return min_s;
-}
-
-/// Lower bound for one pipeline with m micro-batches in k rounds that end with a flush. If m micro-batches
-/// pass a resource (stage or hop) one after another, the pipeline takes at least the latency of one
-/// micro-batch plus (m − 1) times the resource's own time. Under gpipe this holds for forward followed by
-/// backward; otherwise for forward or for backward. Under 1f1b the first of S stages has at most S
-/// micro-batches in flight.
-IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_batches) const {
-  const double rounds = model_.flush > 0 ? divide_rounding_up(micro_batches, model_.flush) : 1;
-  const double path_s = micro_batch_path_s(stages), after_first = micro_batches - rounds,
-               hop = hop_busy_.max_edge(stages);
-  const double forward = stage_s(layer_times_.forward, balanced_.forward, stages),
-               backward = stage_s(layer_times_.backward, balanced_.backward, stages);
-  std::vector<Part> parts = {
-      {micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages),
-       "compute of the slowest stage"},
-      {fill_time_s(stages, micro_batches), "perfectly balanced compute after the pipeline fill"},
-      {rounds * path_s + after_first * hop, "latency of a micro-batch and the slowest hop"}};
-  if (traits(model_.schedule).forwards_first) {
-    parts.push_back({rounds * path_s + after_first * (forward + backward),
-                     "latency of a micro-batch and the slowest stage"});
-  } else {
-    const double layer =
-        std::max(layer_times_.forward.sorted_s.back(), layer_times_.backward.sorted_s.back());
-    const double stage = traits(model_.schedule).splits_backward ? forward
-                         : model_.chunks > 1                     ? layer
-                                                                 : std::max(forward, backward);
-    parts.push_back(
-        {rounds * path_s + after_first * stage, "latency of a micro-batch and the slowest stage"});
-  }
-  if (model_.schedule == Schedule::one_f_one_b)
-    parts.push_back({path_s * std::max(rounds, static_cast<double>(micro_batches) / stages),
-                     "latency of a micro-batch, with as many in flight as there are stages"});
-  return *std::max_element(parts.begin(), parts.end(),
-                           [](const Part& a, const Part& b) { return a.value < b.value; });
-}
-
-/// Lower bound for all pipelines. At most as many of them compute as there are micro-batches, and one has at
-/// least an equal share. Under gpipe every pipeline takes T ≥ latency + (m − 1) x, with x the seconds of its
-/// slowest stage, forward and backward. The rates of its stages sum to at least Y ÷ x, with Y all work.
-/// Summed over all R computing pipelines: (M − R) Y ≤ (T − latency) Σ q.
-IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const {
-  const int computing = std::max(1, std::min(replicas, micro_batches_));
-  Part slowest = slowest_pipeline(stages, micro_batches(stages, computing));
-  const auto take = [&](const Part& other) {
-    if (other.value > slowest.value) slowest = other;
-  };
-  take({total_fill_s(stages, computing), "perfectly balanced compute"});
-  if (traits(model_.schedule).forwards_first)
-    take({micro_batch_path_s(stages) +
-              (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
-          "latency of a micro-batch and perfectly balanced compute"});
-  return slowest;
-}
-
-/// Like `pipelines`, if the first stage of all pipelines ends before layer `cut`: first stages compute the
-/// layers before it, the other stages the layers from it on.
-double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
-  const int computing = std::max(1, std::min(replicas, micro_batches_));
-  const int max_micro_batches = micro_batches(stages, computing);
-  const double before = balanced_.forward_backward_prefix[at(cut)],
-               behind = balanced_.forward_backward - before;
-  const auto of_stages = [&](int pipelines) {
-    const double first = before / rate_sums_[at(pipelines)];
-    return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
-  };
-  if (!traits(model_.schedule).forwards_first)
-    return std::max(micro_batches_ * of_stages(computing), max_micro_batches * of_stages(1));
-  const double rounds = model_.flush > 0 ? divide_rounding_up(max_micro_batches, model_.flush) : 1,
-               path_s = micro_batch_path_s(stages);
-  return std::max(path_s + (micro_batches_ - computing) * of_stages(computing),
-                  rounds * path_s + (max_micro_batches - rounds) * of_stages(1));
-}
-
-/// If all pipelines have the same first stage, its gradients are synchronized after all of them have
-/// computed. The fewer layers it has, the more remain for the other stages. Returns the minimum over all
-/// cuts.
-IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int replicas,
-                                                                double computed_s) const {
-  double min_s = std::numeric_limits<double>::infinity();
-  for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
-    min_s = std::min(min_s, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
-                                compressed_sync_s(replicas, min_gradient_bytes({0, cut})));
-  return {min_s + layer_times_.first_update_s,
-          "then gradient synchronization of the first stage over the best links"};
-}
-
-/// Every device computes, synchronizes its gradients where that cannot overlap with compute (with common cuts
-/// each device takes part in one synchronization), and updates its layers. T Σ q is at least all of this work
-/// in weighted terms; synchronization is weighted by the device's own rate, which is at least the smallest
-/// one.
-IterationBounds::Part IterationBounds::work_part(int stages, int replicas, Cuts cuts) const {
-  double work = micro_batches_ * balanced_.forward_backward + replicas * balanced_.update;
-  const double rates = rate_sums_[at(stages * replicas)];
-  if (cuts == Cuts::any || replicas < 2)
-    return {work / rates, "perfectly balanced compute and optimizer updates"};
-  work += replicas * min_rate_ * sync_s_per_byte(replicas) * gradient_bytes_;
-  return {work / rates, "perfectly balanced compute, gradient synchronization and optimizer updates"};
-}
-
-/// The gradients of the first layer become available last: they are synchronized after all pipelines have
-/// computed, and then the layer is updated. If the backward is split, other stages may compute weight
-/// gradients after that, so they are synchronized only after the path of a micro-batch. The gradients of the
-/// largest layer, or of the largest range between the cuts of all pipelines, are synchronized after at least
-/// one forward pass.
-IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) const {
-  DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= max_stages() && replicas <= max_replicas(stages));
-  const double overhead = model_.problem.constants.iteration_overhead_s;
-  const bool overlaps = model_.problem.job.execution.overlap || model_.chunks > 1;
-  const Part computed = pipelines(stages, replicas);
-  const bool is_split = traits(model_.schedule).splits_backward;
-  const double first_ready_s = is_split ? micro_batch_path_s(stages) : computed.value;
-  IterationBound bound{std::max(computed.value, first_ready_s + layer_times_.first_update_s), computed.method,
-                       may_fit(stages, replicas)};
-  const auto take = [&](const Part& part) {
-    if (!(part.value > bound.value)) return;
-    bound.value = part.value;
-    bound.method = part.method;
-  };
-  if (replicas > 1) {
-    bound.value = std::max(computed.value, first_ready_s + layer_times_.first_update_s +
-                                               compressed_sync_s(replicas, first_gradient_bytes_));
-    bound.method += ", then gradient synchronization of the first layer over the best links";
-    const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
-    const bool by_layer = model_.problem.job.execution.overlap;
-    const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
-    take({layer_times_.forward.sum_s + compressed_sync_s(replicas, bytes),
-          "one forward pass, then gradient synchronization of one stage over the best links"});
-    if (cuts == Cuts::common && !overlaps && !is_split) {
-      const Part cut = partition_and_sync_bound(stages, replicas, computed.value);
-      if (cut.value > bound.value)
-        bound = {cut.value, computed.method + (", " + std::string(cut.method)), bound.fits};
-    }
-  }
-  take(work_part(stages, replicas, overlaps ? Cuts::any : cuts));
-  bound.value = (bound.value + overhead) * (1 - rounding);
-  if (overhead > 0) bound.method += ", plus the iteration overhead";
-  return bound;
 }
 
 }  // namespace dtfm::cost

@@ -15,18 +15,15 @@
 
 namespace dtfm::cost {
 
-/// Whether pipelines may differ in their stage boundaries, or all are cut before the same layers.
-enum class Cuts { any, common };
-
 struct IterationBound {
   double value = 0;    // s
-  std::string method;  // the components of the bound, as text
+  std::string method;  // as text
   bool fits = true;    // false: out of memory even on the devices with the most memory
 };
 
-/// Bounds for all plans of one job on one topology, at any tensor degrees of the model: `replicas` pipelines
-/// of `stages` stages each, on any devices with known layer times, with any layers for the stages of each
-/// pipeline (at least one each) and any split of the job's micro-batches.
+/// Bounds for all plans of one job on one topology, at any tensor degrees of the model: on any devices with
+/// known layer times, with any layers for the stages of each pipeline (at least one each) and any split of
+/// the job's micro-batches.
 ///
 /// Each part is proven in the comment above it in the source. A message takes at least as long as over the
 /// best pair of devices, or over the cheapest pairs that connect the required number of devices. Contention
@@ -37,9 +34,6 @@ class IterationBounds {
   /// have known layer times for a single stage, and WorkStopped.
   explicit IterationBounds(const IterationModel& model, StopFunction stop = {});
 
-  /// Expects enough devices with known layer times for stages · replicas stages, and enough layers for all
-  /// stages.
-  IterationBound for_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
   /// Bound for all plans, whose pipelines may differ in depth; `stages` or `replicas` restrict the plans to
   /// this depth of all pipelines, or this number of them. fits = false and value = 0 if no plan fits. Once
   /// `stop` has returned true, the rest of the work is skipped, which can only lower the bound.
@@ -55,10 +49,6 @@ class IterationBounds {
 
   struct Line {
     double fixed_s = 0, seconds_per_byte = 0;
-  };
-  struct Part {
-    double value = 0;
-    const char* method = "";
   };
   /// What pipelines of one kind take at least.
   struct PipelineCosts {
@@ -87,12 +77,10 @@ class IterationBounds {
                                     const std::vector<double>& of_shares) const;
   void find_memory();
   int max_stages() const;
-  int max_replicas(int stages) const;
   bool may_fit(int stages, int replicas) const;
   int micro_batches(int stages, int replicas) const;
   double message_s(double messages, double bytes) const;
   double sync_s(int replicas, double bytes) const;
-  double sync_s_per_byte(int replicas) const;
   double compressed_sync_s(int replicas, double bytes) const;
   double min_gradient_bytes(std::pair<int, int> layers) const;
   void find_sync();
@@ -117,16 +105,9 @@ class IterationBounds {
   bool may_finish(int computing, int replicas, std::optional<int> stages, double limit_s) const;
   double least_time_s(int computing, int replicas, std::optional<int> stages, double low, double least) const;
   double balanced_any_depth_s(int computing, int replicas) const;
-  double stage_s(const WorkBound& work_bound, double balanced, int stages) const;
+  double slowest_device_s(int devices) const;
   double hops_s(int stages) const;
   double micro_batch_path_s(int stages, double min_hops_s = 0) const;
-  double fill_time_s(int stages, int micro_batches) const;
-  double total_fill_s(int stages, int pipelines) const;
-  Part pipelines(int stages, int replicas) const;
-  Part slowest_pipeline(int stages, int micro_batches) const;
-  double cut_pipelines_s(int stages, int replicas, int cut) const;
-  Part partition_and_sync_bound(int stages, int replicas, double computed_s) const;
-  Part work_part(int stages, int replicas, Cuts cuts) const;
 
   const IterationModel& model_;
   StopFunction stop_;
@@ -146,7 +127,7 @@ class IterationBounds {
   BalancedWork balanced_;
   std::vector<double> rates_, rate_sums_;  // of the stages, largest first; sums of the first n
   double min_rate_ = 0;                    // smallest rate of a stage
-  double gradient_bytes_ = 0, first_gradient_bytes_ = 0, largest_gradient_bytes_ = 0;
+  double gradient_bytes_ = 0, first_gradient_bytes_ = 0;
   double state_ = 0, per_micro_batch_ = 0, largest_layer_ = 0;  // bytes
   std::vector<double> memory_sums_;                             // bytes: most that n stages can have, by n
   std::vector<double> state_before_, gradients_before_;         // bytes of the first n layers, by n

@@ -176,9 +176,7 @@ bool IterationBounds::pipeline_runs(int stages, int micro_batches, const Pipelin
                                     double limit_s) const {
   const double first_s = costs.first_sync_s + layer_times_.first_update_s;
   if (traits(model_.schedule).has_chunks)
-    return micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages) +
-               first_s <=
-           limit_s;
+    return micro_batches * slowest_device_s(stages) + first_s <= limit_s;
   if (stages == 1 && micro_batches * layer_times_.forward_backward.single_device_s + first_s > limit_s)
     return false;
   const bool forwards_first = traits(model_.schedule).forwards_first;

@@ -42,24 +42,6 @@ double IterationBounds::sync_s(int replicas, double bytes) const {
   return std::max(2 * message_s(1, part), message(part));
 }
 
-/// The part of `sync_s` that is proportional to the bytes, per byte, over the most expensive pair of those
-/// that connect the replicas at least cost.
-double IterationBounds::sync_s_per_byte(int replicas) const {
-  const double max_edge = message_per_byte_.max_edge(replicas);
-  switch (model_.sync) {
-    case GradientSync::sharded_ps:
-      return 2 * max_edge / replicas;
-    case GradientSync::ring:
-      return 2 * max_edge * (replicas - 1) / replicas;
-    case GradientSync::central_ps:
-    case GradientSync::tree:
-      return 2 * max_edge;
-    default:
-      break;
-  }
-  return max_edge / replicas;
-}
-
 /// If only some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1.
 double IterationBounds::min_gradient_bytes(std::pair<int, int> layers) const {
   const double compressed = model_.stages.gradient_bytes(layers, true, true);

@@ -18,36 +18,6 @@ std::vector<double> sum_of(const std::vector<double>& a, const std::vector<doubl
   return sum;
 }
 
-/// Whether the chain can be cut into at most `pieces` pieces with a sum of at most `max_sum` each.
-bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double max_sum) {
-  std::size_t count = 1;
-  double sum = 0;
-  for (const double it : chain) {
-    if (it > max_sum) return false;
-    sum += it;
-    if (sum <= max_sum) continue;
-    if (++count > pieces) return false;
-    sum = it;
-  }
-  return true;
-}
-
-/// By number of pieces: the smallest possible length of the longest piece, by bisection, rounded down.
-std::vector<double> longest_pieces(const std::vector<double>& chain) {
-  constexpr int steps = 40;
-  const double all = std::accumulate(chain.begin(), chain.end(), 0.0);
-  std::vector<double> longest_piece = {all};
-  for (std::size_t pieces = 1; pieces <= chain.size(); ++pieces) {
-    double low = 0, high = longest_piece.back();
-    for (int step = 0; step < steps; ++step) {
-      const double middle = (low + high) / 2;
-      (can_be_cut(chain, pieces, middle) ? high : low) = middle;
-    }
-    longest_piece.push_back(low);
-  }
-  return longest_piece;
-}
-
 template <class Seconds>
 WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& seconds) {
   WorkBound work;
@@ -62,7 +32,6 @@ WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& s
   }
   work.before_s = {0};
   for (const double it : work.sorted_s) work.before_s.push_back(work.before_s.back() + it);
-  work.longest_piece_s = longest_pieces(work.sorted_s);  // needs the order of the chain, so before sorting
   std::sort(work.sorted_s.begin(), work.sorted_s.end());
   work.smallest_sums_s = {0};
   for (const double it : work.sorted_s) work.smallest_sums_s.push_back(work.smallest_sums_s.back() + it);
@@ -131,26 +100,15 @@ LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds) {
 
 BalancedWork balanced_work(const std::vector<DeviceKindTimes>& kinds) {
   DTFM_ASSERT(!kinds.empty());
-  std::vector<std::vector<double>> forward_backward, forward, backward, update;
+  std::vector<std::vector<double>> forward_backward, backward;
   for (const DeviceKindTimes& it : kinds) {
     forward_backward.push_back(sum_of(it.forward_s, it.backward_s));
-    forward.push_back(it.forward_s);
     backward.push_back(it.backward_s);
-    update.push_back(it.update_s);
   }
   BalancedWork work;
   work.rates = best_rates(kinds, forward_backward);
   work.forward_backward = weighted(forward_backward, work.rates);
-  work.forward_backward_prefix = {0};
-  for (std::size_t layer = 0; layer < forward_backward.front().size(); ++layer) {
-    double min_product = std::numeric_limits<double>::infinity();
-    for (std::size_t kind = 0; kind < forward_backward.size(); ++kind)
-      min_product = std::min(min_product, work.rates[kind] * forward_backward[kind][layer]);
-    work.forward_backward_prefix.push_back(work.forward_backward_prefix.back() + min_product);
-  }
-  work.forward = weighted(forward, work.rates);
   work.backward = weighted(backward, work.rates);
-  work.update = weighted(update, work.rates);
   return work;
 }
 

@@ -17,7 +17,6 @@ struct WorkBound {
   std::vector<double> before_s;         // of the first n layers, by n
   std::vector<double> sorted_s;         // by layer, ascending
   std::vector<double> smallest_sums_s;  // sums of the n smallest layers, by n
-  std::vector<double> longest_piece_s;  // if the chain is cut into n pieces, the longest is no shorter, by n
   double sum_s = 0;
   double single_device_s = 0;  // all layers on the fastest single device
 };
@@ -37,8 +36,7 @@ LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds);
 /// fractions; with optimal r the two values agree.
 struct BalancedWork {
   std::vector<double> rates;  // r, by kind, positive
-  double forward_backward = 0, forward = 0, backward = 0, update = 0;
-  std::vector<double> forward_backward_prefix;  // work of the first n layers, by n
+  double forward_backward = 0, backward = 0;
 };
 BalancedWork balanced_work(const std::vector<DeviceKindTimes>& kinds);
 
