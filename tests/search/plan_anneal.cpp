@@ -1,10 +1,13 @@
 // Tests the annealing of a single plan: what its moves must preserve and update.
 #include "planner/search/iteration_time/plan_anneal.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/heterogeneous_hosts.hpp"
@@ -32,49 +35,116 @@ Plan one_pipeline(const Job& job, std::vector<Stage> stages) {
 
 }  // namespace
 
+// Devices of hosts of three, two and one; messages inside a host are faster, and every message has an
+// overhead. Groups have one device or are whole hosts. Some are unused.
 TEST_CASE("exchanging interchangeable groups changes no estimate") {
-  int exchanged = 0;
+  constexpr int devices = 14, used = 9, hosts[devices] = {0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8};
+  enum Kind { same_host, different_hosts, whole_hosts, unused, kinds };
+  int exchanged[kinds] = {};
   for (const bool shared : {false, true})
-    for (const GradientSync sync : {GradientSync::sharded_ps, GradientSync::ring, GradientSync::hierarchical})
-      for (std::uint64_t seed = 0; seed < 20; ++seed) {
-        CAPTURE(shared, sync, seed);
-        Rng rng = Rng::for_task(3, seed);
-        Problem problem{random_topology(rng, 12, shared), random_chain_job(rng, 6), {}};
-        problem.job.execution.gradient_sync = sync;
-        Topology& topology = problem.topology.edit();
-        auto& rules = std::get<RuleLinks>(topology.links);
-        rules.same_host = rules.table;
-        for (int device = 0; device < 12; ++device) {
-          topology.devices[at(device)].host = device < 6 ? device / 2 : device;
-          if (device < 6) topology.devices[at(device)].site = topology.devices[at(device / 2 * 2)].site;
-          rules.link_class[at(device)] = topology.devices[at(device)].site;
-          topology.devices[at(device)].speed = 1;
-        }
-        const auto job = Decisions(problem).first();
-        const PlanScore score(Objective::iteration_time, problem.topology);
-        std::vector<std::vector<int>> groups;
-        for (int device = 0; device < 12; ++device) groups.push_back({device});
-        const std::vector<int> classes = interchangeable_classes(groups, *job, score);
-        std::vector<int> order(12);
-        std::iota(order.begin(), order.end(), 0);
-        rng.shuffle<int>(order);
-        const auto planned = [&] {
-          Plan plan = plan_of(problem.job, 3, 4, 2);
-          for (Pipeline& pipeline : plan.pipelines)
-            for (Stage& stage : pipeline.stages) stage.devices = {order[at(stage.devices.front())]};
-          return cost::estimate_iteration(job->model, plan).iteration_s;
-        };
-        const double before_s = planned();
-        for (std::size_t a = 0; a < order.size(); ++a)
-          for (std::size_t b = 0; b < a; ++b) {
-            if (classes[at(order[a])] != classes[at(order[b])]) continue;
-            std::swap(order[a], order[b]);
-            CHECK(planned() == Approx(before_s).epsilon(1e-12));
-            std::swap(order[a], order[b]);
-            ++exchanged;
+    for (const bool by_host : {false, true})
+      for (const GradientSync sync :
+           {GradientSync::sharded_ps, GradientSync::ring, GradientSync::tree, GradientSync::hierarchical})
+        for (std::uint64_t seed = 0; seed < 20; ++seed) {
+          CAPTURE(shared, by_host, sync, seed);
+          Rng rng = Rng::for_task(3, seed);
+          Problem problem{random_topology(rng, devices, shared), random_chain_job(rng, 6), {1, 0.01, 1, 0}};
+          problem.job.execution.gradient_sync = sync;
+          Topology& topology = problem.topology.edit();
+          auto& rules = std::get<RuleLinks>(topology.links);
+          for (int device = 0; device < devices; ++device) {
+            Device& it = topology.devices[at(device)];
+            it.host = hosts[device];
+            const auto first = std::find(std::begin(hosts), std::end(hosts), it.host) - std::begin(hosts);
+            it.site = topology.devices[at(static_cast<int>(first))].site;
+            rules.link_class[at(device)] = it.site;
+            it.speed = 1;
           }
-      }
-  CHECK(exchanged > 100);
+          rules.same_host = rules.table;
+          for (Eigen::Index site = 0; site < rules.table.rows(); ++site) {
+            Link inside = rules.links[at(rules.table(site, site))];
+            inside.bandwidth = BitsPerSecond(10 * inside.bandwidth.value());
+            rules.same_host(site, site) = static_cast<int>(rules.links.size());
+            rules.links.push_back(inside);
+          }
+          std::vector<std::vector<int>> groups;
+          for (int device = 0; device < devices; ++device) {
+            const bool joins = by_host && device > 0 && hosts[device] == hosts[device - 1];
+            if (joins)
+              groups.back().push_back(device);
+            else
+              groups.push_back({device});
+          }
+          if (by_host) std::erase_if(groups, [](const std::vector<int>& it) { return it.size() != 2; });
+          problem.job.parallelism.tensor = by_host ? 2 : 1;
+          const auto job = Decisions(problem).first();
+          const PlanScore score(Objective::iteration_time, problem.topology);
+          const std::vector<int> classes = interchangeable_classes(groups, *job, score);
+          std::vector<int> order(groups.size());
+          std::iota(order.begin(), order.end(), 0);
+          rng.shuffle<int>(order);
+          const int pipelines = by_host ? 2 : 3, stages = by_host ? 1 : used / pipelines;
+          const auto planned = [&] {
+            Plan plan = plan_of(problem.job, stages, pipelines, 2);
+            plan.tensor = by_host ? 2 : 1;
+            for (Pipeline& pipeline : plan.pipelines)
+              for (Stage& stage : pipeline.stages)
+                stage.devices = groups[at(order[at(stage.devices.front())])];
+            return cost::estimate_iteration(job->model, plan).iteration_s;
+          };
+          const double before_s = planned();
+          for (std::size_t a = 0; a < order.size(); ++a)
+            for (std::size_t b = 0; b < a; ++b) {
+              if (classes[at(order[a])] != classes[at(order[b])]) continue;
+              std::swap(order[a], order[b]);
+              CHECK(planned() == Approx(before_s).epsilon(1e-12));
+              std::swap(order[a], order[b]);
+              const bool is_unused = a >= at(stages * pipelines);
+              const bool share_host =
+                  hosts[groups[at(order[a])].front()] == hosts[groups[at(order[b])].front()];
+              ++exchanged[is_unused    ? unused
+                          : by_host    ? whole_hosts
+                          : share_host ? same_host
+                                       : different_hosts];
+            }
+        }
+  for (int kind = 0; kind < kinds; ++kind) {
+    CAPTURE(kind);
+    CHECK(exchanged[kind] > 10);
+  }
+}
+
+TEST_CASE("an evaluation returns nothing exactly if its energy exceeds the limit") {
+  int pruned = 0, kept = 0, flushing = 0, exceeding = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(4, seed);
+    Problem problem{random_topology(rng, 6, seed % 2 == 0), random_chain_job(rng, 6), {1, 0.01, 1, 0.5}};
+    problem.job.training.global_batch = 12;
+    const cost::StageNeeds needs = cost::IterationModel(problem).stages.needs({0, 3});
+    const double memory = needs.state + needs.working + (0.5 + 4 * rng.uniform()) * needs.per_micro_batch;
+    for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(seed % 3 == 0 ? memory / 2 : memory);
+    const auto job = Decisions(problem).first();
+    const PlanScore score(Objective::iteration_time, problem.topology);
+    PlanEvaluator evaluator(job, score);
+    const Plan plan = plan_of(problem.job, 2, 3, 4);
+    const PlanCandidate all = evaluator.evaluate_with_flushes(plan);
+    CHECK(evaluator.deficit_bytes(all.plan) == all.deficit_bytes);
+    for (const double share : {0.2, 0.9, 1 - 1e-9, 1 + 1e-9, 1.5}) {
+      const auto found = evaluator.evaluate_with_flushes_up_to(share * energy_of(all), plan);
+      REQUIRE(found.has_value() == (share > 1));
+      ++(found ? kept : pruned);
+      if (!found) continue;
+      CHECK(found->score == all.score);
+      CHECK(found->plan == all.plan);
+    }
+    flushing += all.plan.execution.flush ? 1 : 0;
+    exceeding += all.deficit_bytes > 0 ? 1 : 0;
+  }
+  CHECK(pruned == 180);
+  CHECK(kept == 120);
+  CHECK(flushing > 5);
+  CHECK(exceeding > 5);
 }
 
 TEST_CASE("pipelines flush as rarely as the layers found by annealing permit") {

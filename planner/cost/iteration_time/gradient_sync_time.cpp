@@ -410,7 +410,7 @@ class SyncTimer {
         all.emplace_back(it->second, link.bytes);
     }
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::size_t count = 0;  // with all bytes of a capacity together
+    std::size_t count = 0;  // merged: one entry for each capacity
     for (const auto& it : all)
       if (count > 0 && all[count - 1].first == it.first)
         all[count - 1].second += it.second;

@@ -1,6 +1,8 @@
 // Immutable data that all estimates of one job on one topology share.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,12 @@
 #include "planner/cost/iteration_time/stage_cost.hpp"
 
 namespace dtfm::cost {
+
+/// Devices of one class have the same links to every other device, the same times and the same memory.
+struct DeviceClass {
+  int network_kind = 0, stage_kind = 0, gpu = 0;
+  friend auto operator<=>(const DeviceClass&, const DeviceClass&) = default;
+};
 
 /// Immutable; `problem` must outlive it.
 struct IterationModel {
@@ -40,6 +48,10 @@ struct IterationModel {
   enum class Direction { sent, received };
   double compressed_share(const std::vector<int>& own, const std::vector<int>& other,
                           Direction direction) const;
+  DeviceClass class_of(int device) const {
+    return {network.kind(device), stages.kind_of(device),
+            problem.topology->devices[static_cast<std::size_t>(device)].gpu};
+  }
   /// Why the compute times of a device are unknown at some degree; empty if all are known.
   const std::string& unknown(int device) const;
 

@@ -70,12 +70,7 @@ double gradients_ready_s(const IterationModel& model, const Pipeline& pipeline, 
 /// Whether `a` and `b` are interchangeable with `other_a` and `other_b`, and share a host just as those do.
 bool are_interchangeable_pairs(const IterationModel& model, int a, int b, int other_a, int other_b) {
   const auto& devices = model.problem.topology->devices;
-  const auto is_same = [&](int device, int other) {
-    return model.network.kind(device) == model.network.kind(other) &&
-           model.stages.kind_of(device) == model.stages.kind_of(other) &&
-           devices[at(device)].gpu == devices[at(other)].gpu;
-  };
-  return is_same(a, other_a) && is_same(b, other_b) &&
+  return model.class_of(a) == model.class_of(other_a) && model.class_of(b) == model.class_of(other_b) &&
          (devices[at(a)].host == devices[at(b)].host) ==
              (devices[at(other_a)].host == devices[at(other_b)].host);
 }
@@ -164,8 +159,8 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
   return entry;
 }
 
-/// The layers between two neighbouring stage boundaries of any pipeline; with overlap, every layer. A bucket
-/// ends at the earliest when all of its stages have the gradients.
+/// The layers between two neighbouring stage boundaries of any pipeline; with overlap, every layer. No
+/// synchronization ends before all stages of its bucket have the gradients.
 void IterationEstimator::find_buckets(const Plan& plan) {
   buckets_.clear();
   ready_s_.clear();
@@ -207,8 +202,8 @@ void IterationEstimator::set_totals() {
 
 /// Buckets become ready from the last layers to the first. A device compresses, decompresses and computes one
 /// thing at a time. A channel (a sender and a receiver) or a link carries one bucket after the other. Returns
-/// false as soon as the plan is useless.
-bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_useless) {
+/// false if the plan was pruned.
+bool IterationEstimator::synchronize(const Plan& plan, const ShouldPrune& should_prune) {
   find_buckets(plan);
   if (syncs_.size() < buckets_.size()) syncs_.resize(buckets_.size());
   stages_.resize(pipelines_.size());
@@ -216,12 +211,13 @@ bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_usele
     stages_[i].assign(plan.pipelines[i].stages.size(), {});
   for (const int id : busy_links_) link_busy_s_[at(id)] = 0;
   busy_links_.clear();
-  const auto is_useless_so_far = [&] {
+  const auto must_prune = [&] {
     set_totals();
-    return is_useless && is_useless(estimate_);
+    return should_prune && should_prune({estimate_.iteration_s, estimate_.mean_end_s, estimate_.egress_usd,
+                                         estimate_.deficit_bytes});
   };
   for (std::size_t number = buckets_.size(); number-- > 0;) {
-    if (is_useless_so_far()) return false;
+    if (must_prune()) return false;
     const GradientBucket& bucket = buckets_[number];
     const SyncEntry& sync = sync_of(number, plan, bucket);
     const auto stage_of = [&](std::size_t i) -> StageBusy& {
@@ -259,10 +255,11 @@ bool IterationEstimator::synchronize(const Plan& plan, const IsUseless& is_usele
     estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
     estimate_.egress_usd += sync.time.egress_usd;
   }
-  return !is_useless_so_far();
+  return !must_prune();
 }
 
 const PipelineWork& IterationEstimator::work(int pipeline) const {
+  DTFM_ASSERT(times_.size() == costs_.size());
   const PipelineCost& cost = *costs_[at(pipeline)];
   return times_[at(pipeline)] == &cost.time ? cost.work : contention_.work(pipeline);
 }
@@ -274,6 +271,7 @@ void IterationEstimator::find_costs(const Plan& plan) {
   const int flush = plan.execution.flush.value_or(0);
   estimate_.deficit_bytes = estimate_.egress_usd = 0;
   costs_.clear();
+  times_.clear();
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     costs_.push_back(&cost_of(i, plan.pipelines[i], flush));
     estimate_.deficit_bytes += costs_.back()->deficit_bytes;
@@ -304,27 +302,24 @@ double IterationEstimator::deficit_bytes(const Plan& plan) {
   return estimate_.deficit_bytes;
 }
 
-/// Judges the pipelines without contention. No synchronization ends before every pipeline has its first
-/// gradients, so the mean end of everything is no earlier than that or than the mean end of the pipelines.
-bool IterationEstimator::are_pipelines_useless(const IsUseless& is_useless) {
-  if (!is_useless) return false;
+/// No synchronization ends before every pipeline has its first gradients, so the mean end of everything is no
+/// earlier than that or than the mean end of the pipelines.
+EstimateBounds IterationEstimator::bounds_of_pipelines() const {
   double last_s = 0, sum_s = 0, gradients_s = 0;
   for (const PipelineCost* cost : costs_) {
-    last_s = std::max(last_s, cost->time.end_s);
-    sum_s += cost->time.end_s;
-    double first_s = infinity;
-    for (std::size_t stage = 0; stage < cost->work.backward_s.size(); ++stage)
-      first_s = std::min(first_s, cost->time.backward_s[stage] - cost->work.backward_s[stage]);
-    gradients_s = std::max(gradients_s, first_s);
+    last_s = std::max(last_s, cost->earliest.end_s);
+    sum_s += cost->earliest.end_s;
+    gradients_s = std::max(gradients_s, cost->earliest.first_gradients_s);
   }
-  estimate_.mean_end_s = std::min(sum_s / static_cast<double>(costs_.size()), gradients_s);
-  estimate_.iteration_s = last_s + model_.problem.constants.iteration_overhead_s;
-  return is_useless(estimate_);
+  const double mean_s = std::min(sum_s / static_cast<double>(costs_.size()), gradients_s);
+  return {last_s + model_.problem.constants.iteration_overhead_s, mean_s, estimate_.egress_usd,
+          estimate_.deficit_bytes};
 }
 
-const IterationEstimate* IterationEstimator::estimate_unless(const Plan& plan, const IsUseless& is_useless) {
+const IterationEstimate* IterationEstimator::estimate_or_prune(const Plan& plan,
+                                                               const ShouldPrune& should_prune) {
   find_costs(plan);
-  if (are_pipelines_useless(is_useless)) return nullptr;
+  if (should_prune && should_prune(bounds_of_pipelines())) return nullptr;
   find_times();
   end_s_ = estimate_.pipelines_s;
   sum_of_ends_s_ = estimate_.gradient_sync_end_s = 0;
@@ -334,14 +329,14 @@ const IterationEstimate* IterationEstimator::estimate_unless(const Plan& plan, c
     for (std::size_t stage = 0; stage < time.backward_s.size(); ++stage)
       end_s_ = std::max(end_s_, time.backward_s[stage] + costs_[i]->update_s[stage]);
   }
-  if (!synchronize(plan, is_useless)) return nullptr;
+  if (!synchronize(plan, should_prune)) return nullptr;
   estimate_.update_s = end_s_ - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
   estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
   return &estimate_;
 }
 
 const IterationEstimate& IterationEstimator::estimate(const Plan& plan) {
-  return *estimate_unless(plan, nullptr);
+  return *estimate_or_prune(plan, nullptr);
 }
 
 IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan) {

@@ -30,6 +30,11 @@ struct IterationEstimate {
   std::vector<double> steady_s;    // by pipeline: additional time of one more micro-batch
 };
 
+/// What every complete estimate of a plan has at least. `deficit_bytes` is exact.
+struct EstimateBounds {
+  double iteration_s = 0, mean_end_s = 0, egress_usd = 0, deficit_bytes = 0;
+};
+
 /// Estimates one plan:
 ///
 /// 1. Compute the cost of every pipeline without the others (`pipeline_cost`). All start together.
@@ -66,14 +71,13 @@ class IterationEstimator {
   const IterationEstimate& estimate_pipelines(const Plan& plan);
   /// Only `deficit_bytes`.
   double deficit_bytes(const Plan& plan);
-  /// Whether a plan is useless, judged by an estimate of which `deficit_bytes` is exact, and `iteration_s`,
-  /// `mean_end_s` and `egress_usd` are lower bounds. The other members are not set. Must remain true if any
-  /// of the bounds grows.
-  using IsUseless = std::function<bool(const IterationEstimate& bounds)>;
-  /// Like `estimate`, but returns null as soon as `is_useless` is true, often before any synchronization is
+  /// Must remain true if any of the bounds grows.
+  using ShouldPrune = std::function<bool(const EstimateBounds& bounds)>;
+  /// Like `estimate`, but returns null as soon as `should_prune` is true, often before any synchronization is
   /// evaluated.
-  const IterationEstimate* estimate_unless(const Plan& plan, const IsUseless& is_useless);
-  /// The work of a pipeline of the last plan. Its messages take as long as under contention.
+  const IterationEstimate* estimate_or_prune(const Plan& plan, const ShouldPrune& should_prune);
+  /// The work of a pipeline of the last plan, which must not have been pruned. Its messages take as long as
+  /// under contention.
   const PipelineWork& work(int pipeline) const;
 
  private:
@@ -101,8 +105,8 @@ class IterationEstimator {
   void find_costs(const Plan& plan);
   void find_times();
   void find_buckets(const Plan& plan);
-  bool synchronize(const Plan& plan, const IsUseless& is_useless);
-  bool are_pipelines_useless(const IsUseless& is_useless);
+  EstimateBounds bounds_of_pipelines() const;
+  bool synchronize(const Plan& plan, const ShouldPrune& should_prune);
   void set_totals();
 
   const IterationModel& model_;
@@ -115,7 +119,8 @@ class IterationEstimator {
   std::vector<GradientBucket> buckets_;
   std::vector<double> ready_s_;      // [bucket][pipeline]: when the stage has the gradients of the bucket
   std::vector<double> sync_ends_s_;  // by bucket; a lower bound, until it is synchronized
-  double end_s_ = 0, sum_of_ends_s_ = 0;  // of pipelines and buckets; the first with the optimizer steps
+  double end_s_ = 0;                 // of all pipelines and buckets, with the optimizer steps
+  double sum_of_ends_s_ = 0;         // without them
   std::vector<std::vector<StageBusy>> stages_;  // [pipeline][stage]
   std::vector<double> link_busy_s_;  // by id of the shared capacity: end of the synchronizations so far
   std::vector<int> busy_links_;      // ids of those that are not 0

@@ -79,7 +79,7 @@ void LinkContention::set_contended_work(const PipelineCost& cost, int equal, Pip
     HopTime& hop = (it.is_forward ? work.forward_hops : work.backward_hops)[at(it.hop)];
     const double seconds = message_s(cost, equal, it);
     hop.occupancy_s = std::max(hop.occupancy_s, seconds);
-    if (has_phases_ || !it.has_several_hops) continue;
+    if (has_phases_ || !it.is_crossed_repeatedly) continue;
     const auto number = std::find(links.begin(), links.end(), it.capacity) - links.begin();
     if (static_cast<std::size_t>(number) == links.size()) links.push_back(it.capacity);
     hop.links.push_back({static_cast<int>(number), seconds});

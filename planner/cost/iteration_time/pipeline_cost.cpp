@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
 
@@ -120,9 +121,8 @@ void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline
   cost.egress_usd += usd * pipeline.micro_batches;
 }
 
-/// Compares every link demand with those of the same capacity, and finds the time of one micro-batch before
-/// and after the first and last of them.
-void compare_link_demands(Schedule schedule, PipelineCost& cost) {
+/// Completes every link demand with what it has in common with the others of the same capacity.
+void add_link_totals(Schedule schedule, PipelineCost& cost) {
   if (cost.link_demands.empty()) return;
   const PipelineWork& work = cost.work;
   const std::size_t stages = work.forward_s.size();
@@ -145,19 +145,54 @@ void compare_link_demands(Schedule schedule, PipelineCost& cost) {
   }
   const bool has_phases = traits(schedule).forwards_first;
   for (LinkDemand& it : cost.link_demands) {
-    const std::size_t number = at(it.hop) + (it.is_forward ? 0 : stages);
-    it.before_s = begins[number] - (has_phases && !it.is_forward ? forward_s : 0);
-    it.after_s = (has_phases && it.is_forward ? forward_s : now) - ends[number];
-  }
-  for (LinkDemand& it : cost.link_demands)
-    for (LinkDemand& other : cost.link_demands) {
+    it.before_s = it.after_s = infinity;
+    for (const LinkDemand& other : cost.link_demands) {
       if (other.capacity != it.capacity) continue;
       it.pipeline_bytes += other.bytes;
-      it.has_several_hops = it.has_several_hops || &other != &it;
+      it.is_crossed_repeatedly = it.is_crossed_repeatedly || &other != &it;
       if (has_phases && other.is_forward != it.is_forward) continue;
-      it.before_s = other.before_s = std::min(it.before_s, other.before_s);
-      it.after_s = other.after_s = std::min(it.after_s, other.after_s);
+      const std::size_t number = at(other.hop) + (other.is_forward ? 0 : stages);
+      const double phase_begin_s = has_phases && !it.is_forward ? forward_s : 0,
+                   phase_end_s = has_phases && it.is_forward ? forward_s : now;
+      it.before_s = std::min(it.before_s, begins[number] - phase_begin_s);
+      it.after_s = std::min(it.after_s, phase_end_s - ends[number]);
     }
+  }
+}
+
+/// Contention makes the closed form of gpipe longer. The other schedules are extrapolated under contention,
+/// which may be shorter than without, so only what holds for every stage counts: its first micro-batch
+/// reaches it, it computes all of its work, and the last gradients return to the first stage.
+EarliestTimes earliest_times(const IterationModel& model, const PipelineCost& cost) {
+  const PipelineWork& work = cost.work;
+  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
+  const ScheduleTraits& schedule = traits(model.schedule);
+  EarliestTimes earliest{0, infinity};
+  if (model.network.shared_count() == 0 || schedule.forwards_first) {
+    earliest.end_s = cost.time.end_s;
+    for (std::size_t stage = 0; stage < stages; ++stage)
+      earliest.first_gradients_s =
+          std::min(earliest.first_gradients_s, cost.time.backward_s[stage] - work.backward_s[stage]);
+    return earliest;
+  }
+  if (work.micro_batches == 0) return {};
+  // Otherwise the last operation of a device may be one that no other device waits for.
+  const bool ends_with_backward = work.chunks == 1 && !schedule.splits_backward;
+  double arrives_s = 0, returns_s = 0;
+  for (std::size_t device = 0; device < devices; ++device) {
+    double computing_s = 0;  // per micro-batch, over all chunks
+    for (std::size_t stage = device; stage < stages; stage += devices)
+      computing_s += work.forward_s[stage] + work.backward_s[stage];
+    const double done_s = arrives_s + work.micro_batches * computing_s;
+    earliest.end_s = std::max(earliest.end_s, done_s + (ends_with_backward ? returns_s : 0));
+    earliest.first_gradients_s =
+        std::min(earliest.first_gradients_s, work.chunks == 1 ? done_s - work.backward_s[device] : 0);
+    if (device + 1 == stages) break;
+    const HopTime &there = work.forward_hops[device], &back = work.backward_hops[device];
+    arrives_s += work.forward_s[device] + there.occupancy_s + there.latency_s;
+    returns_s += work.backward_s[device] + back.occupancy_s + back.latency_s;
+  }
+  return earliest;
 }
 
 /// Optimizer step of the slowest device of a stage, over all chunks of the device.
@@ -232,7 +267,8 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   add_hops(model, pipeline, cost);
   if (model.network.is_priced()) add_all_reduce_egress(model, pipeline, cost);
   cost.time = pipeline_time(model.schedule, cost.work);
-  compare_link_demands(model.schedule, cost);
+  cost.earliest = earliest_times(model, cost);
+  add_link_totals(model.schedule, cost);
   add_updates(model, pipeline, cost);
   add_memory(model, pipeline, flush, in_flight, cost);
   return cost;

@@ -20,18 +20,25 @@ struct LinkDemand {
   double bytes = 0;       // per micro-batch
   double overhead_s = 0;  // of a message, before its first byte
   /// Seconds until the first micro-batch reaches the capacity over any boundary, and from when the last one
-  /// has left it to the end of the pipeline. Only in this direction, and in the forward or backward phase, if
-  /// the schedule computes all forwards first.
+  /// has left it to the end of the pipeline. If the schedule computes all forwards first, only messages in
+  /// this direction count, and times are relative to their phase.
   double before_s = 0, after_s = 0;
-  double pipeline_bytes = 0;      // per micro-batch, over all boundaries in both directions
-  bool has_several_hops = false;  // or both directions of one
+  double pipeline_bytes = 0;           // per micro-batch, over all boundaries in both directions
+  bool is_crossed_repeatedly = false;  // by a micro-batch, in one direction or in both
   friend bool operator==(const LinkDemand&, const LinkDemand&) = default;
+};
+
+/// Lower bounds in seconds from the start of an iteration.
+struct EarliestTimes {
+  double end_s = 0;              // of the pipeline
+  double first_gradients_s = 0;  // when the first stage has all of its gradients
 };
 
 struct PipelineCost {
   std::vector<std::pair<int, int>> layers;  // by virtual stage
   PipelineWork work;
   PipelineTime time;                     // without contention with other pipelines
+  EarliestTimes earliest;                // under any contention
   std::vector<double> update_s;          // optimizer step of a device, over all its chunks; by virtual stage
   std::vector<double> memory_bytes;      // peak memory of a device, by stage
   double deficit_bytes = 0;              // total by which its devices exceed their memory

@@ -12,21 +12,23 @@
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_codec.hpp"
 #include "planner/search/iteration_time/ring_order.hpp"
+#include "planner/search/iteration_time/search_effort.hpp"
 
 namespace dtfm::search {
 namespace {
 
-// Chosen by hand, not tuned. chains_of_few is multiplied by few_groups_factor.
-constexpr std::size_t first_chains = 16, chains_of_few = 8;
+// Chosen by hand, not tuned.
 constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3, other_starts = 8;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
+constexpr double order_share = 0.1;  // of the steps of a search, to improve the order of stages
 constexpr int default_rounds = 4;
-// Up to so many groups, annealing does not end early; up to so many, each shape has a single start, since
-// others gave no better plans in the mean (`benchmark_tiny_problems medium 45 68`).
+// Up to so many groups, the order of stages is improved first, and annealing does not end early; up to so
+// many, each shape has a single start, since others gave no better plans in the mean
+// (`benchmark_tiny_problems medium 45 68`).
 constexpr std::size_t few_groups = 64, single_start_groups = 16;
 constexpr int max_idle_rounds = 2;  // successive rounds without a better plan; ends the default rounds
 constexpr int max_doublings = 40;   // of a round's moves: beyond any practical limit
-constexpr std::uint64_t first_late_generation = 1'000'000;  // of annealing after evolution: beyond any round
+constexpr std::uint64_t first_late_stream = 1'000'000;  // of annealing after evolution: beyond any round
 constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
 class AnnealingRounds {
@@ -38,48 +40,75 @@ class AnnealingRounds {
     if (state_.is_over()) return;
     const bool is_limited = state_.options.common.evaluations || state_.options.common.time_limit;
     const bool uses_full_budget = is_limited && state_.options.uses_full_budget;
-    const auto of_few = static_cast<std::size_t>(
-        chains_of_few * few_groups_factor(state_.pool.best().job->tensor_groups.size()));
-    std::vector<PlanCandidate> starts = state_.pool.best_per_shape(std::max(first_chains, of_few));
-    if (state_.decisions.has_undecided()) add_missing(starts, state_.pool.best_per_job(chains));
-    std::vector<Chain> all = chains_from(starts);
-    if (state_.pool.best().job->tensor_groups.size() > single_start_groups)
-      screened_ = state_.pool.best_diverse(state_.max_kept);
-    std::erase_if(screened_, [&](const PlanCandidate& it) { return is_start_of(it, all); });
+    find_starts();
     int idle_rounds = 0;
-    for (int round = 0;; ++round) {
-      if (round >= default_rounds) {
-        evolve_and_decide(static_cast<std::uint64_t>(round));
-        if (!uses_full_budget || state_.is_over()) return;
-      }
-      const double share =
-          std::ldexp(1.0, std::max(0, std::min(round, max_doublings) - default_rounds + 1)) / default_rounds;
-      const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
+    for (int round = 0; round < default_rounds && !ends_early(idle_rounds); ++round) {
       const PlanCandidate before = state_.pool.best();
-      const bool has_moved = anneal(all, first_share * share, initial_temperature, generation + 1);
-      if (!has_moved || state_.is_over()) return;
-      std::vector<Chain> later = chains_from(state_.pool.best_diverse(later_chains));
-      anneal(later, (1 - first_share) * share, later_initial_temperature, generation + 2);
-      if (state_.is_over()) return;
-      keep_best(all, std::max(min_chains, all.size() / 2));
-      add_other_starts(all);
+      if (!anneal_round(round)) return;
       idle_rounds = is_better(state_.pool.best(), before) ? 0 : idle_rounds + 1;
-      if (idle_rounds >= max_idle_rounds && !state_.options.keeps_pareto_front && !has_few_groups())
-        round = std::max(round, default_rounds - 1);
-      if (round + 1 < default_rounds || !state_.decisions.has_undecided() ||
-          !decision_search_.try_alternatives())
-        continue;
-      all = chains_from(state_.pool.best_diverse(chains));
-      state_.record_convergence();
+    }
+    for (int round = default_rounds;; ++round) {
+      if (state_.decisions.has_undecided() && decision_search_.try_alternatives()) {
+        starts_ = chains_from(state_.pool.best_diverse(chains));
+        state_.record_convergence();
+      }
+      evolve_and_decide(static_cast<std::uint64_t>(round));
+      if (!uses_full_budget || state_.is_over() || !anneal_round(round)) return;
     }
   }
 
  private:
-  bool has_few_groups() const { return state_.pool.best().job->tensor_groups.size() <= few_groups; }
-
   struct Chain {
     PlanCandidate start, reached;
   };
+
+  std::vector<PlanCandidate> plans_to_anneal() const {
+    const SearchEffort effort = default_effort(state_.pool.best().job->problem.topology->size());
+    std::vector<PlanCandidate> plans = state_.pool.best_per_shape(effort.chains);
+    if (state_.decisions.has_undecided()) add_missing(plans, state_.pool.best_per_job(chains));
+    return plans;
+  }
+
+  void find_starts() {
+    const std::size_t groups = state_.pool.best().job->tensor_groups.size();
+    if (groups <= few_groups) improve_stage_orders();
+    starts_ = chains_from(plans_to_anneal());
+    if (groups > single_start_groups) screened_ = state_.pool.best_diverse(state_.max_kept);
+    std::erase_if(screened_, [&](const PlanCandidate& it) { return is_start_of(it, starts_); });
+  }
+
+  /// A plan whose stages are on the wrong devices may be the best one of its shape in another order.
+  void improve_stage_orders() {
+    const std::vector<PlanCandidate> plans = state_.pool.best_diverse(state_.max_kept);
+    DecidedJobs jobs;
+    for (const PlanCandidate& it : plans) jobs.push_back(it.job);
+    state_.offer(static_cast<int>(plans.size()), jobs, [&](int i, const PlanScore& score) {
+      const double parts = static_cast<double>(plans.size()) / order_share;
+      return std::vector{
+          improve_stage_order(plans[at(i)], score, affordable_evaluations(plans[at(i)], parts))};
+    });
+  }
+
+  bool ends_early(int idle_rounds) const {
+    return idle_rounds >= max_idle_rounds && !state_.options.keeps_pareto_front &&
+           state_.pool.best().job->tensor_groups.size() > few_groups;
+  }
+
+  /// Every round after the default ones has twice as many moves as the one before. Returns false if the
+  /// search is over.
+  bool anneal_round(int round) {
+    const int doublings = std::clamp(round - default_rounds + 1, 0, max_doublings);
+    const double share = std::ldexp(1.0, doublings) / default_rounds;
+    const std::uint64_t stream = 2 * static_cast<std::uint64_t>(round);
+    const bool has_moved = anneal(starts_, first_share * share, initial_temperature, stream + 1);
+    if (!has_moved || state_.is_over()) return false;
+    std::vector<Chain> later = chains_from(state_.pool.best_diverse(later_chains));
+    anneal(later, (1 - first_share) * share, later_initial_temperature, stream + 2);
+    if (state_.is_over()) return false;
+    keep_best(starts_, std::max(min_chains, starts_.size() / 2));
+    add_other_starts(starts_);
+    return true;
+  }
 
   /// Skips plans whose pipelines differ in depth, which annealing does not support.
   static std::vector<Chain> chains_from(const std::vector<PlanCandidate>& starts) {
@@ -121,7 +150,7 @@ class AnnealingRounds {
   /// that is less) of a search without limits.
   static long long moves_of(const PlanCandidate& start, double share, std::size_t chains_now) {
     const auto parts = static_cast<double>(chains_now);
-    const double wanted = default_moves(start.job->tensor_groups.size());
+    const double wanted = default_effort(start.job->problem.topology->size()).moves;
     const auto moves = affordable_moves(start, first_share * wanted / parts, 2 * parts);
     return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
   }
@@ -137,8 +166,7 @@ class AnnealingRounds {
       decision_search_.try_alternatives();
       if (state_.is_over()) return;
       std::vector<Chain> of_jobs = chains_from(state_.pool.best_per_job(chains));
-      anneal(of_jobs, first_share / default_rounds, later_initial_temperature,
-             first_late_generation + number);
+      anneal(of_jobs, first_share / default_rounds, later_initial_temperature, first_late_stream + number);
       if (!is_better(state_.pool.best(), before)) return;
       state_.record_convergence();
     }
@@ -183,7 +211,7 @@ class AnnealingRounds {
   }
 
   /// Returns whether a move was evaluated.
-  bool anneal(std::vector<Chain>& all, double share, double from, std::uint64_t generation) {
+  bool anneal(std::vector<Chain>& all, double share, double from, std::uint64_t stream) {
     const std::vector<PlanCoolingSchedule> cooling = coolings(all, share, from);
     std::atomic<long long> asked{0};
     const int ranks =
@@ -193,7 +221,7 @@ class AnnealingRounds {
       return state_.must_stop();
     };
     const auto task = [&](int i) {
-      Rng rng = Rng::for_task(state_.options.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
+      Rng rng = Rng::for_task(state_.options.common.seed, stream * 1000 + static_cast<std::uint64_t>(i));
       return anneal_and_fit(all[at(i)].start, cooling[at(i)], rng, stop);
     };
     DecidedJobs jobs;
@@ -215,6 +243,7 @@ class AnnealingRounds {
 
   SearchState& state_;
   DecisionSearch& decision_search_;
+  std::vector<Chain> starts_;
   std::vector<PlanCandidate> screened_;  // that no chain started from
 };
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "planner/core/index.hpp"
@@ -31,15 +30,14 @@ void spend(long long& limit, long long amount = 1) {
 
 /// The usable devices by class; devices of one class are interchangeable.
 std::vector<std::vector<int>> device_classes(const DecidedJob& job) {
-  std::map<std::tuple<int, int, int, int>, std::size_t> class_of;
+  std::map<std::pair<cost::DeviceClass, int>, std::size_t> class_of;  // class and site
   std::vector<std::vector<int>> classes;
   for (const std::vector<int>& group : job.tensor_groups) {
     const int device = group.front();
-    const Device& it = job.problem.topology->devices[at(device)];
+    const int site = job.problem.topology->devices[at(device)].site;
     // The site matters to hierarchical synchronization.
-    const auto [position, is_new] = class_of.emplace(
-        std::tuple(job.model.network.kind(device), job.model.stages.kind_of(device), it.gpu, it.site),
-        classes.size());
+    const auto [position, is_new] =
+        class_of.emplace(std::pair(job.model.class_of(device), site), classes.size());
     if (is_new) classes.emplace_back();
     classes[position->second].push_back(device);
   }

@@ -6,14 +6,14 @@
 #include "planner/core/shards.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_evolution.hpp"
+#include "planner/search/iteration_time/search_effort.hpp"
 
 namespace dtfm::search {
 namespace {
 
-// Chosen on `benchmark_tiny_problems medium 0 39`. Children are multiplied by the square of
-// few_groups_factor.
+// Chosen on `benchmark_tiny_problems medium 0 39`.
 constexpr int evolution_epochs = 6, evolution_islands = 4;
-constexpr double children_per_island = 1500, evolution_effort = 4;  // the effort as a multiple of annealing's
+constexpr double steps_ratio = 4;   // the most steps of all estimates, as a multiple of those of annealing
 constexpr int max_idle_epochs = 2;  // without a better plan; ends the evolution
 
 /// The plans of the pool that evolution supports, the best one first.
@@ -56,9 +56,9 @@ void evolve(SearchState& state, std::uint64_t round) {
     std::erase_if(starts, [&](const PlanCandidate& it) {
       return std::find(jobs.begin(), jobs.end(), it.job) == jobs.end();
     });
-    const double factor = few_groups_factor(before.job->tensor_groups.size());
-    const long long children = affordable_moves(before, factor * factor * children_per_island,
-                                                evolution_epochs * evolution_islands / evolution_effort);
+    constexpr double parts = evolution_epochs * evolution_islands;
+    const double wanted = default_effort(before.job->problem.topology->size()).children / parts;
+    const long long children = affordable_moves(before, wanted, parts / steps_ratio);
     const auto island = [&](int i, const PlanScore& score) {
       const auto task = (round << 32) + static_cast<std::uint64_t>(epoch * evolution_islands + i);
       Rng rng = Rng::for_task(state.options.common.seed, task);

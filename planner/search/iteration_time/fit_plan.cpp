@@ -5,6 +5,7 @@
 
 #include "planner/core/divisors.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 
@@ -74,77 +75,47 @@ int fit_flush_interval(const DecidedJob& job, const Plan& plan) {
   return 2LL * divisor >= max_flush ? divisor : max_flush;
 }
 
-namespace {
-
-/// Nothing if the energy exceeds `most`. `plan` of the result stays empty.
-std::optional<PlanCandidate> evaluate_below(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
-                                            cost::IterationEstimator& estimator,
-                                            cost::MigrationTimer* migration, const PlanScore& score,
-                                            double most) {
-  score.throw_if_stopped();
-  score.count();
-  PlanCandidate candidate{job, {}};
-  if (migration) candidate.migration = migration->estimate(plan);
-  const double weight = score.total_weight(plan);
-  const auto score_of = [&](const cost::IterationEstimate& it) {
-    return score.of(it.iteration_s, weight, it.egress_usd, candidate.migration);
-  };
-  const cost::IterationEstimate* estimate =
-      estimator.estimate_unless(plan, [&](const cost::IterationEstimate& bounds) {
-        return energy_of(score_of(bounds), bounds.deficit_bytes) > most;
-      });
-  if (!estimate) return std::nullopt;
-  candidate.iteration_s = estimate->iteration_s;
-  candidate.deficit_bytes = estimate->deficit_bytes;
-  candidate.egress_usd = estimate->egress_usd;
-  candidate.score = score_of(*estimate);
-  return candidate;
-}
-
-}  // namespace
-
-PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
-                            cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
-                            const PlanScore& score) {
-  return *evaluate_below(job, plan, estimator, migration, score, std::numeric_limits<double>::infinity());
-}
-
 PlanEvaluator::PlanEvaluator(std::shared_ptr<const DecidedJob> job, const PlanScore& score)
     : job_(std::move(job)), score_(score), estimator_(job_->model) {
   if (score.migration()) migration_.emplace(*score.migration(), job_->model.chunks);
 }
 
 PlanCandidate PlanEvaluator::evaluate(Plan plan) {
-  PlanCandidate candidate =
-      evaluate_with(job_, plan, estimator_, migration_ ? &*migration_ : nullptr, score_);
+  return *evaluate_up_to(infinity, std::move(plan));
+}
+
+std::optional<PlanCandidate> PlanEvaluator::evaluate_up_to(double max_energy, Plan plan) {
+  score_.throw_if_stopped();
+  score_.count();
+  PlanCandidate candidate{job_, {}};
+  if (migration_) candidate.migration = migration_->estimate(plan);
+  const double weight = score_.total_weight(plan);
+  const auto score_of = [&](const auto& estimate) {
+    return score_.of(estimate.iteration_s, weight, estimate.egress_usd, candidate.migration);
+  };
+  const cost::IterationEstimate* estimate =
+      estimator_.estimate_or_prune(plan, [&](const cost::EstimateBounds& bounds) {
+        return energy_of(score_of(bounds), bounds.deficit_bytes) > max_energy;
+      });
+  if (!estimate) return std::nullopt;
+  candidate.iteration_s = estimate->iteration_s;
+  candidate.deficit_bytes = estimate->deficit_bytes;
+  candidate.egress_usd = estimate->egress_usd;
+  candidate.score = score_of(*estimate);
   candidate.plan = std::move(plan);
   return candidate;
 }
 
-bool PlanEvaluator::can_add_flushes() const {
-  return traits(job_->model.schedule).forwards_first && job_->model.flush == 0;
-}
-
-std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes(Plan plan, double most) {
-  plan.execution.flush = job_->problem.job.execution.flush;
-  std::optional<PlanCandidate> candidate;
-  if (can_add_flushes() && estimator_.deficit_bytes(plan) > 0) {
-    candidate = evaluate_with_flushes(std::move(plan));
-    return energy_of(*candidate) > most ? std::nullopt : candidate;
-  }
-  candidate = evaluate_below(job_, plan, estimator_, migration_ ? &*migration_ : nullptr, score_, most);
-  if (candidate) candidate->plan = std::move(plan);
-  return candidate;
-}
-
 PlanCandidate PlanEvaluator::evaluate_with_flushes(Plan plan) {
+  return *evaluate_with_flushes_up_to(infinity, std::move(plan));
+}
+
+std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes_up_to(double max_energy, Plan plan) {
   plan.execution.flush = job_->problem.job.execution.flush;
-  PlanCandidate candidate = evaluate(std::move(plan));
-  if (candidate.deficit_bytes <= 0 || !can_add_flushes()) return candidate;
-  Plan flushed = candidate.plan;
-  flushed.execution.flush = std::max(1, fit_flush_interval(*job_, flushed));
-  PlanCandidate other = evaluate(std::move(flushed));
-  return is_better(other, candidate) ? other : candidate;
+  const bool can_add_flushes = traits(job_->model.schedule).forwards_first && job_->model.flush == 0;
+  if (can_add_flushes && deficit_bytes(plan) > 0)
+    plan.execution.flush = std::max(1, fit_flush_interval(*job_, plan));
+  return evaluate_up_to(max_energy, std::move(plan));
 }
 
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
@@ -229,8 +200,28 @@ PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
   return best;
 }
 
+PlanCandidate improve_stage_order(PlanCandidate best, const PlanScore& score, double max_evaluations) {
+  if (!are_equally_deep(best.plan)) return best;
+  PlanEvaluator evaluator(best.job, score);
+  const std::size_t stages = best.plan.pipelines.front().stages.size();
+  double evaluations = 0;
+  bool is_improved = true;
+  while (std::exchange(is_improved, false))
+    for (std::size_t a = 0; a < stages; ++a)
+      for (std::size_t b = a + 1; b < stages; ++b) {
+        if (++evaluations > max_evaluations) return best;
+        Plan other = best.plan;
+        for (Pipeline& it : other.pipelines) std::swap(it.stages[a].devices, it.stages[b].devices);
+        auto candidate = evaluator.evaluate_with_flushes_up_to(energy_of(best), std::move(other));
+        if (!candidate || !is_better(*candidate, best)) continue;
+        best = *std::move(candidate);
+        is_improved = true;
+      }
+  return best;
+}
+
 long long max_fitting_evaluations(const DecidedJob& job) {
-  constexpr long long balanced_plan = 4;  // two plans, each with and without flushes
+  constexpr long long balanced_plan = 2;  // before and after the micro-batches are balanced
   const long long layers = job.model.stages.layers();
   // Every layer is a possible cut for at most two of the boundaries between neighbouring stages.
   return 5 * balanced_plan +

@@ -27,20 +27,22 @@ class PlanEvaluator {
   PlanEvaluator(std::shared_ptr<const DecidedJob> job, PlanScore&& score) = delete;
 
   const std::shared_ptr<const DecidedJob>& job() const { return job_; }
-  /// IterationEstimator::estimate_pipelines. Valid until the next evaluation; does not count as one.
+  /// IterationEstimator::estimate_pipelines. Valid until the next call; does not count as an evaluation.
   const cost::IterationEstimate& estimate_pipelines(const Plan& plan) {
     return estimator_.estimate_pipelines(plan);
   }
+  /// Bytes by which the plan exceeds memory.
+  double deficit_bytes(const Plan& plan) { return estimator_.deficit_bytes(plan); }
   /// Evaluates `plan` without changes. Its execution must be that of the job, except for its flushes.
   PlanCandidate evaluate(Plan plan);
   /// Evaluates `plan` with flushes that are as rare as memory allows, unless it needs none or the job fixes
   /// their interval. If no interval fits, flushes after every micro-batch, which exceeds memory least.
   PlanCandidate evaluate_with_flushes(Plan plan);
-  /// The same, or nothing if its energy (energy_of) exceeds `most`; then the estimate usually ends early.
-  std::optional<PlanCandidate> evaluate_with_flushes(Plan plan, double most);
+  /// The same, or nothing if the energy (energy_of) exceeds the limit; then the estimate is usually pruned.
+  std::optional<PlanCandidate> evaluate_with_flushes_up_to(double max_energy, Plan plan);
 
  private:
-  bool can_add_flushes() const;
+  std::optional<PlanCandidate> evaluate_up_to(double max_energy, Plan plan);
 
   std::shared_ptr<const DecidedJob> job_;
   const PlanScore& score_;
@@ -52,12 +54,6 @@ class PlanEvaluator {
 /// adds flushes if memory requires them and the job does not fix their interval.
 PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan);
 PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
-
-/// Evaluates `plan` with an estimator of the job's model; `plan` of the result stays empty. `migration` is
-/// null unless the score includes migration.
-PlanCandidate evaluate_with(const std::shared_ptr<const DecidedJob>& job, const Plan& plan,
-                            cost::IterationEstimator& estimator, cost::MigrationTimer* migration,
-                            const PlanScore& score);
 
 /// PlanEvaluator::evaluate for a single plan.
 PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
@@ -75,6 +71,11 @@ PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan);
 /// cuts in between may be worse than both; the split of layers in fit_plan does not know chunks. Other plans
 /// are returned unchanged.
 PlanCandidate refine_layer_cuts(PlanCandidate candidate, const PlanScore& score);
+
+/// Exchanges the devices of two stages in all pipelines, as long as that is better. Annealing rarely finds
+/// such exchanges one device at a time, because the plans in between are slower. Plans whose pipelines differ
+/// in depth are returned unchanged. Ends after about `max_evaluations`.
+PlanCandidate improve_stage_order(PlanCandidate candidate, const PlanScore& score, double max_evaluations);
 
 /// Upper bound on the evaluations of fit_plan and refine_layer_cuts together.
 long long max_fitting_evaluations(const DecidedJob& job);

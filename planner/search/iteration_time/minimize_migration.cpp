@@ -1,6 +1,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/tensor_group_slots.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
 
@@ -13,12 +14,10 @@ class MigrationMinimizer {
                      const std::function<bool()>& stop)
       : job_(*candidate.job),
         from_(candidate),
-        score_(score),
         stop_(stop),
         tensor_groups_(tensor_groups_for_plan(job_, candidate.plan)),
         missing_bytes_(tensor_groups_, score.migration()),
-        migration_(*score.migration(), job_.model.chunks),
-        estimator_(job_.model),
+        evaluator_(candidate.job, score),
         plan_(candidate.plan),
         slot_of_(tensor_groups_.size(), no_tensor_group) {
     const TensorGroupIndex numbers(tensor_groups_);
@@ -91,18 +90,16 @@ class MigrationMinimizer {
   /// Tolerates rounding errors, which differ if equal devices swap slots.
   bool is_as_good() {
     constexpr double rounding = 1e-9;
-    const PlanCandidate now = evaluate_with(from_.job, plan_, estimator_, &migration_, score_);
+    const PlanCandidate now = evaluator_.evaluate(plan_);
     return now.score <= from_.score * (1 + rounding) && now.deficit_bytes <= from_.deficit_bytes;
   }
 
   const DecidedJob& job_;
   const PlanCandidate& from_;
-  const PlanScore& score_;
   const std::function<bool()>& stop_;
   std::vector<std::vector<int>> tensor_groups_;
   MissingBytes missing_bytes_;
-  cost::MigrationTimer migration_;
-  cost::IterationEstimator estimator_;
+  PlanEvaluator evaluator_;
   Plan plan_;
   std::vector<AssignedSlot> slots_;
   std::vector<int> slot_of_;  // by tensor-parallel group

@@ -208,7 +208,7 @@ class FrontSearch {
       return cooling;
     }
     const auto moves = affordable_moves(
-        start, default_moves(start.job->tensor_groups.size()) / (rounds * parts), rounds * parts);
+        start, default_effort(start.job->problem.topology->size()).moves / (rounds * parts), rounds * parts);
     cooling.moves = static_cast<long long>(
         std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_round_doublings)));
     return cooling;

@@ -4,28 +4,29 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/search/iteration_time/initial_plans.hpp"
+#include "planner/search/iteration_time/random_change.hpp"
 
 namespace dtfm::search {
 namespace {
 
-// Share of the mean end in the score, which guides moves that do not affect the slowest pipeline. This and
-// the shares of the kinds of moves (make_move) were chosen by hand, not tuned.
+// Share of the mean end in the energy, which guides moves that do not affect the slowest pipeline. Chosen by
+// hand, not tuned.
 constexpr double guidance = 0.05;
 constexpr int near = 6;       // tensor-parallel groups on either side of a neighbour
 constexpr int max_tries = 4;  // for a move that changes something
 constexpr std::size_t max_pareto_front_size_per_run = 16;
-// Limit on the steps of estimates in all annealing of a search. This and default_moves were chosen for the
-// wall times in docs/validation.md.
-constexpr double default_effort = 7e8;
+// Limit on the expected steps of all estimates of a search's annealing. Chosen for the times in
+// docs/validation.md.
+constexpr double max_steps = 7e8;
 
 struct Slot {
   int pipeline = 0, stage = 0;
@@ -69,7 +70,7 @@ class PlanAnnealer {
         are_pipelines_heterogeneous_ = are_pipelines_heterogeneous_ || has_mixed_degrees_ ||
                                        model.stages.kind_of(tensor_group.front()) !=
                                            model.stages.kind_of(tensor_groups_.front().front());
-    now_ = *energy_below(std::numeric_limits<double>::infinity());
+    now_ = *energy_up_to(infinity);
   }
 
   AnnealedPlan run(const PlanCoolingSchedule& cooling, const std::function<bool()>& stop) {
@@ -101,17 +102,17 @@ class PlanAnnealer {
     return migration_ ? migration_->estimate(plan()) : cost::MigrationEstimate();
   }
 
-  /// The energy, or nothing if it exceeds `most`; then the estimate usually ends early.
-  std::optional<double> energy_below(double most) {
+  /// The energy, or nothing if it exceeds the limit; then the estimate is usually pruned.
+  std::optional<double> energy_up_to(double max_energy) {
     score_.throw_if_stopped();
     ++evaluations_;
     const cost::MigrationEstimate of_migration = migration();
-    const auto energy = [&](const cost::IterationEstimate& it) {
+    const auto energy = [&](const auto& it) {
       const double seconds = (1 - guidance) * it.iteration_s + guidance * it.mean_end_s;
       return energy_of(score_.of(seconds, weight_, it.egress_usd, of_migration), it.deficit_bytes);
     };
-    estimate_ = estimator_.estimate_unless(
-        plan_, [&](const cost::IterationEstimate& bounds) { return energy(bounds) > most; });
+    estimate_ = estimator_.estimate_or_prune(
+        plan_, [&](const cost::EstimateBounds& bounds) { return energy(bounds) > max_energy; });
     return estimate_ ? std::optional(energy(*estimate_)) : std::nullopt;
   }
 
@@ -318,34 +319,35 @@ class PlanAnnealer {
     });
   }
 
-  void make_move() {
-    if (has_mixed_degrees_ && below(6) == 0) {
-      const int kind = below(3);
-      return kind == 0 ? halve_stage() : kind == 1 ? double_stage() : move_half_stage();
-    }
-    const int kind = below(100);
-    if (kind < 30 || (kind < 45 && unused_.empty()))
-      swap_slots(random_slot(), random_slot());
-    else if (kind < 45)
-      replace(random_slot(), below(static_cast<int>(unused_.size())));
-    else if (kind < 70)
-      place_near_neighbour();
-    else if (kind < 78)
-      swap_pipeline_tails();
-    else if (kind < 82)
-      swap_stages();
-    else if (kind < 91)
-      shift_layers();
-    else
-      shift_micro_batches(below(pipelines()), below(pipelines()), batch_step_ * (1 + below(3)));
+  void swap_random() {
+    const Slot a = random_slot(), b = random_slot();
+    swap_slots(a, b);
   }
+
+  void replace_random() {
+    if (unused_.empty()) return swap_random();
+    replace(random_slot(), below(static_cast<int>(unused_.size())));
+  }
+
+  void shift_random_micro_batches() {
+    const int from = below(pipelines()), to = below(pipelines());
+    shift_micro_batches(from, to, batch_step_ * (1 + below(3)));
+  }
+
+  struct Move {
+    int odds;
+    void (PlanAnnealer::*make)();
+    ChangeRequires required;
+  };
+  static const std::array<Move, 10> moves;
 
   void try_move(double temperature) {
     undo_.clear();
-    for (int i = 0; i < max_tries && undo_.empty(); ++i) make_move();
+    for (int i = 0; i < max_tries && undo_.empty(); ++i)
+      (this->*random_change(moves, {false, has_mixed_degrees_}, rng_).make)();
     if (undo_.empty()) return;
     refit_flush();
-    if (const std::optional<double> new_energy = energy_below(acceptance_limit(now_, temperature, rng_))) {
+    if (const std::optional<double> new_energy = energy_up_to(acceptance_limit(now_, temperature, rng_))) {
       now_ = *new_energy;
       keep_if_best();
       return;
@@ -361,12 +363,12 @@ class PlanAnnealer {
   std::vector<std::vector<int>> tensor_groups_;
   cost::IterationEstimator estimator_;
   Plan plan_;
-  const cost::IterationEstimate* estimate_ = nullptr;  // of the last evaluation; null if it was given up
+  const cost::IterationEstimate* estimate_ = nullptr;  // of the last evaluation; null if it was pruned
   std::optional<cost::MigrationTimer> migration_;      // set in a warm start
   std::vector<std::vector<int>> tensor_group_at_;      // [pipeline][stage]
   std::vector<Slot> slot_of_;                          // by tensor-parallel group
-  std::vector<int> class_of_;  // likewise: interchangeable_classes; empty if devices may move between groups,
-                               // or in a warm start
+  std::vector<int>
+      class_of_;  // by group: interchangeable_classes. Empty in a warm start or with mixed degrees
   std::vector<int> unused_;
   std::vector<std::function<void()>> undo_;  // undoes the steps of the current move
   double weight_ = 0;                        // of the devices in use
@@ -380,10 +382,24 @@ class PlanAnnealer {
   bool are_pipelines_heterogeneous_ = false;
 };
 
+// Chosen by hand, not tuned. docs/how-it-works.md has the same odds.
+constexpr std::array<PlanAnnealer::Move, 10> PlanAnnealer::moves = {{
+    {30, &PlanAnnealer::swap_random, ChangeRequires::nothing},
+    {15, &PlanAnnealer::replace_random, ChangeRequires::nothing},
+    {25, &PlanAnnealer::place_near_neighbour, ChangeRequires::nothing},
+    {8, &PlanAnnealer::swap_pipeline_tails, ChangeRequires::nothing},
+    {4, &PlanAnnealer::swap_stages, ChangeRequires::nothing},
+    {9, &PlanAnnealer::shift_layers, ChangeRequires::nothing},
+    {9, &PlanAnnealer::shift_random_micro_batches, ChangeRequires::nothing},
+    {7, &PlanAnnealer::halve_stage, ChangeRequires::mixed_degrees},
+    {7, &PlanAnnealer::double_stage, ChangeRequires::mixed_degrees},
+    {7, &PlanAnnealer::move_half_stage, ChangeRequires::mixed_degrees},
+}};
+
 /// Steps of a whole estimate after a move of `candidate`, some 10 ns each. The factors were fitted by hand to
 /// profiles of plans of 64 to 1,024 devices. The estimate compares the whole plan with the previous one, and
 /// evaluates again two pipelines (about half of them if links are shared) and two synchronizations.
-double effort_of_move(const PlanCandidate& candidate) {
+double steps_of_move(const PlanCandidate& candidate) {
   const cost::IterationModel& model = candidate.job->model;
   const auto [stages, replicas] = candidate.shape();
   const bool shared = model.network.shared_count() > 0;
@@ -403,18 +419,13 @@ double effort_of_move(const PlanCandidate& candidate) {
 
 }  // namespace
 
-double few_groups_factor(std::size_t tensor_groups) {
-  return std::clamp(64 / static_cast<double>(tensor_groups), 1.0, 4.0);
-}
-
-double default_moves(std::size_t tensor_groups) {
-  return 480'000 / std::sqrt(few_groups_factor(tensor_groups));
-}
-
 long long affordable_moves(const PlanCandidate& start, double moves, double parts) {
   constexpr double least = 500;
-  const double affordable = default_effort / parts / effort_of_move(start);
-  return static_cast<long long>(std::max(least, std::min(moves, affordable)));
+  return static_cast<long long>(std::max(least, std::min(moves, affordable_evaluations(start, parts))));
+}
+
+double affordable_evaluations(const PlanCandidate& plan, double parts) {
+  return max_steps / parts / steps_of_move(plan);
 }
 
 std::vector<int> interchangeable_classes(const std::vector<std::vector<int>>& groups, const DecidedJob& job,
@@ -422,19 +433,18 @@ std::vector<int> interchangeable_classes(const std::vector<std::vector<int>>& gr
   const auto& devices = job.problem.topology->devices;
   std::map<int, int> host_sizes;
   for (const Device& it : devices) ++host_sizes[it.host];
-  using Key = std::tuple<int, std::vector<std::array<int, 3>>, double>;  // host or no_index, kinds, weight
+  using Key = std::tuple<int, std::vector<cost::DeviceClass>, double>;  // host or no_index, classes, weight
   std::map<Key, int> numbers;
   std::vector<int> classes;
   for (const std::vector<int>& group : groups) {
     const int host = devices[at(group.front())].host;
     bool is_whole_host = host_sizes[host] == static_cast<int>(group.size());
-    std::vector<std::array<int, 3>> kinds;
+    std::vector<cost::DeviceClass> of_devices;
     for (const int device : group) {
       is_whole_host = is_whole_host && devices[at(device)].host == host;
-      kinds.push_back(
-          {job.model.network.kind(device), job.model.stages.kind_of(device), devices[at(device)].gpu});
+      of_devices.push_back(job.model.class_of(device));
     }
-    const Key key{is_whole_host ? no_index : host, std::move(kinds), score.total_weight(group)};
+    const Key key{is_whole_host ? no_index : host, std::move(of_devices), score.total_weight(group)};
     classes.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
   }
   return classes;

@@ -28,14 +28,9 @@ struct AnnealedPlan {
   std::vector<PlanCandidate> front;  // Pareto front of the plans on the way, if requested
 };
 
-/// 1 for 64 or more tensor-parallel groups, up to 4 for fewer, where moves are fast.
-double few_groups_factor(std::size_t tensor_groups);
-/// Moves of all annealing in a search, if nothing else limits it: 480,000 for 64 or more groups. Fewer for
-/// few groups, in proportion to the square root of few_groups_factor, because evolution finds better plans of
-/// these in the same time.
-double default_moves(std::size_t tensor_groups);
-/// `moves`, but at most as many as fit into one of `parts` equal parts of a search's effort, and at least
-/// 500.
+/// How many estimates of similar plans fit into one of `parts` equal parts of the steps of a search.
+double affordable_evaluations(const PlanCandidate& plan, double parts);
+/// `moves`, but at most as many as affordable_evaluations, and at least 500.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);
 
 /// By tensor-parallel group: the number of its class. Exchanging two groups of one class changes neither the

@@ -1,11 +1,9 @@
 // Plans as the steps of the search by iteration time pass them to each other.
 #pragma once
 
-#include <cmath>
 #include <memory>
 #include <vector>
 
-#include "planner/core/rng.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/cost/iteration_time/migration_cost.hpp"
 
@@ -79,12 +77,6 @@ inline double energy_of(double score, double deficit_bytes) {
 }
 inline double energy_of(const PlanCandidate& it) {
   return energy_of(it.score, it.deficit_bytes);
-}
-
-/// The highest energy of a plan that may replace one of energy `now`, by the criterion of Metropolis: a plan
-/// that is worse by d is accepted with probability exp(−d / temperature).
-inline double acceptance_limit(double now, double temperature, Rng& rng) {
-  return now - temperature * std::log(rng.uniform());
 }
 
 /// Plans that fit in memory come first; then those that exceed it less, or have a lower score.

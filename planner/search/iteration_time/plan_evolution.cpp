@@ -1,6 +1,7 @@
 #include "planner/search/iteration_time/plan_evolution.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time/layer_split.hpp"
 #include "planner/search/iteration_time/fit_plan.hpp"
+#include "planner/search/iteration_time/random_change.hpp"
 #include "planner/search/iteration_time/ring_order.hpp"
 
 namespace dtfm::search {
@@ -73,8 +75,8 @@ class PlanEvolution {
       const double share = static_cast<double>(i) / static_cast<double>(children);
       const double temperature =
           scale * warm_temperature * std::pow(cold_temperature / warm_temperature, share);
-      auto child = now_->evaluator.evaluate_with_flushes(
-          *std::move(plan), acceptance_limit(energy_of(parent), temperature, rng_));
+      auto child = now_->evaluator.evaluate_with_flushes_up_to(
+          acceptance_limit(energy_of(parent), temperature, rng_), *std::move(plan));
       if (!child) continue;
       keep_if_among_best(*child);
       parent = *std::move(child);
@@ -105,41 +107,25 @@ class PlanEvolution {
     if (best_.size() > max_best) best_.pop_back();
   }
 
-  /// A parent with one change, more often a small one. Nothing if the change is not possible.
+  /// How a child differs from its parent.
+  struct Change {
+    int odds;
+    bool (PlanEvolution::*apply)(Plan&);  // returns whether it changed something
+    bool is_refitted;                     // by `fit`
+    ChangeRequires required;
+  };
+  static const std::array<Change, 14> changes;
+
+  /// A parent with one change. Nothing if the change is not possible.
   std::optional<Plan> make_child(Plan child) {
-    constexpr int unordered_kinds = 16, ordered_kinds = 20;
-    const int kind =
-        below(traits(child.execution.gradient_sync).is_ordered ? ordered_kinds : unordered_kinds);
-    if (kind < 3 || kind >= unordered_kinds) {
-      const bool changed = kind < 2    ? move_layer(child)
-                           : kind == 2 ? move_micro_batch(child)
-                                       : reorder_pipelines(child);
-      if (!changed) return std::nullopt;
-      return child;
-    }
+    const bool is_ordered = traits(child.execution.gradient_sync).is_ordered;
+    const Change& change = random_change(changes, {is_ordered, has_mixed_degrees()}, rng_);
     before_ = child.pipelines;
-    constexpr int degree_odds = 6;  // with mixed degrees, one change of groups in this many
-    if (has_mixed_degrees() && below(degree_odds) == 0) {
-      const int kind_of_degree = below(3);
-      const bool is_resized = kind_of_degree == 0   ? halve_stage(child)
-                              : kind_of_degree == 1 ? double_stage(child)
-                                                    : halve_stage(child) && double_stage(child);
-      if (!is_resized) return std::nullopt;
-      return fit(std::move(child));
-    }
-    const bool changed = kind < 6    ? exchange_groups(child)
-                         : kind < 9  ? move_group(child)
-                         : kind < 10 ? add_group(child)
-                         : kind < 11 ? remove_group(child)
-                         : kind < 12 ? split_pipeline(child)
-                         : kind < 13 ? join_pipelines(child)
-                         : kind < 14 ? reverse_stages(child)
-                                     : recombine(child, tournament().plan);
-    if (!changed || !is_allowed(child)) return std::nullopt;
+    if (!(this->*change.apply)(child)) return std::nullopt;
+    if (!change.is_refitted) return child;
+    if (!is_allowed(child)) return std::nullopt;
     return fit(std::move(child));
   }
-
-  // Changes. Each returns whether it changed something. `fit` then splits the layers of changed pipelines.
 
   bool move_layer(Plan& plan) {
     std::vector<Stage>& stages = random_pipeline(plan).stages;
@@ -229,6 +215,9 @@ class PlanEvolution {
     return false;
   }
 
+  /// Moves half of a stage's devices to a stage of the same host that has as many as that half.
+  bool move_half_stage(Plan& plan) { return halve_stage(plan) && double_stage(plan); }
+
   bool split_pipeline(Plan& plan) {
     Pipeline& first = random_pipeline(plan);
     if (first.stages.size() < 2) return false;
@@ -289,9 +278,10 @@ class PlanEvolution {
     return true;
   }
 
-  /// Keeps each pipeline with probability 1/2, and adds the pipelines of the other plan, without groups that
-  /// the kept ones use.
-  bool recombine(Plan& plan, const Plan& other) {
+  /// Keeps each pipeline with probability 1/2, and adds the pipelines of one of the best plans, without
+  /// groups that the kept ones use.
+  bool recombine(Plan& plan) {
+    const Plan& other = tournament().plan;
     std::erase_if(plan.pipelines, [&](const Pipeline&) { return below(2) == 0; });
     std::set<int> used = used_devices(plan);
     for (Pipeline pipeline : other.pipelines) {
@@ -444,6 +434,24 @@ class PlanEvolution {
   std::vector<PlanCandidate> best_;  // found so far, best first
   std::vector<Pipeline> before_;     // of the parent of the current child
 };
+
+// Chosen by hand: small changes are more frequent. docs/how-it-works.md has the same odds.
+constexpr std::array<PlanEvolution::Change, 14> PlanEvolution::changes = {{
+    {2, &PlanEvolution::move_layer, false, ChangeRequires::nothing},
+    {1, &PlanEvolution::move_micro_batch, false, ChangeRequires::nothing},
+    {3, &PlanEvolution::exchange_groups, true, ChangeRequires::nothing},
+    {3, &PlanEvolution::move_group, true, ChangeRequires::nothing},
+    {1, &PlanEvolution::add_group, true, ChangeRequires::nothing},
+    {1, &PlanEvolution::remove_group, true, ChangeRequires::nothing},
+    {1, &PlanEvolution::split_pipeline, true, ChangeRequires::nothing},
+    {1, &PlanEvolution::join_pipelines, true, ChangeRequires::nothing},
+    {1, &PlanEvolution::reverse_stages, true, ChangeRequires::nothing},
+    {2, &PlanEvolution::recombine, true, ChangeRequires::nothing},
+    {4, &PlanEvolution::reorder_pipelines, false, ChangeRequires::order},
+    {1, &PlanEvolution::halve_stage, true, ChangeRequires::mixed_degrees},
+    {1, &PlanEvolution::double_stage, true, ChangeRequires::mixed_degrees},
+    {1, &PlanEvolution::move_half_stage, true, ChangeRequires::mixed_degrees},
+}};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/search_effort.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -21,9 +22,10 @@ PlanScore score_of(const Problem& problem, const IterationSearchOptions& options
           horizon_s};
 }
 
-/// Moves of a search without limits.
-long long own_moves(const PlanPool& pool) {
-  return static_cast<long long>(default_moves(pool.best().job->tensor_groups.size()));
+/// The most moves and children of a search without limits, if no decision is open.
+long long most_evaluations(const PlanPool& pool) {
+  const SearchEffort effort = default_effort(pool.best().job->problem.topology->size());
+  return static_cast<long long>(effort.moves + effort.children);
 }
 
 }  // namespace
@@ -83,7 +85,7 @@ void SearchState::report(long long asked) {
 void SearchState::report_evaluations(long long evaluations) const {
   if (!options.common.on_progress) return;
   const bool is_open_ended = options.common.time_limit && options.uses_full_budget && !budget.is_limited();
-  const long long most = is_open_ended ? 0 : options.common.evaluations.value_or(own_moves(pool));
+  const long long most = is_open_ended ? 0 : options.common.evaluations.value_or(most_evaluations(pool));
   const long long total = most > 0 ? std::max(most, evaluations) : 0;
   options.common.on_progress({evaluations, total, pool.best().iteration_s, 0});
 }

@@ -7,6 +7,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
 #include "planner/search/iteration_time/tensor_group_slots.hpp"
 
 namespace dtfm::search {
@@ -144,16 +145,14 @@ class Repair {
   bool must_stop() const { return evaluations_ >= max_evaluations || (stop_ && stop_()); }
 
   void find_best(const std::vector<PlanSlot>& slots) {
-    cost::IterationEstimator estimator(job_->model);
+    PlanEvaluator evaluator(job_, score_);
     Plan plan = plan_;
-    if (job_->model.flush == 0 && estimator.deficit_bytes(plan) > 0)  // otherwise no group would fit
+    if (job_->model.flush == 0 && evaluator.deficit_bytes(plan) > 0)  // otherwise no group would fit
       if (const int flush = cost::max_fitting_flush(job_->model, plan); flush > 0)
         plan.execution.flush = flush;
-    std::optional<cost::MigrationTimer> migration;
-    if (score_.migration()) migration.emplace(*score_.migration(), job_->model.chunks);
     const auto evaluate = [&] {
       ++evaluations_;
-      return evaluate_with(job_, plan, estimator, migration ? &*migration : nullptr, score_);
+      return evaluator.evaluate(plan);
     };
     PlanCandidate best = evaluate();
     for (const auto& [pipeline, stage] : slots) {
