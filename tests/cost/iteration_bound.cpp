@@ -35,6 +35,7 @@ int replicas_of(const Plan& plan) {
 }
 
 void check_random_plans(std::uint64_t seeds, bool shared) {
+  std::uint64_t fitting = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     Rng rng = Rng::for_task(seed, shared ? 1 : 0);
     Problem problem{random_topology(rng, 1 + static_cast<int>(rng.below(9)), shared),
@@ -50,9 +51,10 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const IterationBounds bounds(model);
-    const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
     const IterationEstimate estimate = estimate_iteration(model, plan);
     if (estimate.deficit_bytes > 0) continue;
+    ++fitting;
+    const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
     const IterationBound of_shape = bounds.for_all_plans(stages_of(plan), replicas_of(plan));
     REQUIRE(of_shape.fits);
     REQUIRE(of_shape.value > 0);
@@ -66,6 +68,7 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     REQUIRE(of_depth.value <= of_shape.value * (1 + 1e-6));
     REQUIRE(of_all <= of_depth.value * (1 + 1e-6));
   }
+  CHECK(fitting > seeds / 4);
 }
 
 /// Random pipelines of different depths; at least two devices. Some may have no micro-batches.
@@ -221,6 +224,7 @@ TEST_CASE("no plan is below the bound if messages share links") {
 }
 
 TEST_CASE("no random plan is below the bound on the shipped topologies") {
+  int fitting = 0;
   for (const char* name : {"aws-ten-regions", "datacenter", "four-continents", "multicloud-20",
                            "onprem-cloud", "regional", "spot", "three-clouds", "universities", "worldwide"}) {
     CAPTURE(name);
@@ -234,13 +238,18 @@ TEST_CASE("no random plan is below the bound on the shipped topologies") {
       CAPTURE(seed);
       Rng rng = Rng::for_task(seed, 2);
       const Plan plan = random_plan(problem, rng);
-      const IterationBound bound = bounds.for_all_plans(stages_of(plan), replicas_of(plan));
-      REQUIRE(bound.value <= estimate_iteration(model, plan).iteration_s);
+      const IterationEstimate estimate = estimate_iteration(model, plan);
       const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
-      REQUIRE(bound.value <= simulated);
       REQUIRE(of_all <= simulated);
+      if (estimate.deficit_bytes > 0) continue;
+      ++fitting;
+      const IterationBound bound = bounds.for_all_plans(stages_of(plan), replicas_of(plan));
+      REQUIRE(bound.fits);
+      REQUIRE(bound.value <= estimate.iteration_s);
+      REQUIRE(bound.value <= simulated);
     }
   }
+  CHECK(fitting > 20);
 }
 
 // One device: m · (1 + 2) s for each of 4 layers and 0.25 s of overhead, which is the whole time.

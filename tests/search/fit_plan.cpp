@@ -1,9 +1,14 @@
 // Tests fitting layers and micro-batches to the devices of a plan.
 #include "planner/search/iteration_time/fit_plan.hpp"
 
+#include <algorithm>
+#include <numeric>
+
+#include "planner/core/infinity.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
+#include "tests/support/tiny_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::search;
@@ -97,4 +102,62 @@ TEST_CASE("if memory requires flushes a stage boundary is placed at the best lay
       }
   CHECK(flushed >= 5);
   CHECK(improved >= 3);
+}
+
+// Every second problem is short of memory, which the order of stages decides.
+TEST_CASE("no exchange of two stages improves a plan whose stage order was improved") {
+  int improved = 0, made_fit = 0, nearly_best = 0;
+  constexpr int problems = 40, stages = 4, pipelines = 3;
+  for (int number = 0; number < problems; ++number) {
+    CAPTURE(number);
+    Problem problem = tiny_problem(number, medium_problems);
+    Topology& topology = problem.topology.edit();
+    topology.gpus.push_back(topology.gpus.front());
+    double least_bytes = infinity;  // of a stage
+    for (int stage = 0; stage < stages; ++stage) {
+      const cost::StageNeeds needs = cost::IterationModel(problem).stages.needs(
+          even_split(layer_count(problem.job.model), stages, stage));
+      least_bytes = std::min(least_bytes, needs.state + needs.working + needs.per_micro_batch);
+    }
+    topology.gpus.back().memory = Bytes(1.001 * least_bytes);
+    if (number % 2 == 0)
+      for (int device = 0; device < topology.size(); device += stages) topology.devices[at(device)].gpu = 1;
+    const auto job = Decisions(problem).first();
+    const PlanScore score(Objective::iteration_time, problem.topology);
+    PlanEvaluator evaluator(job, score);
+    const PlanCandidate start = evaluator.evaluate_with_flushes(plan_of(problem.job, stages, pipelines, 5));
+    const PlanCandidate found = improve_stage_order(start, score, 1000);
+    CHECK_FALSE(is_better(start, found));
+    improved += is_better(found, start) ? 1 : 0;
+    made_fit += start.deficit_bytes > 0 && found.deficit_bytes <= 0 ? 1 : 0;
+    const auto in_order = [&](const PlanCandidate& of, const std::vector<std::size_t>& order) {
+      Plan plan = of.plan;
+      for (std::size_t p = 0; p < plan.pipelines.size(); ++p)
+        for (std::size_t stage = 0; stage < order.size(); ++stage)
+          plan.pipelines[p].stages[stage].devices = of.plan.pipelines[p].stages[order[stage]].devices;
+      return evaluator.evaluate_with_flushes(std::move(plan));
+    };
+    std::vector<std::size_t> order(stages);
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t b = 0; b < order.size(); ++b)
+      for (std::size_t a = 0; a < b; ++a) {
+        std::swap(order[a], order[b]);
+        CHECK_FALSE(is_better(in_order(found, order), found));
+        std::swap(order[a], order[b]);
+      }
+    PlanCandidate best = start;
+    do {
+      PlanCandidate it = in_order(start, order);
+      if (is_better(it, best)) best = std::move(it);
+    } while (std::next_permutation(order.begin(), order.end()));
+    nearly_best += (found.deficit_bytes > 0) == (best.deficit_bytes > 0) && found.score < 1.05 * best.score;
+    CHECK(improve_stage_order(start, score, 0).plan == start.plan);
+    Plan uneven = start.plan;
+    uneven.pipelines.pop_back();
+    uneven.pipelines.push_back({5, {{{0, layer_count(problem.job.model)}, {11}}}});
+    CHECK(improve_stage_order(evaluator.evaluate(uneven), score, 1000).plan == uneven);
+  }
+  CHECK(improved > problems / 2);
+  CHECK(made_fit > 0);
+  CHECK(nearly_best > problems * 3 / 4);
 }

@@ -238,19 +238,14 @@ double IterationBounds::slowest_device_s(int devices) const {
                    work.smallest_sums_s[layers]});
 }
 
-/// Communication of one micro-batch, s: it crosses all hops forward and backward.
-double IterationBounds::hops_s(int stages) const {
-  if (stages == 1) return 0;
-  const double around = (model_.chunks - 1) * hop_.max_edge(2);
-  return model_.chunks * hop_.sum(stages) + around + 4 * compression_s_ * (stages * model_.chunks - 1);
-}
-
-/// If the schedule splits the backward, only the forward of the path is counted, because weight gradients are
-/// computed in parallel to it.
+/// Lower bound on the time of one micro-batch: it passes all stages and hops, forward and backward. If the
+/// schedule splits the backward, only the forward of the path is counted, because weight gradients are
+/// computed in parallel to it. The hops take at least `min_hops_s`.
 double IterationBounds::micro_batch_path_s(int stages, double min_hops_s) const {
   const WorkBound& work =
       traits(model_.schedule).splits_backward ? layer_times_.forward : layer_times_.forward_backward;
-  return (stages == 1 ? work.single_device_s : work.sum_s) + std::max(hops_s(stages), min_hops_s);
+  if (stages == 1) return work.single_device_s + min_hops_s;
+  return work.sum_s + std::max(hop_.sum(stages) + 4 * compression_s_ * (stages - 1), min_hops_s);
 }
 
 }  // namespace dtfm::cost

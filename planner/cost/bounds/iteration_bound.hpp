@@ -17,7 +17,7 @@ namespace dtfm::cost {
 
 struct IterationBound {
   double value = 0;    // s
-  std::string method;  // as text
+  std::string method;  // what the bound consists of, as text
   bool fits = true;    // false: out of memory even on the devices with the most memory
 };
 
@@ -106,8 +106,7 @@ class IterationBounds {
   double least_time_s(int computing, int replicas, std::optional<int> stages, double low, double least) const;
   double balanced_any_depth_s(int computing, int replicas) const;
   double slowest_device_s(int devices) const;
-  double hops_s(int stages) const;
-  double micro_batch_path_s(int stages, double min_hops_s = 0) const;
+  double micro_batch_path_s(int stages, double min_hops_s) const;
 
   const IterationModel& model_;
   StopFunction stop_;

@@ -27,7 +27,7 @@ struct LayerTimesBound {
 };
 LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds);
 
-/// Weights r of the kinds of devices, and the weighted work of forward, backward, both, and the update: Y = Σ
+/// Weights r of the kinds of devices, and the weighted work of backward passes, and of both passes: Y = Σ
 /// over layers l of min over kinds k of r_k t_kl.
 ///
 /// A device that spends s seconds on layers of micro-batches does at most r s of Y, because r s ≥ Σ min_k r_k

@@ -49,10 +49,8 @@ SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>&
 SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices,
                                   const StopFunction& stop) {
   const SmallestMessages messages(model);
-  const bool phases = traits(model.schedule).forwards_first;
   return spanning(devices, stop, [&](int a, int b) {
-    const double there = messages.occupancy_s(a, b), back = messages.occupancy_s(b, a);
-    return phases ? there + back : std::max(there, back);
+    return std::max(messages.occupancy_s(a, b), messages.occupancy_s(b, a));
   });
 }
 

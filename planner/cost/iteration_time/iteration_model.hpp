@@ -14,7 +14,8 @@
 
 namespace dtfm::cost {
 
-/// Devices of one class have the same links to every other device, the same times and the same memory.
+/// Devices of one class have the same links to every device of another host, the same times and the same
+/// memory.
 struct DeviceClass {
   int network_kind = 0, stage_kind = 0, gpu = 0;
   friend auto operator<=>(const DeviceClass&, const DeviceClass&) = default;

@@ -31,7 +31,7 @@ struct LinkDemand {
 /// Lower bounds in seconds from the start of an iteration.
 struct EarliestTimes {
   double end_s = 0;              // of the pipeline
-  double first_gradients_s = 0;  // when the first stage has all of its gradients
+  double first_gradients_s = 0;  // no stage has all gradients of a layer before
 };
 
 struct PipelineCost {

@@ -20,7 +20,8 @@ namespace {
 // Chosen by hand, not tuned.
 constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3, other_starts = 8;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
-constexpr double order_share = 0.1;  // of the steps of a search, to improve the order of stages
+constexpr double order_share =
+    0.1;  // of annealing's steps, to improve the order of stages; a swap takes several times those of a move
 constexpr int default_rounds = 4;
 // Up to so many groups, the order of stages is improved first, and annealing does not end early; up to so
 // many, each shape has a single start, since others gave no better plans in the mean
@@ -41,6 +42,7 @@ class AnnealingRounds {
     const bool is_limited = state_.options.common.evaluations || state_.options.common.time_limit;
     const bool uses_full_budget = is_limited && state_.options.uses_full_budget;
     find_starts();
+    if (state_.is_over()) return;
     int idle_rounds = 0;
     for (int round = 0; round < default_rounds && !ends_early(idle_rounds); ++round) {
       const PlanCandidate before = state_.pool.best();
@@ -77,7 +79,7 @@ class AnnealingRounds {
     std::erase_if(screened_, [&](const PlanCandidate& it) { return is_start_of(it, starts_); });
   }
 
-  /// A plan whose stages are on the wrong devices may be the best one of its shape in another order.
+  /// So that the best plans of a shape are chosen after, not before, their stages have the best order.
   void improve_stage_orders() {
     const std::vector<PlanCandidate> plans = state_.pool.best_diverse(state_.max_kept);
     DecidedJobs jobs;
@@ -87,6 +89,7 @@ class AnnealingRounds {
       return std::vector{
           improve_stage_order(plans[at(i)], score, affordable_evaluations(plans[at(i)], parts))};
     });
+    state_.record_convergence();
   }
 
   bool ends_early(int idle_rounds) const {

@@ -1,7 +1,7 @@
 #include "planner/search/iteration_time/fit_plan.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "planner/core/divisors.hpp"
 #include "planner/core/index.hpp"
@@ -206,17 +206,22 @@ PlanCandidate improve_stage_order(PlanCandidate best, const PlanScore& score, do
   const std::size_t stages = best.plan.pipelines.front().stages.size();
   double evaluations = 0;
   bool is_improved = true;
-  while (std::exchange(is_improved, false))
-    for (std::size_t a = 0; a < stages; ++a)
-      for (std::size_t b = a + 1; b < stages; ++b) {
-        if (++evaluations > max_evaluations) return best;
-        Plan other = best.plan;
-        for (Pipeline& it : other.pipelines) std::swap(it.stages[a].devices, it.stages[b].devices);
-        auto candidate = evaluator.evaluate_with_flushes_up_to(energy_of(best), std::move(other));
-        if (!candidate || !is_better(*candidate, best)) continue;
-        best = *std::move(candidate);
-        is_improved = true;
-      }
+  try {
+    while (std::exchange(is_improved, false))
+      for (std::size_t a = 0; a < stages; ++a)
+        for (std::size_t b = a + 1; b < stages; ++b) {
+          if (++evaluations > max_evaluations) return best;
+          Plan other = best.plan;
+          for (Pipeline& it : other.pipelines) std::swap(it.stages[a].devices, it.stages[b].devices);
+          // Of plans that exceed memory, the one with the higher energy may be better.
+          const double max_energy = best.deficit_bytes > 0 ? infinity : energy_of(best);
+          auto candidate = evaluator.evaluate_with_flushes_up_to(max_energy, std::move(other));
+          if (!candidate || !is_better(*candidate, best)) continue;
+          best = *std::move(candidate);
+          is_improved = true;
+        }
+  } catch (const WorkStopped&) {
+  }
   return best;
 }
 

@@ -72,9 +72,8 @@ PlanCandidate balance_plan(PlanEvaluator& evaluator, Plan plan);
 /// are returned unchanged.
 PlanCandidate refine_layer_cuts(PlanCandidate candidate, const PlanScore& score);
 
-/// Exchanges the devices of two stages in all pipelines, as long as that is better. Annealing rarely finds
-/// such exchanges one device at a time, because the plans in between are slower. Plans whose pipelines differ
-/// in depth are returned unchanged. Ends after about `max_evaluations`.
+/// Exchanges the devices of two stages in all pipelines, as long as that is better. Plans whose pipelines
+/// differ in depth are returned unchanged. Ends after `max_evaluations`, or if the score is stopped.
 PlanCandidate improve_stage_order(PlanCandidate candidate, const PlanScore& score, double max_evaluations);
 
 /// Upper bound on the evaluations of fit_plan and refine_layer_cuts together.

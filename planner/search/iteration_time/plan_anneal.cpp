@@ -367,8 +367,8 @@ class PlanAnnealer {
   std::optional<cost::MigrationTimer> migration_;      // set in a warm start
   std::vector<std::vector<int>> tensor_group_at_;      // [pipeline][stage]
   std::vector<Slot> slot_of_;                          // by tensor-parallel group
-  std::vector<int>
-      class_of_;  // by group: interchangeable_classes. Empty in a warm start or with mixed degrees
+  // By tensor-parallel group: interchangeable_classes. Empty in a warm start or with mixed degrees.
+  std::vector<int> class_of_;
   std::vector<int> unused_;
   std::vector<std::function<void()>> undo_;  // undoes the steps of the current move
   double weight_ = 0;                        // of the devices in use

@@ -28,7 +28,7 @@ struct AnnealedPlan {
   std::vector<PlanCandidate> front;  // Pareto front of the plans on the way, if requested
 };
 
-/// How many estimates of similar plans fit into one of `parts` equal parts of the steps of a search.
+/// How many moves from this plan fit into one of `parts` equal parts of the steps of all annealing.
 double affordable_evaluations(const PlanCandidate& plan, double parts);
 /// `moves`, but at most as many as affordable_evaluations, and at least 500.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "planner/core/error.hpp"
 #include "planner/core/rng.hpp"

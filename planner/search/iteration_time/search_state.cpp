@@ -6,6 +6,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
+#include "planner/search/iteration_time/plan_evolution.hpp"
 #include "planner/search/iteration_time/search_effort.hpp"
 
 namespace dtfm::search {
@@ -22,10 +23,11 @@ PlanScore score_of(const Problem& problem, const IterationSearchOptions& options
           horizon_s};
 }
 
-/// The most moves and children of a search without limits, if no decision is open.
-long long most_evaluations(const PlanPool& pool) {
+/// The most moves, and children if there is an evolution, of a search without limits if no key is open.
+long long most_evaluations(const PlanPool& pool, bool may_evolve) {
   const SearchEffort effort = default_effort(pool.best().job->problem.topology->size());
-  return static_cast<long long>(effort.moves + effort.children);
+  return static_cast<long long>(effort.moves +
+                                (may_evolve && can_evolve(*pool.best().job) ? effort.children : 0));
 }
 
 }  // namespace
@@ -85,7 +87,9 @@ void SearchState::report(long long asked) {
 void SearchState::report_evaluations(long long evaluations) const {
   if (!options.common.on_progress) return;
   const bool is_open_ended = options.common.time_limit && options.uses_full_budget && !budget.is_limited();
-  const long long most = is_open_ended ? 0 : options.common.evaluations.value_or(most_evaluations(pool));
+  const long long most = is_open_ended ? 0
+                                       : options.common.evaluations.value_or(most_evaluations(
+                                             pool, !options.warm && !options.keeps_pareto_front));
   const long long total = most > 0 ? std::max(most, evaluations) : 0;
   options.common.on_progress({evaluations, total, pool.best().iteration_s, 0});
 }
