@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/link_classes.hpp"
 #include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/link_entry.hpp"
 #include "planner/io/readers/link_rules.hpp"
@@ -63,6 +64,8 @@ Topology parse_topology(std::string text, const std::string& file, const std::fi
     topology.fairness = fairness->choice({"equal", "rtt"}) == 0 ? Fairness::equal : Fairness::rtt;
   DeviceInventory inventory = read_device_inventory(map);
   topology.links = read_links(map, inventory, folder);
+  if (const auto* measured = std::get_if<MeasuredLinks>(&topology.links))
+    if (auto rules = rules_of(*measured, inventory.devices)) topology.links = *std::move(rules);
   topology.gpus = std::move(inventory.gpus);
   topology.sites = std::move(inventory.sites);
   topology.devices = std::move(inventory.devices);
