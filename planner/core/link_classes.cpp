@@ -14,7 +14,7 @@ class LinkClasses {
     const int devices = static_cast<int>(devices_.size());
     for (int device = 0; device < devices; ++device) {
       int number = 0;
-      while (at(number) < first_.size() && !is_like(device, first_[at(number)])) ++number;
+      while (at(number) < first_.size() && !are_equivalent(device, first_[at(number)])) ++number;
       if (at(number) == first_.size()) first_.push_back(device);
       if (2 * first_.size() > devices_.size()) return std::nullopt;
       rules_.link_class.push_back(number);
@@ -33,7 +33,7 @@ class LinkClasses {
            links_.bandwidth(from, to) == links_.bandwidth(other_from, other_to);
   }
 
-  bool is_like(int device, int other) const {
+  bool are_equivalent(int device, int other) const {
     if (devices_[at(device)].site != devices_[at(other)].site) return false;
     const int hosts[] = {devices_[at(device)].host, devices_[at(other)].host};
     for (int third = 0; at(third) < devices_.size(); ++third) {
