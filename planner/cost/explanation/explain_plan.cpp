@@ -25,10 +25,12 @@ IterationModel model_of(const PlannedProblem& planned, const Network& network) {
 PlanThroughput throughput_of(const PlannedProblem& planned, const IterationModel& model,
                              const PlanBottleneck& bottleneck) {
   const IterationEstimate estimate = estimate_iteration(model, planned.plan);
-  const double iteration_s = estimate.iteration_s, sequences = sequences_of(planned);
+  const double iteration_s = estimate.iteration_s;
+  // Without micro-batches nothing takes time.
+  const double per_s = iteration_s > 0 ? sequences_of(planned) / iteration_s : 0;
   return {iteration_s,
-          sequences * sequence_length(planned.problem.job.model) / iteration_s,
-          sequences * model.stages.model_flops() / iteration_s,
+          per_s * sequence_length(planned.problem.job.model),
+          per_s * model.stages.model_flops(),
           bottleneck.critical_path.compute_s,
           bottleneck.critical_path.sending_s,
           bottleneck.parts.sync_s,

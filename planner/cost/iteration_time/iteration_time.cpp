@@ -200,9 +200,48 @@ void IterationEstimator::set_totals() {
   estimate_.iteration_s = end_s_ + model_.problem.constants.iteration_overhead_s;
 }
 
-/// Buckets become ready from the last layers to the first. A device compresses, decompresses and computes one
-/// thing at a time. A channel (a sender and a receiver) or a link carries one bucket after the other. Returns
-/// false if the plan was pruned.
+/// A device compresses, decompresses and computes one thing at a time. A channel (a sender and a receiver) or
+/// a link carries one bucket after the other.
+void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan) {
+  const GradientBucket& bucket = buckets_[number];
+  const SyncEntry& sync = sync_of(number, plan, bucket);
+  const auto stage_of = [&](std::size_t i) -> StageBusy& {
+    return stages_[i][at(bucket.stage[i]) % stages_[i].size()];
+  };
+  // Two synchronizations use the same channels only if two of their stages are the same.
+  double start_s = 0, latest_s = 0, second_latest_s = 0;
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    StageBusy& stage = stage_of(i);
+    stage.compression_s += sync.compression_s;  // which also delays what the device has yet to compute
+    stage.compressed_s = ready_s_[number * costs_.size() + i] + stage.compression_s;
+    start_s = std::max(start_s, stage.compressed_s);
+    second_latest_s = std::max(second_latest_s, std::min(latest_s, stage.channels_s));
+    latest_s = std::max(latest_s, stage.channels_s);
+  }
+  start_s = std::max(start_s, second_latest_s);
+  double end_s = start_s + sync.time.seconds;
+  for (const auto& [capacity, bytes] : sync.time.link_bytes) {
+    double& busy = link_busy_s_[at(capacity)];
+    if (busy == 0) busy_links_.push_back(capacity);
+    busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
+    end_s = std::max(end_s, busy);
+  }
+  const double ready_s = sync_ends_s_[number];
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    StageBusy& stage = stage_of(i);
+    stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
+    stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + sync.compression_s,
+                                    stage.compressed_s + stage.compression_s);
+    sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
+  }
+  sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
+  for (std::size_t i = 0; i < costs_.size(); ++i)
+    end_s_ = std::max(end_s_, sync_ends_s_[number] + costs_[i]->update_s[at(bucket.stage[i])]);
+  estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
+  estimate_.egress_usd += sync.time.egress_usd;
+}
+
+/// Buckets become ready from the last layers to the first. Returns false if the plan was pruned.
 bool IterationEstimator::synchronize(const Plan& plan, const ShouldPrune& should_prune) {
   find_buckets(plan);
   if (syncs_.size() < buckets_.size()) syncs_.resize(buckets_.size());
@@ -218,42 +257,7 @@ bool IterationEstimator::synchronize(const Plan& plan, const ShouldPrune& should
   };
   for (std::size_t number = buckets_.size(); number-- > 0;) {
     if (must_prune()) return false;
-    const GradientBucket& bucket = buckets_[number];
-    const SyncEntry& sync = sync_of(number, plan, bucket);
-    const auto stage_of = [&](std::size_t i) -> StageBusy& {
-      return stages_[i][at(bucket.stage[i]) % stages_[i].size()];
-    };
-    // Two synchronizations use the same channels only if two of their stages are the same.
-    double start_s = 0, latest_s = 0, second_latest_s = 0;
-    for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-      StageBusy& stage = stage_of(i);
-      stage.compression_s += sync.compression_s;  // which also delays what the device has yet to compute
-      stage.compressed_s = ready_s_[number * costs_.size() + i] + stage.compression_s;
-      start_s = std::max(start_s, stage.compressed_s);
-      second_latest_s = std::max(second_latest_s, std::min(latest_s, stage.channels_s));
-      latest_s = std::max(latest_s, stage.channels_s);
-    }
-    start_s = std::max(start_s, second_latest_s);
-    double end_s = start_s + sync.time.seconds;
-    for (const auto& [capacity, bytes] : sync.time.link_bytes) {
-      double& busy = link_busy_s_[at(capacity)];
-      if (busy == 0) busy_links_.push_back(capacity);
-      busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
-      end_s = std::max(end_s, busy);
-    }
-    const double ready_s = sync_ends_s_[number];
-    for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-      StageBusy& stage = stage_of(i);
-      stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
-      stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + sync.compression_s,
-                                      stage.compressed_s + stage.compression_s);
-      sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
-    }
-    sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
-    for (std::size_t i = 0; i < costs_.size(); ++i)
-      end_s_ = std::max(end_s_, sync_ends_s_[number] + costs_[i]->update_s[at(bucket.stage[i])]);
-    estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, sync_ends_s_[number]);
-    estimate_.egress_usd += sync.time.egress_usd;
+    synchronize_bucket(number, plan);
   }
   return !must_prune();
 }

@@ -106,6 +106,7 @@ class IterationEstimator {
   void find_times();
   void find_buckets(const Plan& plan);
   EstimateBounds bounds_of_pipelines() const;
+  void synchronize_bucket(std::size_t number, const Plan& plan);
   bool synchronize(const Plan& plan, const ShouldPrune& should_prune);
   void set_totals();
 

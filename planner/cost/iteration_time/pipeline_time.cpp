@@ -15,14 +15,14 @@ int stages_of(const PipelineWork& work) {
 /// Chain of resources (stages and hops) that all messages pass in order: the sum of their times so far, and
 /// the largest.
 struct ResourceChain {
-  double messages = 0, sum_s = 0, max_s = 0;
+  double micro_batches = 0, sum_s = 0, max_s = 0;
 
   void append(double resource_s, double latency_s = 0) {
     sum_s += resource_s + latency_s;
     max_s = std::max(max_s, resource_s);
   }
   void append(const HopTime& hop) { append(hop.occupancy_s, hop.latency_s); }
-  double done_s() const { return sum_s + (messages - 1) * max_s; }
+  double done_s() const { return sum_s + (micro_batches - 1) * max_s; }
 };
 
 PipelineTime gpipe_time(const PipelineWork& work) {
@@ -69,37 +69,39 @@ double one_f_one_b_steady_s(const PipelineWork& work) {
 struct Sender {
   double free_s = 0;
 
-  /// Arrival time of a message that is ready at `ready_s`.
+  /// Arrival time of a micro-batch that is ready at `ready_s`.
   double arrival(double ready_s, const HopTime& hop) {
     free_s = std::max(free_s, ready_s) + hop.occupancy_s;
     return free_s + hop.latency_s;
   }
 };
 
-/// Evaluates the first `messages` micro-batches by the definition of the schedule. In round i, stage s, which
-/// is s' = stages − 1 − s stages before the last one, computes forward i and then backward i − s'. Both
+/// Evaluates the first `micro_batches` micro-batches by the definition of the schedule. In round i, stage s,
+/// which is s' = stages − 1 − s stages before the last one, computes forward i and then backward i − s'. Both
 /// depend only on this round and earlier ones.
-PipelineTime one_f_one_b_paths(const PipelineWork& work, int messages) {
+PipelineTime one_f_one_b_paths(const PipelineWork& work, int micro_batches) {
   const int stages = stages_of(work);
   PipelineTime time;
   time.backward_s.assign(at(stages), 0);
   time.gradients_s.assign(at(stages), 0);
-  std::vector<double> free(at(stages)), forward_arrived(at(stages)), backward_arrived(at(stages * messages));
+  std::vector<double> free(at(stages)), forward_arrived(at(stages)),
+      backward_arrived(at(stages * micro_batches));
   std::vector<Sender> there(at(stages)), back(at(stages));
-  for (int round = 0; round < messages + stages - 1; ++round) {
-    for (int stage = 0; round < messages && stage < stages; ++stage) {
+  for (int round = 0; round < micro_batches + stages - 1; ++round) {
+    for (int stage = 0; round < micro_batches && stage < stages; ++stage) {
       double& now = free[at(stage)];
       now = std::max(now, forward_arrived[at(stage)]) + work.forward_s[at(stage)];
       if (stage + 1 < stages)
         forward_arrived[at(stage + 1)] = there[at(stage)].arrival(now, work.forward_hops[at(stage)]);
       else
-        backward_arrived[at(stage * messages + round)] = now;
+        backward_arrived[at(stage * micro_batches + round)] = now;
     }
     for (int stage = stages - 1; stage >= 0; --stage) {
-      const int message = round - (stages - 1 - stage);
-      if (message < 0 || message >= messages) continue;
+      const int micro_batch = round - (stages - 1 - stage);
+      if (micro_batch < 0 || micro_batch >= micro_batches) continue;
       double& now = free[at(stage)];
-      now = std::max(now, backward_arrived[at(stage * messages + message)]) + work.backward_s[at(stage)];
+      now = std::max(now, backward_arrived[at(stage * micro_batches + micro_batch)]) +
+            work.backward_s[at(stage)];
       time.end_s = std::max(time.end_s, now);
       time.backward_s[at(stage)] = now;
       if (stage == 0) {
@@ -107,7 +109,7 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work, int messages) {
         continue;
       }
       const double arrival = back[at(stage)].arrival(now, work.backward_hops[at(stage - 1)]);
-      backward_arrived[at((stage - 1) * messages + message)] = arrival;
+      backward_arrived[at((stage - 1) * micro_batches + micro_batch)] = arrival;
       time.gradients_s[at(stage)] = arrival;
     }
   }
@@ -116,10 +118,10 @@ PipelineTime one_f_one_b_paths(const PipelineWork& work, int messages) {
 
 PipelineTime one_f_one_b_time(const PipelineWork& work) {
   const int steady_after = 3 * stages_of(work) + 4;  // micro-batches until the steady state
-  const int messages = std::min(work.micro_batches, steady_after);
-  PipelineTime time = one_f_one_b_paths(work, messages);
+  const int micro_batches = std::min(work.micro_batches, steady_after);
+  PipelineTime time = one_f_one_b_paths(work, micro_batches);
   time.steady_s = one_f_one_b_steady_s(work);
-  time.delay((work.micro_batches - messages) * time.steady_s);
+  time.delay((work.micro_batches - micro_batches) * time.steady_s);
   return time;
 }
 

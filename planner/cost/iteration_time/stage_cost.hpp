@@ -52,7 +52,6 @@ class StageCosts {
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
   /// Seconds to compress gradients to `bytes`, or to decompress them.
   double gradient_compression_s(double bytes) const;
-  bool has_gradient_compression_time() const { return gradient_compression_s_per_byte_ > 0; }
   /// All-reduces of a micro-batch within a stage: messages that each device sends in the ring, one after the
   /// other, and their total bytes.
   struct AllReduces {

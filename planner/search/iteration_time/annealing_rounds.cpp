@@ -18,13 +18,13 @@ namespace dtfm::search {
 namespace {
 
 // Chosen by hand, not tuned.
-constexpr std::size_t chains = 8, min_chains = 4, later_chains = 3, other_starts = 8;
+constexpr std::size_t chains_of_decisions = 8, min_chains = 4, later_chains = 3, other_starts = 8;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
 constexpr double order_share =
     0.1;  // of annealing's steps, to improve the order of stages; a swap takes several times those of a move
 constexpr int default_rounds = 4;
 // Up to so many groups, the order of stages is improved first, and annealing does not end early; up to so
-// many, each shape has a single start, since others gave no better plans in the mean
+// many, no other starts of a shape join later, since they gave no better plans in the mean
 // (`benchmark_tiny_problems medium 45 68`).
 constexpr std::size_t few_groups = 64, single_start_groups = 16;
 constexpr int max_idle_rounds = 2;  // successive rounds without a better plan; ends the default rounds
@@ -51,7 +51,7 @@ class AnnealingRounds {
     }
     for (int round = default_rounds;; ++round) {
       if (state_.decisions.has_undecided() && decision_search_.try_alternatives()) {
-        starts_ = chains_from(state_.pool.best_diverse(chains));
+        starts_ = chains_from(state_.pool.best_diverse(chains_of_decisions));
         state_.record_convergence();
       }
       evolve_and_decide(static_cast<std::uint64_t>(round));
@@ -67,7 +67,7 @@ class AnnealingRounds {
   std::vector<PlanCandidate> plans_to_anneal() const {
     const SearchEffort effort = default_effort(state_.pool.best().job->problem.topology->size());
     std::vector<PlanCandidate> plans = state_.pool.best_per_shape(effort.chains);
-    if (state_.decisions.has_undecided()) add_missing(plans, state_.pool.best_per_job(chains));
+    if (state_.decisions.has_undecided()) add_missing(plans, state_.pool.best_per_job(chains_of_decisions));
     return plans;
   }
 
@@ -163,12 +163,12 @@ class AnnealingRounds {
   void evolve_and_decide(std::uint64_t round) {
     for (int time = 0; time < decision_rounds && !state_.is_over(); ++time) {
       const std::uint64_t number = round * decision_rounds + static_cast<std::uint64_t>(time);
-      evolve(state_, number);
+      evolve_in_epochs(state_, number);
       if (state_.is_over() || !state_.decisions.has_undecided()) return;
       const PlanCandidate before = state_.pool.best();
       decision_search_.try_alternatives();
       if (state_.is_over()) return;
-      std::vector<Chain> of_jobs = chains_from(state_.pool.best_per_job(chains));
+      std::vector<Chain> of_jobs = chains_from(state_.pool.best_per_job(chains_of_decisions));
       anneal(of_jobs, first_share / default_rounds, later_initial_temperature, first_late_stream + number);
       if (!is_better(state_.pool.best(), before)) return;
       state_.record_convergence();

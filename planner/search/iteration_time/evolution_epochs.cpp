@@ -43,7 +43,7 @@ DecidedJobs jobs_to_evolve(SearchState& state, const PlanCandidate& best) {
 
 }  // namespace
 
-void evolve(SearchState& state, std::uint64_t round) {
+void evolve_in_epochs(SearchState& state, std::uint64_t round) {
   if (state.is_over() || state.options.warm || state.options.keeps_pareto_front || !state.pool.has_fitting())
     return;
   int idle_epochs = 0;

@@ -11,6 +11,6 @@ namespace dtfm::search {
 /// with random numbers of its own. Evolution changes the number and depth of pipelines, which annealing
 /// keeps. `round` must differ between calls. Does nothing in a warm start or for a Pareto front, or if no
 /// plan of the pool can be evolved.
-void evolve(SearchState& state, std::uint64_t round);
+void evolve_in_epochs(SearchState& state, std::uint64_t round);
 
 }  // namespace dtfm::search

@@ -46,14 +46,14 @@ struct IterationSearchResult {
 /// 0. Warm start (warm_start): the running plan is evaluated unchanged and repaired. All scores count only
 /// the time that migration leaves of the horizon.
 /// 1. Early decisions (decision_search): every micro-batch, recomputation and tensor degree that is open,
-/// with few shapes; then the tensor degree on each GPU model.
+/// with few shapes; then the schedule; then the tensor degree on each GPU model.
 /// 2. Screening (plan_screening): all shapes of a coarse grid (or all shapes if they are few) in some
 /// layouts, then all shapes near the best ones in all layouts.
 /// 3. Decisions (decision_search): every micro-batch, if open, with some shapes of its own; then one open
 /// decision at a time, starting from the best plans of different shapes. Every new combination is screened
 /// again.
 /// 4. Annealing in rounds (annealing_rounds; successive halving): of the best plan of each shape, then of the
-/// best plans so far. Each round keeps the better half of the shapes, and all rounds have equally many moves.
+/// best plans so far. Each round keeps the better half of its starts, and all rounds have equally many moves.
 /// Without a limit there are `default_rounds`, or, with many groups, fewer if two in succession find nothing
 /// better. With a limit more rounds follow, each with twice the moves of the previous one.
 /// 5. Evolution (evolution_epochs) of the best plans, after the default rounds and after each further one.

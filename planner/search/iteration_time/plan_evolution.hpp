@@ -16,14 +16,14 @@ namespace dtfm::search {
 /// in rounds, and there are few groups.
 bool can_evolve(const DecidedJob& job);
 
-/// Evolves a population that starts from some of `starts`, and returns the best of all plans, best first.
-/// `jobs`: decided jobs that can be evolved, those of `starts` among them. A child is a plan fitted to
-/// another job, one with another tensor degree of a stage, or one with a group moved, added, removed or
-/// exchanged, a pipeline split, reversed or joined with another, pipelines recombined with those of one of
-/// the best plans, a layer or micro-batch moved, or, if gradient synchronization depends on it, another order
-/// of the pipelines. Layers of changed pipelines are split again, and micro-batches balanced. A child
-/// replaces its parent if it is better, or with a probability that falls as in annealing. `stop` is called
-/// before every child; a stopped score ends the evolution, too.
+/// Evolves a population that starts from some of `starts`, and returns the best of the starts and of the
+/// children that replaced their parents, best first. `jobs`: decided jobs that can be evolved, those of
+/// `starts` among them. A child is a plan fitted to another job, one with another tensor degree of a stage,
+/// or one with a group moved, added, removed or exchanged, a pipeline split, reversed or joined with another,
+/// pipelines recombined with those of one of the best plans, a layer or micro-batch moved, or, if gradient
+/// synchronization depends on it, another order of the pipelines. Layers of changed pipelines are split
+/// again, and micro-batches balanced. A child replaces its parent if it is better, or with a probability that
+/// falls as in annealing. `stop` is called before every child; a stopped score ends the evolution, too.
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,
                                         const ShapeLimits& limits, const PlanScore& score, long long children,
                                         Rng& rng, const std::function<bool()>& stop);
