@@ -46,7 +46,9 @@ def aws_regions(data, name, regions, what):
         "# " + ("As in the paper" if name == "worldwide" else "Chosen here") + ": eight hosts with one GPU each in every region.",
         *(EMULATED if name == "worldwide" else []),
         "# Written by scripts/make_topologies.py.",
-        "version: 1", f"name: {name}", "devices:"]
+        "version: 1", f"name: {name}",
+        *(["calibration: v100  # the authors' trainer and V100s; remove it for others"] if name == "worldwide" else []),
+        "devices:"]
     shared = ", shared: sender" if name == "worldwide" else ""
     lines += [f"  - {{site: {region.lower()}, count: 8, gpu: V100-16GB}}" for region in regions]
     lines += ["links:", f'  - {{within: "*", latency: 5 ms, bandwidth: 2 Gbps{shared}}}']

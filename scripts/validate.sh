@@ -5,7 +5,7 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
 fi
 # Prints the accuracy tables of docs/validation.md. Installs missing packages and builds the release preset first.
 #
-# - Simulated against measured iterations (tests/validation): all rows, the constants in use (configs/calibration.yaml),
+# - Simulated against measured iterations (tests/validation): all rows, the constants in use (configs/calibrations/v100.yaml),
 #   those fitted to all rows and to all but one network, and the V100 profile (configs/profiles/v100.json) by that fit.
 # - Estimated against measured layer times: the roofline's constants in use (configs/roofline.yaml), those fitted to all
 #   profiles, and those fitted without one GPU or model.

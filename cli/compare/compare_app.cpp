@@ -34,7 +34,8 @@ void add_input_options(CLI::App& app, CompareOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to train (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--calibration", "FILE", "constants from dtfm-calibrate [built in]",
+  add_option(app, "--calibration", "NAME|FILE",
+             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
              [&](const std::string& text) { options.calibration = text; });
 }
 

@@ -31,8 +31,7 @@ api::CompareRequest read_request(const CompareOptions& options) {
   Problem& problem = request.problem;
   problem.topology = io::read_topology(options.topology);
   problem.job = options.job ? io::read_job(*options.job) : io::default_job();
-  problem.constants =
-      options.calibration ? io::read_calibration(*options.calibration).constants : io::built_in_calibration();
+  problem.constants = io::calibration_for(options.calibration, problem.job, *problem.topology).constants;
   problem.roofline = io::built_in_roofline();
   for (const std::string& file : options.scenarios)
     request.scenarios.push_back(io::read_scenario(file, problem.topology));

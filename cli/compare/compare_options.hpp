@@ -15,7 +15,7 @@ namespace dtfm::cli {
 struct CompareOptions {
   std::string topology;                    // file
   std::optional<std::string> job;          // file; if not given: GPT-3 XL
-  std::optional<std::string> calibration;  // file; if not given: the built-in constants
+  std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   std::vector<std::string> scenarios;      // files; the nominal scenario is always simulated, too
   std::vector<std::string> schemes;        // names; empty: all
   int iterations = 3;

@@ -98,8 +98,8 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000);
              });
-  add_option(app, "--calibration", "FILE",
-             "constants from dtfm-calibrate; gives times an interval [built in]",
+  add_option(app, "--calibration", "NAME|FILE",
+             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
              [&](const std::string& text) { options.calibration = text; });
 }
 

@@ -89,7 +89,9 @@ void check_output(const PlanOptions& options) {
 
 void write_output(const PlanOptions& options, const CommCostSummary& summary, const InterruptWatch& watch) {
   write_plan_output(
-      options, {summary.topology, summary.problem.job, io::built_in_calibration(), io::built_in_roofline()},
+      options,
+      {summary.topology, summary.problem.job,
+       io::calibration_for({}, summary.problem.job, summary.topology).constants, io::built_in_roofline()},
       summary.plan, summary.record, format_summary(summary), watch.stop());
 }
 
@@ -259,15 +261,15 @@ int run_plan_command(const PlanOptions& given) {
     check_same_input(options.processes, options.common, read, options.threads);
   if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
-  const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)
-                                                       : FittedCalibration{io::built_in_calibration()};
-  const Problem problem{topology, job, constants, io::built_in_roofline()};
-  if (!given_plan) return plan_by_iteration_time(options, problem, spread, read, watch);
+  const FittedCalibration calibration = io::calibration_for(options.calibration, job, *topology);
+  const Problem problem{topology, job, calibration.constants, io::built_in_roofline()};
+  if (!given_plan) return plan_by_iteration_time(options, problem, calibration.spread, read, watch);
   io::PlanAndNotes given_one = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, given_one.plan);
   for (const std::string& note : undecided_notes(job, given_one.plan.execution, given_one.undecided))
     given_one.notes.push_back(note);
-  return score_by_iteration_time(options, problem, spread, given_one.plan, given_one.notes, read, watch);
+  return score_by_iteration_time(options, problem, calibration.spread, given_one.plan, given_one.notes, read,
+                                 watch);
 }
 
 }  // namespace dtfm::cli

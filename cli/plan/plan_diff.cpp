@@ -116,7 +116,8 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
 /// Unless `knows_network`, sources and seconds are unknown, and the topology needs no links.
 api::MigrationSummary migration(const RunningPlan& first, const RunningPlan& second,
                                 const Shared<Topology>& topology, bool knows_network) {
-  const Problem problem{topology, second.job, io::built_in_calibration(), io::built_in_roofline()};
+  const Problem problem{topology, second.job, io::calibration_for({}, second.job, *topology).constants,
+                        io::built_in_roofline()};
   const search::WarmStart before = warm_start(first, problem, 0), after = warm_start(second, problem, 0);
   check_devices(second, after.plan, topology);
   const api::PlanMigration found = api::migration_between(problem, before, after, knows_network);

@@ -28,7 +28,7 @@ struct PlanOptions {
   std::optional<int> tensor;                      // empty if not given, or auto
   bool tensor_auto = false;
   bool uniform_pipelines = false;          // also if the job allows heterogeneous ones
-  std::optional<std::string> calibration;  // file; if not given: the built-in constants
+  std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   std::vector<std::string> scenarios;      // files; the finalists are simulated under each
   std::optional<int> finalists;
   std::optional<api::RobustCriterion> robust;

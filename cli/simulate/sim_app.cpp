@@ -58,8 +58,8 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) { options.job = text; });
   add_option(app, "--ranks", "FILE", "device of each rank of a Megatron-LM plan",
              [&](const std::string& text) { options.ranks = text; });
-  add_option(app, "--calibration", "FILE",
-             "constants from dtfm-calibrate; gives times an interval [built in]",
+  add_option(app, "--calibration", "NAME|FILE",
+             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
              [&](const std::string& text) { options.calibration = text; });
   add_option(app, "--graph", "FILE", "simulates a task graph instead of a plan",
              [&](const std::string& text) { options.graph = text; });

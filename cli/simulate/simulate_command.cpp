@@ -121,17 +121,15 @@ Input read_input(const SimulateOptions& options) {
   const io::ReadLog read;
   Input input;
   input.problem.topology = io::read_topology(options.topology);
-  input.problem.constants = io::built_in_calibration();
-  if (options.calibration) {
-    const FittedCalibration fitted = io::read_calibration(*options.calibration);
-    input.problem.constants = fitted.constants;
-    input.spread = fitted.spread;
-  }
   input.problem.roofline = io::built_in_roofline();
   if (options.scheme)
     input.problem.job = options.job ? io::read_job(*options.job) : io::default_job();
   else
     read_plan_input(options, input);
+  const FittedCalibration calibration =
+      io::calibration_for(options.calibration, input.problem.job, *input.problem.topology);
+  input.problem.constants = calibration.constants;
+  input.spread = calibration.spread;
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
   if (is_root(options.processes)) check_not_read(read, output_files(options));
   check_same_input(options.processes, options.common, read, options.threads);

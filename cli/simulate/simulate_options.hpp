@@ -22,7 +22,7 @@ struct SimulateOptions {
   std::optional<std::string> ranks;        // file with the device of each rank of a Megatron-LM plan
   std::optional<std::string> job;          // file; if not given: the job in the plan, else GPT-3 XL
   std::optional<std::string> scenario;     // file; if not given: no disturbances
-  std::optional<std::string> calibration;  // file; if not given: the built-in constants
+  std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   int iterations = 3;
   std::uint64_t seed = 0;
   std::optional<int> samples;

@@ -36,8 +36,10 @@ PlanEstimate estimate_plan(const search::PlanCandidate& candidate) {
   const double tokens = sequences * sequence_length(problem.job.model);
   PlanEstimate result;
   result.iteration_s = estimate.iteration_s;
-  result.tokens_per_s = tokens / estimate.iteration_s;
-  result.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
+  if (result.iteration_s > 0) {  // 0: a plan without micro-batches
+    result.tokens_per_s = tokens / result.iteration_s;
+    result.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / result.iteration_s;
+  }
   if (const auto price = search::price_of(problem.topology, candidate.plan); price && tokens > 0) {
     result.egress_usd_per_million_tokens = candidate.egress_usd / tokens * 1e6;
     result.usd_per_million_tokens =

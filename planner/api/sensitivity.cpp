@@ -88,7 +88,8 @@ std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCand
   std::vector<Sensitivity> sensitivities(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto own = std::span(seconds).subspan(i * at(runs), at(runs));
-    if (!std::all_of(own.begin(), own.end(), [](double it) { return std::isfinite(it); })) continue;
+    const bool is_known = std::all_of(own.begin(), own.end(), [](double it) { return std::isfinite(it); });
+    if (!is_known || own.front() <= 0) continue;  // a plan without micro-batches takes no time
     for (const double it : own.subspan(1)) sensitivities[i].push_back(it / own.front() - 1);
   }
   return sensitivities;

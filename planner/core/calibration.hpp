@@ -1,10 +1,12 @@
-// Calibration constants: properties of machines that no data sheet gives, fitted once to measured runs
-// (configs/calibration.yaml) or to a user's own (dtfm-calibrate).
+// Calibration constants: properties of machines and trainers that no data sheet gives. The defaults are
+// neutral; others are fitted to measured runs, of publications (configs/calibrations) or of a user
+// (dtfm-calibrate).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace dtfm {
@@ -55,6 +57,7 @@ struct CalibrationUncertainty {
 struct FittedCalibration {
   Calibration constants;
   std::optional<CalibrationUncertainty> spread = {};  // empty if unknown
+  std::string name = {};                              // of a shipped calibration, or of a file
 };
 
 /// Interval in which the mean time of measured iterations should lie.

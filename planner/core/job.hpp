@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/calibration.hpp"
 #include "planner/core/execution_config.hpp"
 #include "planner/core/layer_profile.hpp"
 #include "planner/core/model.hpp"
@@ -51,8 +52,9 @@ struct Job {
   /// What automatic.micro_batch may choose, ascending divisors of the global batch. Empty: any.
   std::vector<int> micro_batch_choices;
   std::vector<LayerProfile>
-      profiles;                      // measured, imported or estimated layer times, one profile per GPU type
-  std::optional<double> efficiency;  // share of the peak, for GPUs without a profile; empty: the roofline
+      profiles;  // measured, imported or estimated layer times, one profile per GPU type
+  std::optional<FittedCalibration> calibration;  // of the trainer that runs the job
+  std::optional<double> efficiency;      // share of the peak, for GPUs without a profile; empty: the roofline
   std::optional<CommVolumes> comm_cost;  // empty: derived from the model by `comm_volumes`
   std::optional<int> comm_cost_stages;   // number of stages that `comm_cost` is valid for
 };

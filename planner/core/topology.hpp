@@ -10,6 +10,7 @@
 
 #include <Eigen/Core>
 
+#include "planner/core/calibration.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -80,6 +81,7 @@ struct Topology {
   std::vector<Device> devices;
   std::variant<RuleLinks, MeasuredLinks> links;
   Fairness fairness = Fairness::equal;
+  std::optional<FittedCalibration> calibration = {};  // of runs on these machines
 
   int size() const { return static_cast<int>(devices.size()); }
   /// Index into RuleLinks::links for messages from device `from` to device `to` ≠ `from`; 0 if links are

@@ -1,5 +1,5 @@
-// Least-squares fit of the calibration constants without a prior, by which configs/calibration.yaml was made.
-// For a user's runs, calibrate.hpp fits with a prior and gives intervals.
+// Least-squares fit of the calibration constants without a prior, by which configs/calibrations/v100.yaml was
+// made. For a user's runs, calibrate.hpp fits with a prior and gives intervals.
 #pragma once
 
 #include <optional>

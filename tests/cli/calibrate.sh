@@ -86,7 +86,7 @@ run gpus.yaml milliseconds.csv --job model.json
 expect_status 0 'times in milliseconds'
 expect_in "$out" 'note: no constants explain these runs: the residual is '
 
-# dtfm-sim accepts the file, as it accepts the format of configs/calibration.yaml, and prints the uncertainty.
+# dtfm-sim accepts the file, as it accepts the format of configs/calibrations, and prints the uncertainty.
 "$sim" gpus.yaml plan.json --calibration fitted.json >"$out" || [[ $? == 3 ]] || fail 'dtfm-sim does not read the constants'
 grep -qE '^iteration +[0-9.]+ s \([0-9.]+ … [0-9.]+, 95 %\)  p50' "$out" || fail "no interval: $(grep iteration "$out")"
 "$sim" gpus.yaml plan.json --calibration fitted.json --format json >"$out" || [[ $? == 3 ]]

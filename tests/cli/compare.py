@@ -118,7 +118,7 @@ def test_events_after_the_end_change_no_rate():
 def test_planned_rates_include_device_failures():
     """Times under a scenario are those of the whole run, as in the comparison; a plan may therefore
     leave a device unused."""
-    write("hour.yaml", "version: 1\nname: hour\nevents: [{at: 2 s, device: oregon/1, leave: true}, {at: 3 s, device: oregon/1, join: true}]\n"
+    write("hour.yaml", "version: 1\nname: hour\nevents: [{at: 0.2 s, device: oregon/1, leave: true}, {at: 0.3 s, device: oregon/1, join: true}]\n"
                        "recovery: {detection: 1 h, checkpoint: {bandwidth: 1 Gbps}}\n")
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)

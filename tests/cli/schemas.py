@@ -215,7 +215,7 @@ class Schemas(unittest.TestCase):
             self.check("topology", loaded(path), path)
         for path in [*sorted(CORPUS.glob("job/*.yaml")), *(ROOT / f"configs/{name}.yaml" for name in ("gpt3-xl", "llama-3-8b", "resnet-50"))]:
             self.check("job", loaded(path), path)
-        for name, pattern in {"gpus": "configs/gpus.yaml", "calibration": "configs/calibration.yaml", "profile": "configs/profiles/*.json"}.items():
+        for name, pattern in {"gpus": "configs/gpus.yaml", "calibration": "configs/calibrations/*.yaml", "profile": "configs/profiles/*.json"}.items():
             for path in sorted(ROOT.glob(pattern)):
                 self.check(name, loaded(path), path)
         for name in ("topology", "scenario", "profile", "calibration"):

@@ -229,7 +229,7 @@ TEST_CASE("no random plan is below the bound on the shipped topologies") {
                            "onprem-cloud", "regional", "spot", "three-clouds", "universities", "worldwide"}) {
     CAPTURE(name);
     Problem problem{read_topology(std::string(DTFM_SOURCE_DIR "/topologies/") + name + ".yaml"),
-                    default_job(), built_in_calibration(), built_in_roofline()};
+                    default_job(), shipped_calibration("v100").constants, built_in_roofline()};
     problem.job.training.global_batch = 64;
     const IterationModel model(problem);
     const IterationBounds bounds(model);

@@ -89,10 +89,27 @@ TEST_CASE("an impossible covariance is rejected with its position") {
         "c.yaml:1:1: missing `version: 1`, with which calibration constants begin");
 }
 
-TEST_CASE("the built-in constants can be read") {
-  const Calibration constants = built_in_calibration();
-  CHECK(constants.compute_scale > 0);
-  CHECK(constants.network_efficiency > 0.5);
+TEST_CASE("shipped calibrations have their names; the default is neutral") {
+  CHECK(shipped_calibration("neutral").constants == Calibration());
+  const FittedCalibration v100 = shipped_calibration("v100");
+  CHECK(v100.name == "v100");
+  CHECK(v100.constants.iteration_overhead_s > 0.5);
+  CHECK_THAT(error_message([] { shipped_calibration("v101"); }), contains("v101: there is no shipped"));
+}
+
+TEST_CASE("a calibration is chosen by option, else by job, else by topology") {
+  const FittedCalibration v100 = shipped_calibration("v100");
+  Job job;
+  Topology topology;
+  CHECK(calibration_for({}, job, topology).name == "neutral");
+  topology.calibration = v100;
+  CHECK(calibration_for({}, job, topology).name == "v100");
+  job.calibration = FittedCalibration{{2}, {}, "own.json"};
+  CHECK(calibration_for({}, job, topology).constants.compute_scale == 2);
+  CHECK(calibration_for("neutral", job, topology).constants == Calibration());
+  CHECK_THAT(error_message([&] { calibration_for("v101", job, topology); }),
+             contains("shipped calibrations: neutral, v100"));
+  CHECK_THAT(error_message([&] { calibration_for("none.json", job, topology); }), !contains("shipped"));
 }
 
 TEST_CASE("wrong constants are reported with position and reason") {

@@ -11,8 +11,10 @@
 int main(int argc, char** argv) {
   using namespace dtfm;
   if (argc != 3) return 2;
+  const Topology topology = io::read_topology(argv[1]);
+  const Job job = io::default_job();
   api::PlanRequest request{
-      {io::read_topology(argv[1]), io::default_job(), io::built_in_calibration(), io::built_in_roofline()}};
+      {topology, job, io::calibration_for({}, job, topology).constants, io::built_in_roofline()}};
   request.options.common.evaluations = std::atoll(argv[2]);
   const api::PlanResult planned = api::plan(request);
 

@@ -20,7 +20,8 @@ constexpr int plans = 500;
 /// Returns the default job with fewer micro-batches, to shorten the simulation.
 Problem shipped_problem(const std::string& topology) {
   const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (topology + ".yaml");
-  Problem problem{read_topology(file), default_job(), built_in_calibration(), built_in_roofline()};
+  Problem problem{read_topology(file), default_job(), shipped_calibration("v100").constants,
+                  built_in_roofline()};
   problem.job.training.global_batch = 96;
   return problem;
 }

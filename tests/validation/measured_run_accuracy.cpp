@@ -29,12 +29,12 @@ TEST_CASE("all measured rows on five networks are present") {
 }
 
 TEST_CASE("simulated iterations are within 6 % of measured ones on average and all but two within 15 %") {
-  const std::vector<double> errors = relative_errors(runs(), built_in_calibration(), threads);
+  const std::vector<double> errors = relative_errors(runs(), shipped_calibration("v100").constants, threads);
   CHECK(mean_absolute(errors) <= 0.06);
   std::set<std::string> beyond;
   for (std::size_t i = 0; i < errors.size(); ++i)
     if (std::abs(errors[i]) > 0.149) beyond.insert(runs()[i].network + ", " + runs()[i].name);
-  // configs/calibration.yaml explains these two.
+  // configs/calibrations/v100.yaml explains these two.
   CHECK(beyond == std::set<std::string>{"10ms-1gbps, 3 layers a stage, batch 32, 1 pipeline",
                                         "50ms-1gbps, 3 layers a stage, batch 32, 1 pipeline"});
 }
@@ -60,12 +60,12 @@ TEST_CASE("the overhead of a message is that of single messages for either defin
       s += share;
     }
     const double overhead_s = (o * ss - s * os) / (oo * ss - os * os);
-    CHECK(built_in_calibration().message_overhead_s == Approx(overhead_s).epsilon(0.02));
+    CHECK(shipped_calibration("v100").constants.message_overhead_s == Approx(overhead_s).epsilon(0.02));
   }
 }
 
 TEST_CASE("the constants in use are the fitted ones") {
-  const Calibration in_use = built_in_calibration(),
+  const Calibration in_use = shipped_calibration("v100").constants,
                     fitted = fit_calibration(runs(), directly_measured_constants(), threads);
   // The time of a block is in configs/profiles/v100.json, so the compute scale is 1.
   CHECK(in_use.compute_scale == 1);

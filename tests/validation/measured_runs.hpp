@@ -14,8 +14,8 @@ using namespace sim;
 /// Reads the runs; `folder` is tests/validation.
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder);
 
-/// Returns the constants determined by single messages (configs/calibration.yaml), which a fit to iterations
-/// cannot determine.
+/// Returns the constants determined by single messages (configs/calibrations/v100.yaml), which a fit to
+/// iterations cannot determine.
 KnownCalibration directly_measured_constants();
 
 /// Returns the mean of the absolute values.

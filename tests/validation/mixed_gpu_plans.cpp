@@ -87,7 +87,7 @@ parallelism: {{schedule: 1f1b}}
 )",
                                         16 * devices),
                             "gpt3-6.7b.yaml");
-  const Problem problem{mixed(devices), job, built_in_calibration(), built_in_roofline()};
+  const Problem problem{mixed(devices), job, shipped_calibration("v100").constants, built_in_roofline()};
   const auto [shape, seconds] = best_plan(problem, threads);
   const PlanCandidate equal = best_equal(problem, threads);
   const double equal_s = simulated_s(equal);

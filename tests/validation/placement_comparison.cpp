@@ -90,8 +90,8 @@ bool print_row(const std::string& topologies, const std::string& name, int layer
   Job job = default_job();
   job.training.global_batch = batch;
   std::get<Transformer>(job.model).layers = layers;
-  const Problem problem{read_topology(topologies + "/" + name + ".yaml"), job, built_in_calibration(),
-                        built_in_roofline()};
+  const Problem problem{read_topology(topologies + "/" + name + ".yaml"), job,
+                        shipped_calibration("v100").constants, built_in_roofline()};
   const auto [shape, seconds] = best_plan(problem, threads);
   const OtherPlacements others(problem);
   const std::vector<double> other = {others.by_comm_cost_s(threads), others.in_file_order_s(false),

@@ -22,7 +22,7 @@ namespace {
 
 Problem problem_on(const std::string& topology, int layers, int batch) {
   Problem problem{read_topology(DTFM_SOURCE_DIR "/topologies/" + topology + ".yaml"), default_job(),
-                  built_in_calibration(), built_in_roofline()};
+                  shipped_calibration("v100").constants, built_in_roofline()};
   std::get<Transformer>(problem.job.model).layers = layers;
   problem.job.training.global_batch = batch;
   return problem;

@@ -44,7 +44,7 @@ Problem spot_problem() {
   problem.job = default_job();
   problem.job.training.global_batch = replicas * micro_batches * problem.job.execution.micro_batch;
   problem.job.execution.recomputation = Recomputation::full;
-  problem.constants = built_in_calibration();
+  problem.constants = shipped_calibration("v100").constants;
   problem.roofline = built_in_roofline();
   return problem;
 }

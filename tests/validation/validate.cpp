@@ -64,7 +64,7 @@ void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
 void validate_runs(const std::string& folder) {
   const std::vector<MeasuredRun> runs = read_measured_runs(folder);
   const int threads = omp_get_max_threads();
-  const Calibration built_in = built_in_calibration();
+  const Calibration built_in = shipped_calibration("v100").constants;
   const std::vector<double> errors = relative_errors(runs, built_in, threads);
   fmt::print("{:12} {:42} {:>9} {:>10} {:>7}\n", "network", "run", "measured", "simulated", "error");
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -143,7 +143,8 @@ std::vector<std::pair<std::string, Problem>> problems_of(const std::string& fold
   std::vector<std::pair<std::string, Problem>> problems;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     if (file.path().extension() != ".yaml") continue;
-    Problem problem{read_topology(file.path()), default_job(), built_in_calibration(), built_in_roofline()};
+    Problem problem{read_topology(file.path()), default_job(), shipped_calibration("v100").constants,
+                    built_in_roofline()};
     problem.job.training.global_batch = global_batch;
     problems.emplace_back(file.path().stem(), std::move(problem));
   }

@@ -1,11 +1,14 @@
 #include "planner/io/readers/calibration_reader.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "planner/io/text/suggest.hpp"
@@ -15,7 +18,7 @@
 
 namespace dtfm::io {
 
-extern const std::string_view calibration_yaml;
+extern const std::string_view neutral_yaml, v100_yaml;  // the texts of configs/calibrations
 
 namespace {
 
@@ -89,9 +92,8 @@ CalibrationUncertainty read_spread(const YamlValue& value) {
 
 /// Accepts the files that dtfm-calibrate writes, which have a `schema`, and YAML files, which have a
 /// `version`.
-YamlMap read_root(const YamlDocument& document) {
+YamlMap read_root(const YamlValue& root) {
   constexpr std::string_view what = "calibration constants";
-  const YamlValue root = document.root();
   if (!root.is_map()) throw root.error(fmt::format("expected {}: a map that begins with `version: 1`", what));
   std::vector<std::string_view> keys = constant_names();
   keys.insert(keys.begin(), {"version", "schema"});
@@ -108,22 +110,76 @@ YamlMap read_root(const YamlDocument& document) {
   return map;
 }
 
-}  // namespace
-
-Calibration built_in_calibration() {
-  return parse_calibration(std::string(calibration_yaml), "configs/calibration.yaml").constants;
-}
-
-FittedCalibration parse_calibration(std::string text, std::string file) {
-  const YamlDocument document(std::move(text), std::move(file));
-  const YamlMap map = read_root(document);
-  FittedCalibration result{read_constants(map), {}};
+FittedCalibration read_root_value(const YamlValue& root) {
+  const YamlMap map = read_root(root);
+  FittedCalibration result{read_constants(map)};
   if (const auto spread = map.optional("spread")) result.spread = read_spread(*spread);
   return result;
 }
 
-FittedCalibration read_calibration(const std::filesystem::path& file) {
+constexpr std::array<std::string_view, 2> shipped_names = {"neutral", "v100"};
+
+bool is_shipped(std::string_view name) {
+  return std::find(shipped_names.begin(), shipped_names.end(), name) != shipped_names.end();
+}
+
+/// Says which names are shipped if `name` looks like a name and not like a file.
+Error with_shipped_names(const Error& error, std::string_view name) {
+  if (name.empty() || name.find_first_of("./") != std::string_view::npos) return error;
+  return Error("", fmt::format("{}; shipped calibrations: {}", error.what(), fmt::join(shipped_names, ", ")));
+}
+
+}  // namespace
+
+FittedCalibration shipped_calibration(std::string_view name) {
+  if (!is_shipped(name)) throw Error(std::string(name), "there is no shipped calibration of this name");
+  const std::string_view text = name == "neutral" ? neutral_yaml : v100_yaml;
+  FittedCalibration result =
+      parse_calibration(std::string(text), fmt::format("configs/calibrations/{}.yaml", name));
+  result.name = name;
+  return result;
+}
+
+FittedCalibration calibration_for(const std::optional<std::string>& given, const Job& job,
+                                  const Topology& topology) {
+  if (!given)
+    return job.calibration        ? *job.calibration
+           : topology.calibration ? *topology.calibration
+                                  : shipped_calibration("neutral");
+  if (is_shipped(*given)) return shipped_calibration(*given);
+  try {
+    return read_calibration_file(*given);
+  } catch (const Error& error) {
+    throw with_shipped_names(error, *given);
+  }
+}
+
+FittedCalibration read_calibration(const YamlValue& value, const FileReader& open_file) {
+  if (value.is_map()) return read_root_value(value);
+  const std::string name = value.is_scalar() ? value.text(1024) : "";
+  if (is_shipped(name)) return shipped_calibration(name);
+  try {
+    NamedFile file = open_file(value);
+    return parse_calibration(std::move(file.text), std::move(file.path));
+  } catch (const Error& error) {
+    throw with_shipped_names(error, name);
+  }
+}
+
+FittedCalibration parse_calibration(std::string text, std::string file) {
+  const YamlDocument document(std::move(text), file);
+  FittedCalibration result = read_root_value(document.root());
+  result.name = std::move(file);
+  return result;
+}
+
+FittedCalibration read_calibration_file(const std::filesystem::path& file) {
   return parse_calibration(read_file(file, calibration_size_limit), file.string());
+}
+
+nlohmann::ordered_json calibration_reference_json(const FittedCalibration& calibration) {
+  if (is_shipped(calibration.name)) return calibration.name;
+  return calibration_json(calibration);
 }
 
 nlohmann::ordered_json calibration_json(const FittedCalibration& calibration) {

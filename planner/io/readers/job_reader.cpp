@@ -15,6 +15,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/kind_table.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/model_reader.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "planner/io/text/named_file.hpp"
@@ -197,7 +198,13 @@ void read_analytic(const YamlValue& value, Job& job) {
   if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
 }
 
-/// Reads an entry of `profile`: the name of a file, an inline profile, or an analytic estimate.
+/// The only one so far.
+NamedFile shipped_profile() {
+  return {"configs/profiles/v100.json", std::string(v100_json)};
+}
+
+/// Reads an entry of `profile`: the name of a shipped profile or of a file, an inline profile, or an analytic
+/// estimate.
 void read_profile_entry(const YamlValue& value, const FileReader& open_file, bool with_profiles, Job& job) {
   if (!with_profiles && !value.is_map()) return;
   LayerProfile profile;
@@ -208,7 +215,7 @@ void read_profile_entry(const YamlValue& value, const FileReader& open_file, boo
     if (!is_profile) return read_analytic(value, job);
     profile = read_profile(value);
   } else {
-    NamedFile file = open_file(value);
+    NamedFile file = value.is_word("v100") ? shipped_profile() : open_file(value);
     profile = parse_profile(std::move(file.text), std::move(file.path));
   }
   for (const LayerProfile& other : job.profiles)
@@ -238,9 +245,9 @@ namespace {
 
 Job parse_job(std::string text, std::string file, const FileReader& open_file, bool with_profiles = true) {
   const YamlDocument document(std::move(text), std::move(file));
-  const YamlMap map = versioned_map(
-      document, "a job",
-      {"version", "name", "model", "training", "parallelism", "compression", "profile", "comm_cost"});
+  const YamlMap map = versioned_map(document, "a job",
+                                    {"version", "name", "model", "training", "parallelism", "compression",
+                                     "profile", "calibration", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
   read_training(map.required("training"), job);
@@ -248,6 +255,8 @@ Job parse_job(std::string text, std::string file, const FileReader& open_file, b
   if (const auto parallelism = map.optional("parallelism")) read_parallelism(*parallelism, job);
   if (const auto compression = map.optional("compression")) read_compression(*compression, job);
   if (const auto profile = map.optional("profile")) read_profiles(*profile, open_file, with_profiles, job);
+  if (const auto calibration = map.optional("calibration"))
+    job.calibration = read_calibration(*calibration, open_file);
   if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
   return job;
 }
@@ -292,10 +301,7 @@ PlacedExecution parse_execution(std::string text, const std::string& file, const
 }
 
 Job default_job() {
-  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml", [](const YamlValue& name) {
-    DTFM_ASSERT(name.text() == "profiles/v100.json");
-    return NamedFile{"configs/profiles/v100.json", std::string(v100_json)};
-  });
+  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml");
 }
 
 Job read_job(const std::filesystem::path& file, std::string_view referenced_by) {

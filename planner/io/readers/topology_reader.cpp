@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/link_classes.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/link_entry.hpp"
 #include "planner/io/readers/link_rules.hpp"
@@ -54,14 +55,18 @@ Topology read_topology(const std::filesystem::path& path) {
 
 Topology parse_topology(std::string text, const std::string& file, const std::filesystem::path& folder) {
   const YamlDocument document(std::move(text), file);
-  const YamlMap map =
-      versioned_map(document, "a topology",
-                    {"version", "name", "gpus", "sites", "devices", "links", "measured", "fairness"});
+  const YamlMap map = versioned_map(
+      document, "a topology",
+      {"version", "name", "gpus", "sites", "devices", "links", "measured", "fairness", "calibration"});
   Topology topology;
   const auto name = map.optional("name");
   topology.name = name ? name->text() : std::filesystem::path(file).stem().string();
   if (const auto fairness = map.optional("fairness"))
     topology.fairness = fairness->choice({"equal", "rtt"}) == 0 ? Fairness::equal : Fairness::rtt;
+  if (const auto calibration = map.optional("calibration"))
+    topology.calibration = read_calibration(*calibration, [&](const YamlValue& value) {
+      return read_named_file(value, folder, yaml_size_limit);
+    });
   DeviceInventory inventory = read_device_inventory(map);
   topology.links = read_links(map, inventory, folder);
   if (const auto* measured = std::get_if<MeasuredLinks>(&topology.links))

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/model_reader.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
@@ -103,6 +104,7 @@ ordered_json job_json(const Job& job) {
                        {"parallelism", parallelism_json(job)}};
   json["compression"] = compression_json(job.execution.compression, job.automatic);
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
+  if (job.calibration) json["calibration"] = calibration_reference_json(*job.calibration);
   if (job.comm_cost)
     json["comm_cost"] = {{"gradient", format_size(job.comm_cost->gradient)},
                          {"activation", format_size(job.comm_cost->activation)}};
