@@ -7,6 +7,7 @@ fi
 #
 # - Simulated against measured iterations (tests/validation): all rows, the constants in use (configs/calibrations/v100.yaml),
 #   those fitted to all rows and to all but one network, and the V100 profile (configs/profiles/v100.json) by that fit.
+# - The same for published iterations of other trainers, with neutral constants and with those fitted to a third.
 # - Estimated against measured layer times: the roofline's constants in use (configs/roofline.yaml), those fitted to all
 #   profiles, and those fitted without one GPU or model.
 # - Estimated (planner/cost) against simulated iteration times, on random plans.

@@ -13,7 +13,7 @@ struct CalibrateSummary {
   const Topology& topology;
   const std::vector<sim::MeasuredRun>& runs;
   const sim::CalibrationFit& fit;
-  const Calibration& before;            // the constants that would be used without this fit
+  const Calibration& before;            // the prior: the constants of the topology, or neutral
   const std::vector<double>& before_s;  // simulated seconds of each run with `before`
 };
 

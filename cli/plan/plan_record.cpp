@@ -17,9 +17,7 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
   record.objective = options.objective;
   record.iteration = api::estimate_plan(best);
   record.version = DTFM_VERSION;
-  const Job& job = best.job->problem.job;
-  for (const std::string& note : LayerTimes(job, best.plan.execution, best.job->problem.topology,
-                                            best.job->problem.roofline, tensor_degrees(best.plan))
+  for (const std::string& note : LayerTimes(best.job->problem, best.plan.execution, tensor_degrees(best.plan))
                                      .notes(pipeline_major(best.plan)))
     record.warnings.push_back(note);
   return record;

@@ -272,7 +272,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   if (!input.swarm) devices = pipeline_major(input.plan);
   for (const auto& more :
        {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
-        LayerTimes(input.problem.job, input.plan.execution, input.problem.topology, input.problem.roofline,
+        LayerTimes(input.problem, input.plan.execution,
                    input.swarm ? std::vector{1} : tensor_degrees(input.plan))
             .notes(devices)})
     notes.insert(notes.end(), more.begin(), more.end());

@@ -12,12 +12,14 @@
 namespace dtfm {
 
 struct Calibration {
-  double compute_scale = 1;           // actual time of a layer ÷ its profiled or estimated time
-  double message_overhead_s = 0;      // per message between hosts, before its first byte
-  double network_efficiency = 1;      // payload bytes ÷ bytes that the link could carry in that time
-  double iteration_overhead_s = 0;    // once per iteration: optimizer step, data loader, barriers
-  double micro_batch_overhead_s = 0;  // per forward and per backward of a micro-batch on a stage
-  double sync_efficiency = 1;         // gradient bytes ÷ bytes that gradient synchronization sends
+  double compute_scale = 1;             // actual time of a layer ÷ its profiled or estimated time
+  double message_overhead_s = 0;        // per message between hosts, before its first byte
+  double network_efficiency = 1;        // payload bytes ÷ bytes that the link could carry in that time
+  double iteration_overhead_s = 0;      // once per iteration: optimizer step, data loader, barriers
+  double micro_batch_overhead_s = 0;    // per forward and per backward of a micro-batch on a stage
+  double sync_efficiency = 1;           // gradient bytes ÷ bytes that gradient synchronization sends
+  double launch_scale = 1;              // actual time to launch a layer's kernels ÷ its estimate
+  double local_message_overhead_s = 0;  // per message inside a host
 
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
@@ -41,7 +43,10 @@ inline constexpr std::array calibration_constants = {
                         CalibrationConstant::Kind::seconds},
     CalibrationConstant{"micro_batch_overhead", &Calibration::micro_batch_overhead_s,
                         CalibrationConstant::Kind::seconds},
-    CalibrationConstant{"sync_efficiency", &Calibration::sync_efficiency, CalibrationConstant::Kind::share}};
+    CalibrationConstant{"sync_efficiency", &Calibration::sync_efficiency, CalibrationConstant::Kind::share},
+    CalibrationConstant{"launch_scale", &Calibration::launch_scale, CalibrationConstant::Kind::factor},
+    CalibrationConstant{"local_message_overhead", &Calibration::local_message_overhead_s,
+                        CalibrationConstant::Kind::seconds}};
 
 /// Uncertainty of fitted constants.
 struct CalibrationUncertainty {
@@ -57,7 +62,7 @@ struct CalibrationUncertainty {
 struct FittedCalibration {
   Calibration constants;
   std::optional<CalibrationUncertainty> spread = {};  // empty if unknown
-  std::string name = {};                              // of a shipped calibration, or of a file
+  std::string name = {};                              // of a shipped calibration, else empty
 };
 
 /// Interval in which the mean time of measured iterations should lie.

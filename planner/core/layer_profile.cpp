@@ -68,6 +68,7 @@ ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, i
   const ProfileRow &first = *rows.front(), &last = *rows.back();
   const double tensor_scale = static_cast<double>(first.tensor) / tensor;
   ProfiledTime time;
+  time.includes_all_reduces = profile.includes_all_reduces && first.tensor > 1;
   if (first.update) time.update_s = first.update->median_s * tensor_scale;
   time.extrapolated =
       first.tensor != tensor || micro_batch < first.micro_batch || micro_batch > last.micro_batch;

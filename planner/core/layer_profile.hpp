@@ -46,7 +46,8 @@ struct LayerProfile {
   std::string model;                 // name of the model
   std::optional<Transformer> shape;  // of a transformer; its number of layers is meaningless
   std::vector<std::pair<std::string, std::string>> software;  // name, version
-  std::vector<ProfileRow> rows;  // per kind and tensor degree: by micro-batch, ascending, distinct
+  bool includes_all_reduces = false;  // times at tensor degrees above 1 contain their all-reduces
+  std::vector<ProfileRow> rows;       // per kind and tensor degree: by micro-batch, ascending, distinct
 
   friend bool operator==(const LayerProfile&, const LayerProfile&) = default;
 };
@@ -57,6 +58,7 @@ std::string_view name_of(LayerProfile::Source source);
 struct ProfiledTime {
   double forward_s = 0, backward_s = 0;
   std::optional<double> update_s;
+  bool includes_all_reduces = false;  // of tensor parallelism
   bool extrapolated = false;  // beyond the measured sizes, or at a tensor degree that was not measured
 };
 

@@ -117,26 +117,26 @@ bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tens
   return highest > 0 && flops > highest * seconds;
 }
 
-LayerTimes::LayerTimes(const Job& job, const ExecutionConfig& execution, const Topology& topology,
-                       const Roofline& roofline, std::vector<int> tensor_degrees)
-    : job_(job),
+LayerTimes::LayerTimes(const Problem& problem, const ExecutionConfig& execution,
+                       std::vector<int> tensor_degrees)
+    : job_(problem.job),
       micro_batch_(execution.micro_batch),
       recomputation_(execution.recomputation),
-      topology_(topology),
-      kinds_(layer_kinds(job.model, bytes_per_element(job.training))),
+      topology_(problem.topology),
+      kinds_(layer_kinds(job_.model, bytes_per_element(job_.training))),
       tensor_degrees_(std::move(tensor_degrees)),
-      times_(topology.gpus.size()) {
-  std::vector<bool> is_used(topology.gpus.size());
-  for (const Device& device : topology.devices)
+      times_(topology_.gpus.size()) {
+  std::vector<bool> is_used(topology_.gpus.size());
+  for (const Device& device : topology_.devices)
     if (device.gpu >= 0) is_used[at(device.gpu)] = true;
-  for (std::size_t gpu = 0; gpu < topology.gpus.size(); ++gpu) {
+  for (std::size_t gpu = 0; gpu < topology_.gpus.size(); ++gpu) {
     if (!is_used[gpu]) continue;
-    if (const LayerProfile* profile = profile_of(job, topology.gpus[gpu])) {
-      check_profile_matches(*profile, job);
+    if (const LayerProfile* profile = profile_of(job_, topology_.gpus[gpu])) {
+      check_profile_matches(*profile, job_);
       check_names(*profile, kinds_);
     }
     for (const int tensor : tensor_degrees_)
-      times_[gpu].push_back(gpu_times(topology.gpus[gpu], tensor, roofline));
+      times_[gpu].push_back(gpu_times(topology_.gpus[gpu], tensor, problem));
   }
 }
 
@@ -193,11 +193,18 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
   return notes;
 }
 
-LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const {
+LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const {
+  const Calibration& constants = problem.constants;
+  const double scale = constants.compute_scale;
+  const RooflineConstants estimated = problem.roofline.of(job_.training);
+  const RooflineConstants roofline{scale * estimated.compute, scale * estimated.memory_forward,
+                                   scale * estimated.memory_backward,
+                                   constants.launch_scale * estimated.launch_s, scale * estimated.update};
   const LayerProfile* profile = profile_of(job_, gpu);
   const auto row_of = [&](const Layer& kind) {
-    return job_.efficiency ? analytic_row(gpu, kind, job_.training, *job_.efficiency, micro_batch_, tensor)
-                           : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor);
+    return job_.efficiency
+               ? analytic_row(gpu, kind, job_.training, *job_.efficiency / scale, micro_batch_, tensor)
+               : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor);
   };
   Times times;
   try {
@@ -208,6 +215,10 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofli
         if (time.extrapolated) times.extrapolated.push_back(kind.name);
         if (is_beyond_peak(gpu, kind, micro_batch_, tensor, time.forward_s + time.backward_s))
           times.beyond_peak.push_back(kind.name);
+        time.forward_s *= scale;
+        time.backward_s *= scale;
+        if (time.update_s) *time.update_s *= scale;
+        times.includes_all_reduces = times.includes_all_reduces || time.includes_all_reduces;
         times.has_unknown_updates = times.has_unknown_updates || (kind.parameters > 0 && !time.update_s);
       } else {
         const ProfileRow row = row_of(kind);
@@ -224,13 +235,22 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofli
   return times;
 }
 
+const LayerTimes::Times& LayerTimes::times_of(int device, int tensor) const {
+  const auto degree = std::find(tensor_degrees_.begin(), tensor_degrees_.end(), tensor);
+  DTFM_ASSERT(degree != tensor_degrees_.end());
+  const int gpu = topology_.devices[at(device)].gpu;
+  return times_[at(gpu)][static_cast<std::size_t>(degree - tensor_degrees_.begin())];
+}
+
+bool LayerTimes::includes_all_reduces(int device, int tensor) const {
+  return topology_.devices[at(device)].gpu >= 0 && times_of(device, tensor).includes_all_reduces;
+}
+
 LayerTime LayerTimes::of(int layer, int device, int tensor) const {
   const Device& it = topology_.devices[at(device)];
   if (it.gpu < 0)
     throw Error("", fmt::format("the speed of device {} is unknown: it has no `gpu` in the topology", it.id));
-  const auto degree = std::find(tensor_degrees_.begin(), tensor_degrees_.end(), tensor);
-  DTFM_ASSERT(degree != tensor_degrees_.end());
-  const Times& times = times_[at(it.gpu)][static_cast<std::size_t>(degree - tensor_degrees_.begin())];
+  const Times& times = times_of(device, tensor);
   if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
   LayerTime sum;
   for (const int kind : kinds_.kinds_of_layer[at(layer)]) {

@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/core/job.hpp"
 #include "planner/core/layer_profile.hpp"
-#include "planner/core/roofline.hpp"
-#include "planner/core/topology.hpp"
+#include "planner/core/problem.hpp"
 
 namespace dtfm {
 
@@ -27,19 +25,22 @@ struct LayerTime {
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
 /// Layer times with the micro-batch and the recomputation of an execution, for every GPU of the topology:
-/// from the job's profile of it, else an estimate (by the job's `efficiency`, else by the roofline).
+/// from the job's profile of it, else an estimate (by the job's `efficiency`, else by the roofline). All are
+/// multiplied by the calibrated compute scale, but the time to launch kernels by the launch scale.
 class LayerTimes {
  public:
-  /// `tensor_degrees` are the degrees that will be requested. Throws Error for a profile with another
-  /// precision or of a transformer with other sizes, or one that cannot distinguish the layers.
-  LayerTimes(const Job& job, const ExecutionConfig& execution, const Topology& topology,
-             const Roofline& roofline, std::vector<int> tensor_degrees);
+  /// `tensor_degrees` are the degrees that will be requested. `problem` must outlive this. Throws Error for a
+  /// profile with another precision or of a transformer with other sizes, or one that cannot distinguish the
+  /// layers.
+  LayerTimes(const Problem& problem, const ExecutionConfig& execution, std::vector<int> tensor_degrees);
 
   /// Returns the time of a layer of the chain on `device` (index into Topology::devices), one of `tensor`
   /// devices that share it. The backward includes what recomputation repeats of the forward. Throws Error if
   /// the time cannot be determined: no GPU given, neither a profile of it nor a peak, or a profile without
   /// the layer.
   LayerTime of(int layer, int device, int tensor) const;
+  /// Whether the times of `tensor` devices like this one contain the all-reduces between them.
+  bool includes_all_reduces(int device, int tensor) const;
 
   /// Returns notes on the reliability of times on these devices: GPUs with neither profile nor efficiency,
   /// profiles that may be of another model, times outside of the measured range or faster than the GPU's peak
@@ -53,10 +54,12 @@ class LayerTimes {
   struct Times {
     std::vector<LayerTime> by_kind;
     std::vector<std::string> extrapolated, beyond_peak;  // names of kinds
+    bool includes_all_reduces = false;
     bool has_unknown_updates = false;  // for layers with parameters; unknown updates count as 0
     std::string error;
   };
-  Times gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const;
+  Times gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const;
+  const Times& times_of(int device, int tensor) const;
 
   const Job& job_;
   int micro_batch_;

@@ -1,6 +1,8 @@
 // The input of planning and simulation: topology, job and calibrated constants.
 #pragma once
 
+#include <cstddef>
+
 #include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/roofline.hpp"
@@ -15,5 +17,12 @@ struct Problem {
   Calibration constants;
   Roofline roofline = {};  // for GPUs without a profile in the job
 };
+
+/// Seconds of a message from device `from` to device `to` before its first byte; 0 if they are the same.
+inline double message_overhead_s(const Calibration& constants, const Topology& topology, int from, int to) {
+  const auto host = [&](int device) { return topology.devices[static_cast<std::size_t>(device)].host; };
+  if (from == to) return 0;
+  return host(from) == host(to) ? constants.local_message_overhead_s : constants.message_overhead_s;
+}
 
 }  // namespace dtfm

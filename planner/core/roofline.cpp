@@ -1,5 +1,7 @@
 #include "planner/core/roofline.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -37,7 +39,7 @@ std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision) {
 }
 
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
-                         const Roofline& roofline, int micro_batch, int tensor) {
+                         const RooflineConstants& roofline, int micro_batch, int tensor) {
   const double peak = require_peak(gpu, training);
   if (!gpu.memory_bandwidth)
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
@@ -46,11 +48,14 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
   const Work work = work_of(kind, training, micro_batch, tensor);
   const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
                traffic_s = work.bytes / bytes_per_second;
-  const double forward =
-      roofline.compute * work.forward_flops / peak + roofline.memory_forward * traffic_s + roofline.launch_s;
+  // Embedding and head have few kernels.
+  const double launch_s = work.forward_flops > 0 && kind.head.value() == 0 ? roofline.launch_s : 0;
+  const auto pass_s = [&](double flops, double memory) {
+    return std::max(roofline.compute * flops / peak + memory * traffic_s, launch_s);
+  };
+  const double forward = pass_s(work.forward_flops, roofline.memory_forward);
   const double memory_backward = kind.head.value() > 0 ? roofline.memory_forward : roofline.memory_backward;
-  const double backward =
-      roofline.compute * work.backward_flops / peak + memory_backward * traffic_s + roofline.launch_s;
+  const double backward = pass_s(work.backward_flops, memory_backward);
   const double update = roofline.update * work.state_bytes / bytes_per_second;
   return {kind.name, micro_batch, tensor, {forward}, {backward}, Timing{update}, {}, {}};
 }
@@ -76,7 +81,8 @@ LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& r
   for (const Layer& kind : layer_kinds(job.model, bytes_per_element(job.training)).kinds)
     for (const int tensor : tensor_degrees)
       for (const int micro_batch : micro_batches)
-        profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline, micro_batch, tensor));
+        profile.rows.push_back(
+            estimated_row(gpu, kind, job.training, roofline.of(job.training), micro_batch, tensor));
   return profile;
 }
 

@@ -9,18 +9,30 @@
 
 namespace dtfm {
 
-/// A smooth roofline. For F FLOPs of the forward or of the backward, and M bytes of memory traffic,
+/// A smooth roofline for the device, and the host as a floor: kernels are launched ahead of their execution,
+/// so a pass takes as long as the slower of the two. For F FLOPs of the forward or of the backward, and M
+/// bytes of memory traffic,
 ///
-///   seconds = compute · F ÷ peak + memory · M ÷ bandwidth + launch,
+///   seconds = max(compute · F ÷ peak + memory · M ÷ bandwidth, launch),
 ///
-/// with a separate constant `memory` for each direction. The head uses the constant of the forward for both,
-/// because the gradient of a loss overwrites its input in one pass. M is what the forward keeps for the
-/// backward, plus the weights once; without the weights where nothing is computed (a table look-up). So the
-/// share of the peak grows with the arithmetic intensity F ÷ M, from 0 towards 1 ÷ compute. The optimizer
-/// step moves `update` times the bytes of the optimizer state. Fitted to measured profiles:
-/// configs/roofline.yaml.
-struct Roofline {
+/// with a separate constant `memory` for each direction. Embedding and head have few kernels and no floor.
+/// The head uses the constant of the forward for both, because the gradient of a loss overwrites its input in
+/// one pass. M is what the forward keeps for the backward, plus the weights once; without the weights where
+/// nothing is computed (a table look-up). So the share of the peak grows with the arithmetic intensity F ÷ M,
+/// from 0 towards 1 ÷ compute. The optimizer step moves `update` times the bytes of the optimizer state.
+/// Fitted to measured profiles: configs/roofline.yaml.
+struct RooflineConstants {
   double compute = 1, memory_forward = 1, memory_backward = 2, launch_s = 0, update = 1;
+};
+
+/// Trainers in 16 bits run fused kernels, which cross the memory less often than those of eager frameworks in
+/// 32 bits, by which the measured profiles were made.
+struct Roofline {
+  RooflineConstants bits_16, bits_32;
+
+  const RooflineConstants& of(const Training& training) const {
+    return bytes_per_element(training) > 2 ? bits_32 : bits_16;
+  }
 };
 
 /// Returns the peak FLOP/s of a GPU in a job's precision; nullopt if the GPU catalogue does not give it.
@@ -29,7 +41,7 @@ std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision);
 /// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices. Throws Error
 /// if the catalogue gives no peak of the GPU in the job's precision, or no memory bandwidth.
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
-                         const Roofline& roofline, int micro_batch, int tensor);
+                         const RooflineConstants& roofline, int micro_batch, int tensor);
 
 /// Like `estimated_row`, from FLOPs alone: seconds = FLOPs ÷ (peak · efficiency); updates take no time.
 /// Throws Error if no peak is known.

@@ -25,7 +25,8 @@ constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty
 
 // The prior, which is no more than an order of magnitude (docs/how-it-works.md): standard deviations of the
 // constants about their prior means, and the relative noise of measured times, weighted like that many runs.
-constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5, 0.02, 0.5, 2, 0.02, 0.5};
+constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5,  0.02, 0.5, 2,
+                                                                                0.02, 0.5,  0.5, 5e-4};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
 // Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of
 // its standard deviation.
@@ -149,6 +150,8 @@ void Calibrator::update_statistics(Estimate& estimate) const {
     free_normal(i, i) = 1;
   }
   estimate.free_inverse = free_normal.ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
+  for (Eigen::Index i = 0; i < constant_count; ++i)
+    if (free.col(i).isZero(0)) estimate.free_inverse(i, i) = 0;  // a known constant does not move
   estimate.leverage = (free * estimate.free_inverse).cwiseProduct(free).rowwise().sum();
   const double rows = static_cast<double>(estimate.rows.size());
   estimate.degrees_of_freedom = assumed_noise_weight + rows - estimate.leverage.sum();

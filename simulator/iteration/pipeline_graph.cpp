@@ -124,7 +124,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       devices_(count_devices(pipeline_, plan.execution.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));
-    if (stage.devices.size() > 1 && !all_reduces_)
+    if (model.has_all_reduces(stage) && !all_reduces_)
       all_reduces_.emplace(builder, job, plan.execution, pipeline_);
   }
   forward_ = make_direction(Kind::forward);
@@ -270,7 +270,8 @@ Activity activity_of(Kind kind) {
 /// With several devices per stage, a part is complete only after its all-reduces, of which the computation of
 /// weight gradients has none.
 void PipelineGraph::compute(int stage, const Operation& operation, int received) {
-  const bool reduces = degree(stage) > 1 && operation.kind != Kind::weight_gradient;
+  const bool reduces =
+      operation.kind != Kind::weight_gradient && model_.has_all_reduces(pipeline_.stages[at(stage)]);
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
     for (int rank = 0; rank < degree(stage); ++rank) {

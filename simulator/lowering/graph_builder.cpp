@@ -39,8 +39,7 @@ int GraphBuilder::compute(int device, double seconds, std::span<const int> after
 }
 
 double GraphBuilder::overhead_s(const Channel& channel) const {
-  const auto host = [&](int device) { return topology_.devices[at(device)].host; };
-  return host(channel.from) == host(channel.to) ? 0 : constants_.message_overhead_s;
+  return message_overhead_s(constants_, topology_, channel.from, channel.to);
 }
 
 int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label) {

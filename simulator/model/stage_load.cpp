@@ -14,13 +14,12 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       topology_(problem.topology),
       zero_(zero_stage(plan.execution.gradient_sync)),
       replicas_(static_cast<double>(plan.pipelines.size())),
-      scale_(problem.constants.compute_scale),
       overhead_(problem.constants.micro_batch_overhead_s),
       activation_compression_s_per_byte_(
           activation_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
       gradient_compression_s_per_byte_(
           gradient_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
-      times_(problem.job, plan.execution, problem.topology, problem.roofline, tensor_degrees(plan)),
+      times_(problem, plan.execution, tensor_degrees(plan)),
       chain_(layer_chain(problem.job)) {}
 
 /// The maximum over the devices of the stage.
@@ -28,13 +27,21 @@ LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
   LayerTime slowest;
   for (const int device : stage.devices) {
     const LayerTime time = times_.of(layer, device, static_cast<int>(stage.devices.size()));
-    slowest.forward_s = std::max(slowest.forward_s, time.forward_s * scale_);
-    slowest.backward_s = std::max(slowest.backward_s, time.backward_s * scale_);
-    slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s * scale_);
-    slowest.update_s = std::max(slowest.update_s, time.update_s * scale_);
-    slowest.tied_update_s = std::max(slowest.tied_update_s, time.tied_update_s * scale_);
+    slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
+    slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
+    slowest.weight_gradient_s = std::max(slowest.weight_gradient_s, time.weight_gradient_s);
+    slowest.update_s = std::max(slowest.update_s, time.update_s);
+    slowest.tied_update_s = std::max(slowest.tied_update_s, time.tied_update_s);
   }
   return slowest;
+}
+
+bool LoadModel::has_all_reduces(const Stage& stage) const {
+  const int tensor = static_cast<int>(stage.devices.size());
+  return tensor > 1 && !std::all_of(stage.devices.begin(), stage.devices.end(), [&](int device) {
+           return times_.includes_all_reduces(device, tensor) &&
+                  topology_.devices[at(device)].host == topology_.devices[at(stage.devices.front())].host;
+         });
 }
 
 double LoadModel::forward_s(const Stage& stage, int layer) const {

@@ -31,10 +31,9 @@ struct StageLoad {
 
 /// The loads of the stages of one plan on one topology, with the execution of the plan.
 ///
-/// Times are those of LayerTimes, multiplied by the calibrated compute scale, plus the calibrated overhead
-/// per micro-batch. Tensor parallelism divides messages and memory evenly, which assumes sequence parallelism
-/// (arXiv 2205.05198), and the slowest device of a stage determines its times. The all-reduces inside a stage
-/// are not included (see StageAllReduces).
+/// Times are those of LayerTimes, plus the calibrated overhead per micro-batch. Tensor parallelism divides
+/// messages and memory evenly, which assumes sequence parallelism (arXiv 2205.05198), and the slowest device
+/// of a stage determines its times. The all-reduces inside a stage are not included (see StageAllReduces).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`), and the output until
@@ -54,6 +53,8 @@ class LoadModel {
 
   /// Throws Error if the time on a device cannot be determined (see LayerTimes).
   StageLoad of(const Stage& stage) const;
+  /// Whether the devices of the stage exchange sums besides what their layer times contain.
+  bool has_all_reduces(const Stage& stage) const;
   /// Seconds that one layer contributes to the forward of a stage, without overhead.
   double forward_s(const Stage& stage, int layer) const;
   /// Seconds that one layer contributes to the backward of a stage, without overhead.
@@ -95,7 +96,7 @@ class LoadModel {
   const Topology& topology_;
   std::optional<ZeroStage> zero_;
   double replicas_;
-  double scale_, overhead_;  // s
+  double overhead_;  // s
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;
   LayerTimes times_;
   std::vector<Layer> chain_;

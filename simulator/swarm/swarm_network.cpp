@@ -5,6 +5,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {
@@ -26,8 +27,7 @@ SwarmNetwork::SwarmNetwork(const Topology& topology, const Calibration& constant
 }
 
 double SwarmNetwork::overhead_s(int from, int to) const {
-  const auto host = [&](int device) { return topology_.devices[at(device)].host; };
-  return host(from) == host(to) ? 0 : constants_.message_overhead_s;
+  return message_overhead_s(constants_, topology_, from, to);
 }
 
 SwarmNetwork::Route SwarmNetwork::route(int from, int to) {

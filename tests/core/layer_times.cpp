@@ -55,7 +55,8 @@ TEST_CASE("times come from the profile of the GPU for each kind of layer") {
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   const Topology topology = one_gpu();
-  const LayerTimes times(job, job.execution, topology, {}, {1});
+  const Problem problem{topology, job, {}, {}};
+  const LayerTimes times(problem, job.execution, {1});
   CHECK(times.of(0, 0, 1).forward_s == 1.25);
   CHECK(times.of(1, 0, 1).backward_s == 2);
   CHECK(times.of(2, 0, 1).forward_s == 5);
@@ -69,44 +70,69 @@ TEST_CASE("recomputation is added to the backward pass") {
   job.profiles = {measured()};
   const Topology topology = one_gpu();
   // The head is not recomputed; the embedding has no operations.
-  const LayerTimes full(job, job.execution, topology, {}, {1});
+  const Problem problem{topology, job, {}, {}};
+  const LayerTimes full(problem, job.execution, {1});
   CHECK(full.of(0, 0, 1).backward_s == 0.5 + 2 + 1);
   CHECK(full.of(2, 0, 1).backward_s == 2 + 1 + 6);
   job.execution.recomputation = Recomputation::selective;
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).backward_s ==
+  const Problem selective{topology, job, {}};
+  CHECK(LayerTimes(selective, job.execution, {1}).of(1, 0, 1).backward_s ==
         Approx(2 + attention_flops / forward_flops));
 }
 
-// compute · F ÷ peak + memory · M ÷ bandwidth + launch, where M counts stored activations and weights; the
+// compute · F ÷ peak + memory · M ÷ bandwidth, where M counts stored activations and weights; the
 // backward pass has 2 F.
 TEST_CASE("times come from the roofline model if there is no profile") {
   const Job job = tiny_job(Recomputation::none);
   const Topology topology = one_gpu();
-  const Roofline roofline{1.5, 3, 8, 1e-6, 4};
-  const LayerTimes times(job, job.execution, topology, roofline, {1, 2});
+  Roofline roofline{{1.5, 3, 8, 0, 4}, {}};
+  const Problem problem{topology, job, {}, roofline};
+  const LayerTimes times(problem, job.execution, {1, 2});
   const double activations = 2 * (34 * 128 + 5 * 2 * 256), weights = 2 * 872;
   const double compute = 1.5 * 2 * forward_flops / 1e12, traffic = (activations + weights) / 100e9;
-  CHECK(times.of(1, 0, 1).forward_s == Approx(compute + 3 * traffic + 1e-6));
-  CHECK(times.of(1, 0, 1).backward_s == Approx(2 * compute + 8 * traffic + 1e-6));
+  CHECK(times.of(1, 0, 1).forward_s == Approx(compute + 3 * traffic));
+  CHECK(times.of(1, 0, 1).backward_s == Approx(2 * compute + 8 * traffic));
   CHECK(times.of(1, 0, 1).update_s == Approx(4 * 16 * 872 / 100e9));
-  CHECK(times.of(1, 0, 2).forward_s == Approx((compute + 3 * traffic) / 2 + 1e-6));
+  CHECK(times.of(1, 0, 2).forward_s == Approx((compute + 3 * traffic) / 2));
   // The embedding reads rows of its table: 8 s + s h bytes per sequence, no weights.
   CHECK(times.of(0, 0, 1).forward_s - times.of(1, 0, 1).forward_s ==
-        Approx(3.0 * 2 * (8 * 16 + 16 * 8) / 100e9 + 1e-6));
+        Approx(3.0 * 2 * (8 * 16 + 16 * 8) / 100e9));
   // The head's 4 s h + 4 s V bytes per sequence and V h + 2 h weights are moved as often as in the forward
   // pass.
   const double head_traffic = (2 * (4 * 16 * 8 + 4 * 16 * 100) + 2 * 816) / 100e9;
   CHECK(times.of(2, 0, 1).backward_s - times.of(1, 0, 1).backward_s ==
-        Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic + 1e-6));
+        Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic));
   CHECK(times.notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
+}
+
+TEST_CASE("a pass of a block takes no less than the launch of its kernels") {
+  const Job job = tiny_job(Recomputation::none);
+  const Topology topology = one_gpu();
+  const auto block = [&](const Calibration& constants) {
+    const Problem problem{topology, job, constants, {{1, 1, 1, 1, 1}, {}}};
+    return LayerTimes(problem, job.execution, {1}).of(1, 0, 1);
+  };
+  CHECK(block({}).forward_s == 1);
+  CHECK(block({}).backward_s == 1);
+  Calibration slower;
+  slower.launch_scale = 2;
+  slower.compute_scale = 3;
+  CHECK(block(slower).forward_s == 2);
+  slower.compute_scale = 1e12;
+  CHECK(block(slower).forward_s > 100);
+  CHECK(block(slower).backward_s > 1.2 * block(slower).forward_s);
+  const Problem problem{topology, job, {}, {{1, 1, 1, 1, 1}, {}}};
+  const LayerTimes times(problem, job.execution, {1});
+  CHECK(times.of(0, 0, 1).forward_s < 1.001);  // the embedding has none
 }
 
 TEST_CASE("with an efficiency a layer takes its FLOPs divided by that share of the peak") {
   Job job = tiny_job(Recomputation::full);
   job.efficiency = 0.25;
   const Topology topology = one_gpu();
-  const LayerTimes times(job, job.execution, topology, {}, {1, 4});
+  const Problem problem{topology, job, {}, {}};
+  const LayerTimes times(problem, job.execution, {1, 4});
   CHECK(times.of(1, 0, 1).forward_s == Approx(2 * forward_flops / 0.25e12));
   CHECK(times.of(1, 0, 4).backward_s == Approx(3 * 2 * forward_flops / 1e12));
   CHECK(times.of(2, 0, 1).backward_s == Approx((3 * forward_flops + 2 * head_flops) * 2 / 0.25e12));
@@ -128,12 +154,31 @@ TEST_CASE("the peak depends on the precision") {
   CHECK_FALSE(peak_of(later, Precision::fp32));
 }
 
+TEST_CASE("whether times contain all-reduces depends on the degree that was measured") {
+  Job job = tiny_job(Recomputation::none);
+  job.profiles = {measured()};
+  for (const ProfileRow& row : measured().rows) {
+    job.profiles.front().rows.push_back(row);
+    job.profiles.front().rows.back().tensor = 2;
+  }
+  const Topology topology = one_gpu();
+  const auto includes = [&](int tensor) {
+    return LayerTimes({topology, job, {}}, job.execution, {tensor}).includes_all_reduces(0, tensor);
+  };
+  CHECK_FALSE(includes(2));
+  job.profiles.front().includes_all_reduces = true;
+  CHECK_FALSE(includes(1));
+  CHECK(includes(2));
+  CHECK(includes(4));  // from the times of two devices
+}
+
 TEST_CASE("times outside the profiled range are noted") {
   Job job = tiny_job(Recomputation::none);
   job.profiles = {measured()};
   job.execution.micro_batch = 4;
   const Topology topology = one_gpu();
-  const LayerTimes times(job, job.execution, topology, {}, {1});
+  const Problem problem{topology, job, {}, {}};
+  const LayerTimes times(problem, job.execution, {1});
   CHECK(times.of(1, 0, 1).forward_s == 2);
   CHECK(times.notes(all) == std::vector<std::string>{"times on GPU one are extrapolated: its profile does "
                                                      "not contain micro-batch 4 at tensor degree 1"});
@@ -146,7 +191,7 @@ TEST_CASE("the note on extrapolated times names the layers if the profile covers
   job.execution.micro_batch = 4;
   const Topology topology = one_gpu();
   CHECK(
-      LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
+      LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
       std::vector<std::string>{"times on GPU one are extrapolated for embedding, head: its profile does not "
                                "contain micro-batch 4 at tensor degree 1"});
 }
@@ -157,17 +202,17 @@ TEST_CASE("implausible times and estimates and degrees that do not divide the he
   const Topology topology = one_gpu();
   job.profiles = {measured()};
   job.profiles.front().source = LayerProfile::Source::estimated;
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: its profile was estimated, not measured"});
   job.profiles = {measured()};
   job.profiles.front().rows[1].forward.median_s = job.profiles.front().rows[1].backward.median_s = 0;
   CHECK(
-      LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
+      LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
       std::vector<std::string>{"times on GPU one for block are shorter than its peak allows: its profile is "
                                "incomplete or for another model"});
   job.profiles.clear();
   job.efficiency = 0.5;
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1, 3}).notes(all) ==
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1, 3}).notes(all) ==
         std::vector<std::string>{
             "trainers cannot divide 2 attention heads evenly among 3 tensor-parallel devices"});
 }
@@ -177,7 +222,7 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   job.profiles = {measured()};
   job.training.optimizer = Optimizer::host_offload;
   const Topology topology = one_gpu();
-  const auto notes = [&] { return LayerTimes(job, job.execution, topology, {}, {1}).notes(all); };
+  const auto notes = [&] { return LayerTimes({topology, job, {}}, job.execution, {1}).notes(all); };
   CHECK(notes() ==
         std::vector<std::string>{"optimizer steps on GPU one take the time in its profile, which is that "
                                  "of Adam; the time of host-offload is unknown"});
@@ -192,7 +237,7 @@ TEST_CASE("update times that are unknown or of another optimizer are noted") {
   job.profiles[0].rows[1].update.reset();
   CHECK(notes() == std::vector<std::string>{
                        "the profile of GPU one has no times of optimizer steps, which are counted as 0"});
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).update_s == 0);
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).update_s == 0);
 }
 
 TEST_CASE("a profile of another model or precision is rejected and so are unknown times") {
@@ -200,11 +245,15 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   job.profiles = {measured()};
   Topology topology = one_gpu();
   job.profiles[0].precision = Precision::bf16;
-  CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }) ==
+  CHECK(error_message([&] {
+          LayerTimes({topology, job, {}}, job.execution, {1});
+        }) ==
         "the profile of GPU one (tiny) does not match the job: its precision is bf16, but the job's is fp16");
   job.profiles[0].precision = Precision::fp16;
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
-  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }),
+  CHECK_THAT(error_message([&] {
+               LayerTimes({topology, job, {}}, job.execution, {1});
+             }),
              contains("its transformer has different sizes"));
   // The number of layers is irrelevant, as are tied weights and defaults that are written out.
   Transformer same{99, 8, 2, 16, 100};
@@ -212,28 +261,35 @@ TEST_CASE("a profile of another model or precision is rejected and so are unknow
   same.feed_forward = 32;
   same.tied = false;
   job.profiles[0].shape = same;
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).of(1, 0, 1).forward_s == 1);
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).of(1, 0, 1).forward_s == 1);
   // The attention implementation is the measured one.
   job.profiles[0].shape->flash_attention = true;
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
         std::vector<std::string>{
             "the profile of GPU one is for another kind of attention than job tiny; memory is estimated for "
             "the attention of the job"});
   job.profiles[0].source = LayerProfile::Source::imported;
-  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }),
+  CHECK_THAT(error_message([&] {
+               LayerTimes({topology, job, {}}, job.execution, {1});
+             }),
              contains("its transformer has different sizes"));
   job.profiles[0].shape->flash_attention = false;
 
   job.profiles[0].rows.pop_back();
-  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }),
+  CHECK_THAT(error_message([&] {
+               LayerTimes({topology, job, {}}, job.execution, {1}).of(0, 0, 1);
+             }),
              contains("device d: the profile of GPU one has no layer `head`"));
   job.profiles.clear();
   topology.gpus[0].memory_bandwidth.reset();
-  CHECK_THAT(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }),
+  CHECK_THAT(error_message([&] {
+               LayerTimes({topology, job, {}}, job.execution, {1}).of(0, 0, 1);
+             }),
              contains("has no `memory_bandwidth`"));
   topology.devices[0].gpu = -1;
-  CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}).of(0, 0, 1); }) ==
-        "the speed of device d is unknown: it has no `gpu` in the topology");
+  CHECK(error_message([&] {
+          LayerTimes({topology, job, {}}, job.execution, {1}).of(0, 0, 1);
+        }) == "the speed of device d is unknown: it has no `gpu` in the topology");
 }
 
 TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
@@ -248,12 +304,15 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   profile.rows = {{"layer", 2, 1, {1}, {2}, {}, {}, {}}, {"narrow", 2, 1, {4}, {8}, {}, {}, {}}};
   job.profiles = {profile};
   Topology topology = one_gpu();
-  CHECK(error_message([&] { LayerTimes(job, job.execution, topology, {}, {1}); }) ==
+  CHECK(error_message([&] {
+          LayerTimes({topology, job, {}}, job.execution, {1});
+        }) ==
         "different layers of the model have the name `layer`, so the profile of GPU one cannot distinguish "
         "them; give them different names");
   narrow.name = "narrow";
   job.model = LayerChain{1, {wide, narrow, wide}};
-  const LayerTimes times(job, job.execution, topology, {}, {1});
+  const Problem problem{topology, job, {}, {}};
+  const LayerTimes times(problem, job.execution, {1});
   CHECK(times.of(1, 0, 1).forward_s == 4);
   CHECK(times.of(2, 0, 1).forward_s == 1);
   CHECK(times.notes(all) ==
@@ -262,6 +321,6 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   // A profile of a GPU that no device has is ignored.
   job.profiles[0].precision = Precision::bf16;
   job.profiles[0].gpu = "another";
-  CHECK(LayerTimes(job, job.execution, topology, {}, {1}).notes(all) ==
+  CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }

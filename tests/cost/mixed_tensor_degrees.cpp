@@ -128,21 +128,41 @@ Errors errors_of(Schedule schedule, bool shared, bool overlap, std::uint64_t str
 // 2 · 2 (0.01 + 1) for its all-reduces. Stage 1 has one device: 1 s and 2 s. The halves of a message take 3 +
 // 0.2 s. The second micro-batch is limited by stage 0: 2 (0.5 + x) forward and 2 (1 + x) backward.
 TEST_CASE("messages between stages of two devices and of one are sent in two parts") {
-  const Job job = chain_job(4, 0, 2e6);
+  Job job = chain_job(4, 0, 2e6);
   Topology topology = flat_topology({3}, link_of(0.2, 1e6 / 3), link_of(0.2, 1e6 / 3));
   topology.devices[1].host = topology.devices[0].host;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0.01, 1e6));
   rules.same_host(0, 0) = 2;
-  const Problem problem{topology, job, {}};
-  const IterationModel model(problem, {1, 2},
-                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
   const Plan plan{2,
                   {.schedule = Schedule::gpipe, .gradient_sync = GradientSync::sharded_ps},
                   {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2}}}}}};
-  const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
-  CHECK(estimate_iteration(model, plan).iteration_s ==
-        Approx(2 * forward + 3.2 + 2 + 4 + 3.2 + 2 * backward));
+  const auto takes = [&](const Calibration& constants, double seconds) {
+    const Problem problem{topology, job, constants};
+    const IterationModel model(problem, {1, 2},
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+    CHECK(estimate_iteration(model, plan).iteration_s == Approx(seconds));
+    CHECK(replay_makespan(iteration_graph(problem, plan)) == Approx(seconds));
+  };
+  const auto seconds = [](double forward, double backward) {
+    return 2 * 2 * forward + 3.2 + 2 + 4 + 3.2 + 2 * 2 * backward;
+  };
+  const double x = 4 * 1.01;
+  takes({}, seconds(0.5 + x, 1 + x));
+  Calibration slow;
+  slow.local_message_overhead_s = 0.1;  // of each of the four messages of a pass
+  takes(slow, seconds(0.9 + x, 1.4 + x));
+  // A profile in which the times of two devices contain the all-reduces.
+  LayerProfile profile;
+  profile.gpu = topology.gpus[0].name;
+  profile.precision = job.training.precision;
+  profile.model = job.name;
+  profile.rows = {{"layer", 1, 1, {1}, {2}, {}, {}, {}}, {"layer", 1, 2, {0.75}, {1.25}, {}, {}, {}}};
+  job.profiles = {profile};
+  takes({}, seconds(0.75 + x, 1.25 + x));
+  job.profiles.front().includes_all_reduces = true;
+  // Now the message limits the second micro-batch in the forward phase, and stage 1 in the backward phase.
+  takes(slow, 2 * 0.75 + 3.2 + 2 + 3 + 4 + 3.2 + 2 * 1.25 + 4);
 }
 
 // Two replicas of one device and one of two: every part of the gradients is sent in thirds, and the two

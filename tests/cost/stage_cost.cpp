@@ -87,7 +87,10 @@ Topology mixed_topology() {
 }
 
 Problem random_problem(Rng& rng) {
-  return {mixed_topology(), random_job(rng), {1.5, 1e-3, 0.9, 0.5}, {1.2, 1.1, 2.5, 1e-3, 1}};
+  return {mixed_topology(),
+          random_job(rng),
+          {1.5, 1e-3, 0.9, 0.5},
+          {{1.2, 1.1, 2.5, 1e-3, 1}, {1.2, 1.1, 2.5, 1e-3, 1}}};
 }
 
 std::vector<int> random_devices(Rng& rng, int count) {

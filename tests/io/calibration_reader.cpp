@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "planner/io/readers/job_reader.hpp"
 #include "planner/io/text/json_format.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 
@@ -104,12 +106,37 @@ TEST_CASE("a calibration is chosen by option, else by job, else by topology") {
   CHECK(calibration_for({}, job, topology).name == "neutral");
   topology.calibration = v100;
   CHECK(calibration_for({}, job, topology).name == "v100");
-  job.calibration = FittedCalibration{{2}, {}, "own.json"};
+  job.calibration = FittedCalibration{{2}, {}, {}};
   CHECK(calibration_for({}, job, topology).constants.compute_scale == 2);
   CHECK(calibration_for("neutral", job, topology).constants == Calibration());
   CHECK_THAT(error_message([&] { calibration_for("v101", job, topology); }),
              contains("shipped calibrations: neutral, v100"));
   CHECK_THAT(error_message([&] { calibration_for("none.json", job, topology); }), !contains("shipped"));
+}
+
+TEST_CASE("a job names a calibration or contains it, and is written so") {
+  const auto job_with = [](const std::string& calibration) {
+    return parse_job(
+        "version: 1\nname: j\nmodel: {kind: transformer, layers: 2, hidden: 8, heads: 2, sequence: 16, "
+        "vocabulary: 100}\ntraining: {global_batch: 2}\ncalibration: " +
+            calibration + "\n",
+        "folder/j.yaml");
+  };
+  const Job named = job_with("v100");
+  CHECK(named.calibration->constants == shipped_calibration("v100").constants);
+  CHECK(job_json(named)["calibration"] == "v100");
+  const Job own = job_with(
+      "{version: 1, compute_scale: 2, message_overhead: 0 s, network_efficiency: 1, iteration_overhead: 0 s}");
+  CHECK(own.calibration->constants.compute_scale == 2);
+  CHECK(parse_job(job_json(own).dump(), "written.json").calibration->constants == own.calibration->constants);
+  const auto error_with = [&](const std::string& calibration) {
+    return error_message([&] { job_with(calibration); });
+  };
+  CHECK_THAT(error_with("../c.json"), contains("is outside the folder of this file"));
+  CHECK_THAT(error_with("c.json"), contains("folder/j.yaml:5:14"));
+  CHECK_THAT(error_with("v101"), contains("shipped calibrations: neutral, v100"));
+  CHECK_THAT(error_with("[v100]"), contains("folder/j.yaml:5:14"));
+  CHECK_THAT(error_with("{version: 1, compute_scale: 0}"), contains("`compute_scale`: must be above zero"));
 }
 
 TEST_CASE("wrong constants are reported with position and reason") {

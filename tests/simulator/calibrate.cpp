@@ -12,7 +12,7 @@ TEST_CASE("without noise the true constants are recovered") {
     const CalibrationFit fit = calibrate(designed_runs(constants), {shipped, 2, {}});
     for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
       CAPTURE(calibration_constants[i].name);
-      CHECK(value(fit.constants, i) == Approx(value(constants, i)).epsilon(0.01).margin(1e-3));
+      CHECK(value(fit.constants, i) == Approx(value(constants, i)).epsilon(0.01).margin(1e-5));
       CHECK(fit.intervals[i].is_identified);
     }
     CHECK(outlier_rows(fit).empty());

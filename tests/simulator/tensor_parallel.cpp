@@ -69,8 +69,9 @@ TEST_CASE("all-reduces of a stage pass around its ring message by message") {
       job.execution.recomputation = it.recomputation;
       job.execution.compression.activations = 0.25;  // does not apply to all-reduces
       const Link link = link_of(0.003, 8e7);
-      const Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
-      const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
+      Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
+      problem.constants.local_message_overhead_s = 0.001;
+      const double overhead = hosts > 1 ? 0.002 : 0.001;
       const double messages = 2 * 3 * it.all_reduces * 2 * (t - 1);
       const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, t, 2));
       CHECK(replay_makespan(lowered) ==

@@ -14,7 +14,7 @@ namespace dtfm {
 using namespace sim;
 
 inline const Calibration shipped{1, 1.5e-3, 0.939, 0.973, 0, 1};
-inline const Calibration truth{1.3, 0.1, 0.8, 0.6, 0.06, 0.7};
+inline const Calibration truth{1.3, 0.1, 0.8, 0.6, 0.06, 0.7, 1.4, 5e-4};
 
 class RunTable {
  public:
@@ -29,6 +29,28 @@ class RunTable {
     const Plan plan = plan_of(job, stages, replicas, micro_batches);
     runs_.push_back({"", "", std::make_shared<Workload>(Workload{topology_, job, plan}), 1});
   }
+  /// Adds a run of layers that take only the time to launch their kernels, 0.1 s by the roofline.
+  void add_launches(int layers, int micro_batches) {
+    Job job = chain_job(layers, 0, 1);
+    for (Layer& layer : std::get<LayerChain>(job.model).layers) layer.forward = layer.backward = Flops(1);
+    const Plan plan = plan_of(job, 1, 1, micro_batches);
+    const RooflineConstants roofline{1, 1, 1, 0.1, 1};
+    runs_.push_back(
+        {"", "", std::make_shared<Workload>(Workload{topology_, job, plan, {roofline, roofline}}), 1});
+  }
+  /// Adds a run of eight tensor-parallel devices of one host that exchange tiny sums.
+  void add_local_messages(int layers) {
+    Job job = chain_job(layers, 0, 1);
+    for (Layer& layer : std::get<LayerChain>(job.model).layers) layer.forward = layer.backward = Flops(1);
+    Topology host = flat_topology({8}, link_of(0, 1e9), link_of(0, 1e9));
+    for (Device& device : host.devices) device.host = 0;
+    std::get<RuleLinks>(host.links).same_host(0, 0) = 0;
+    Plan plan = plan_of(job, 1, 1, 1);
+    plan.tensor = 8;
+    plan.pipelines[0].stages[0].devices = {0, 1, 2, 3, 4, 5, 6, 7};
+    runs_.push_back(
+        {"", "", std::make_shared<Workload>(Workload{std::make_shared<Topology>(host), job, plan}), 1});
+  }
   std::vector<MeasuredRun> measured_with(const Calibration& constants) {
     const std::vector<double> seconds = simulate_seconds(runs_, constants, 1);
     for (std::size_t i = 0; i < runs_.size(); ++i) runs_[i].seconds = seconds[i];
@@ -41,7 +63,7 @@ class RunTable {
   std::vector<MeasuredRun> runs_;
 };
 
-/// Returns 49 runs, in each of which one constant dominates the time. If `with_gradient_sync`, some have
+/// Returns 58 runs, in each of which one constant dominates the time. If `with_gradient_sync`, some have
 /// several replicas.
 inline std::vector<MeasuredRun> designed_runs(const Calibration& constants, bool with_gradient_sync = true) {
   RunTable runs;
@@ -58,6 +80,9 @@ inline std::vector<MeasuredRun> designed_runs(const Calibration& constants, bool
     for (const int replicas : {2, 3})
       for (const int stages : {1, 2})
         if (with_gradient_sync) runs.add(2, 3e8, 1e4, parameters, stages, replicas, 1);
+  for (const int m : {1, 2})
+    for (const int layers : {8, 16}) runs.add_launches(layers, m);
+  for (const int layers : {60, 90, 120, 150, 180}) runs.add_local_messages(layers);
   return runs.measured_with(constants);
 }
 

@@ -159,7 +159,13 @@ std::vector<LayerSample> read_measured_layers(const std::string& configs, const 
 }
 
 bool is_used_in_fit(const LayerSample& sample) {
-  return sample.tensor == 1 && (sample.what == LayerSample::Quantity::update || sample.layer.name == "block");
+  return sample.training.precision != Precision::fp16 && sample.tensor == 1 &&
+         (sample.what == LayerSample::Quantity::update || sample.layer.name == "block");
+}
+
+bool is_used_in_16_bit_fit(const LayerSample& sample) {
+  return sample.training.precision == Precision::fp16 && sample.tensor == 1 && sample.layer.name == "block" &&
+         sample.what != LayerSample::Quantity::update;
 }
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,

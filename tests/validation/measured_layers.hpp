@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/core/roofline.hpp"
+#include "simulator/calibration/measured_run.hpp"
 
 namespace dtfm {
 
@@ -36,15 +38,21 @@ struct LayerSample {
 /// well: neither is used.
 std::vector<LayerSample> read_measured_layers(const std::string& configs, const std::string& data);
 
-/// Whether the constants are fitted to this sample: blocks without tensor parallelism, and updates.
+/// Whether the constants for 32 bits are fitted to this sample: blocks without tensor parallelism, and
+/// updates.
 bool is_used_in_fit(const LayerSample& sample);
+/// The same for 16 bits.
+bool is_used_in_16_bit_fit(const LayerSample& sample);
 
 /// Returns estimated ÷ measured − 1.
-double relative_error(const LayerSample& sample, const Roofline& roofline);
+double relative_error(const LayerSample& sample, const RooflineConstants& roofline);
 
-/// Returns the constants ≥ 0 with the least sum of squared relative errors. The estimate is linear in them,
-/// so this is non-negative least squares. A constant that no sample depends on is 0.
-Roofline fit_roofline(const std::vector<LayerSample>& samples);
+/// The constants ≥ 0 with the least sum of squared relative errors of the samples, and of runs that are
+/// simulated with them; `update` is fixed if given. A constant that neither depends on keeps the initial
+/// value of the fit.
+RooflineConstants fit_roofline(const std::vector<LayerSample>& samples,
+                               const std::vector<sim::MeasuredRun>& runs = {},
+                               std::optional<double> update = {});
 
 /// Mean absolute value, and the value farthest from 0.
 struct ErrorSummary {

@@ -22,6 +22,7 @@ using namespace sim;
 namespace {
 
 constexpr std::size_t csv_limit = 1 << 20;
+constexpr int gpus_per_host = 8;  // of the machines with A100s
 
 struct Degrees {
   int tensor = 1, data = 1, pipeline = 1;
@@ -55,7 +56,7 @@ std::shared_ptr<const Topology> cached_topology(const std::string& text) {
 
 /// NVLink of an A100: 300 GB/s in each direction (configs/gpus.yaml). Every host has four cards of 200 Gbps.
 std::shared_ptr<const Topology> vtrain_topology(int gpus) {
-  if (gpus <= 8)
+  if (gpus <= gpus_per_host)
     return cached_topology(fmt::format(R"(version: 1
 devices: [{{site: lab, hosts: 1, gpus_per_host: {}, gpu: A100-40GB}}]
 links: [{{within: host, latency: 5 us, bandwidth: 2400 Gbps}}]
@@ -68,7 +69,7 @@ links:
   - {{within: host, latency: 5 us, bandwidth: 2400 Gbps}}
   - {{within: lab, latency: 5 us, bandwidth: 200 Gbps}}
 )",
-                                     gpus / 8));
+                                     gpus / gpus_per_host));
 }
 
 /// Several hosts of four GH200. Inside a host and between the GPUs of two hosts: the largest rates of the
@@ -149,13 +150,25 @@ parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}}}
   return runs;
 }
 
+std::vector<MeasuredRun> roofline_fit_runs(const std::string& data) {
+  std::vector<MeasuredRun> fitted;
+  const auto add = [&](const std::string& file, int max_tensor) {
+    const std::vector<MeasuredRun> runs = read_vtrain_runs(data + "/measured/" + file);
+    for (std::size_t i = 0; i < runs.size(); i += 2)
+      if (runs[i].work->plan.tensor <= max_tensor) fitted.push_back(runs[i]);
+  };
+  add("vtrain-one-host.csv", 1);
+  add("vtrain-many-hosts.csv", gpus_per_host);
+  return fitted;
+}
+
 std::vector<MeasuredRun> read_gh200_runs(const std::string& data) {
   const auto job_of = [](int batch, int micro_batch, int tensor) {
     return parse_job(fmt::format(R"(version: 1
 name: opt-350m
 model: {{kind: transformer, layers: 24, hidden: 1024, heads: 16, sequence: 2048, vocabulary: 50272, positions: 2050, tied: false}}
 training: {{global_batch: {}, micro_batch: {}, precision: fp32, optimizer: adam-20, recompute: none}}
-parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}}}
+parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, tensor: {}}}
 )",
                                  batch, micro_batch, tensor),
                      "opt-350m.yaml");
@@ -177,14 +190,6 @@ parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}}}
                           std::move(plan), (first + second) / 2));
   });
   return runs;
-}
-
-std::vector<double> read_gh200_peaks(const std::string& data) {
-  std::vector<double> peaks;
-  for_each_row(data + "/measured/sailor-opt350-gh200.csv", 12, [&](const CsvTable& table, const auto&) {
-    peaks.push_back(table.number(11, Unit{"", 0}, "bytes"));
-  });
-  return peaks;
 }
 
 }  // namespace dtfm

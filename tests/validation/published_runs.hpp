@@ -2,7 +2,6 @@
 // job from what the publication says, without anything fitted to its times.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +13,13 @@ namespace dtfm {
 /// estimated. `file` is vtrain-one-host.csv or vtrain-many-hosts.csv.
 std::vector<sim::MeasuredRun> read_vtrain_runs(const std::string& file);
 
+/// The iterations to which the roofline is fitted: every second one of both files that has no tensor
+/// parallelism or, on many hosts, whose tensor-parallel groups are inside a host. `data` is the folder of
+/// measured/.
+std::vector<sim::MeasuredRun> roofline_fit_runs(const std::string& data);
+
 /// Iterations of OPT-350M by Megatron-DeepSpeed on hosts with four GH200; layer times are imported. The time
 /// is the mean of two runs. `data` is the folder of measured/ and layer-profiles/.
 std::vector<sim::MeasuredRun> read_gh200_runs(const std::string& data);
-
-/// Peak bytes of a GPU, in the order of read_gh200_runs.
-std::vector<double> read_gh200_peaks(const std::string& data);
 
 }  // namespace dtfm

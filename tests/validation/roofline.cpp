@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 
 #include "planner/io/readers/roofline_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/validation/measured_layers.hpp"
+#include "tests/validation/published_runs.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -40,45 +42,53 @@ LayerSample sample_of(double flops, double bytes, LayerSample::Quantity what, do
 
 }  // namespace
 
-// Times from the formula with compute 2, memory 3 and 5, launch 0.25 s.
+// Times from the formula with compute 2, memory 3 and 5, launch 1 ms.
 TEST_CASE("the fit recovers the constants of generated times") {
   using Quantity = LayerSample::Quantity;
   std::vector<LayerSample> samples;
-  for (const double f : {1.0, 2.0})
-    for (const double m : {1.0, 4.0}) {
-      samples.push_back(sample_of(f * 1e12, m * 100e9, Quantity::forward, 2 * f + 3 * m + 0.25));
-      samples.push_back(sample_of(f * 1e12, m * 100e9, Quantity::backward, 4 * f + 5 * m + 0.25));
+  for (const double f : {0.01, 1.0, 2.0})
+    for (const double m : {0.01, 1.0, 4.0}) {
+      const auto pass_s = [](double s) { return std::max(s * 1e-3, 1e-3); };
+      samples.push_back(sample_of(f * 1e9, m * 100e6, Quantity::forward, pass_s(2 * f + 3 * m)));
+      samples.push_back(sample_of(f * 1e9, m * 100e6, Quantity::backward, pass_s(4 * f + 5 * m)));
     }
-  const Roofline fitted = fit_roofline(samples);
-  CHECK(fitted.compute == Approx(2));
-  CHECK(fitted.memory_forward == Approx(3));
-  CHECK(fitted.memory_backward == Approx(5));
-  CHECK(fitted.launch_s == Approx(0.25));
-  CHECK(fitted.update == 0);
-  CHECK(summary(samples, fitted).mean < 1e-9);
+  const RooflineConstants fitted = fit_roofline(samples);
+  CHECK(fitted.compute == Approx(2).epsilon(1e-4));
+  CHECK(fitted.memory_forward == Approx(3).epsilon(1e-4));
+  CHECK(fitted.memory_backward == Approx(5).epsilon(1e-4));
+  CHECK(fitted.launch_s == Approx(1e-3).epsilon(1e-4));
+  CHECK(summary(samples, {fitted, fitted}).mean < 1e-4);
 }
 
-// Forward passes of 2 f − 0.5 s: the least squares would have a launch time of −0.5 s. Without it, they are
-// those of 2 c and of c in the ratio 1 ÷ (2 − 0.5 ÷ f) of the relative errors.
+// Backward passes that take less than a multiple of the forward passes: the least squares would have a
+// negative constant of memory.
 TEST_CASE("no fitted constant is negative") {
   using Quantity = LayerSample::Quantity;
-  const std::vector<LayerSample> samples = {sample_of(1e12, 0, Quantity::forward, 1.5),
-                                            sample_of(2e12, 0, Quantity::forward, 3.5)};
-  const Roofline fitted = fit_roofline(samples);
-  CHECK(fitted.launch_s == 0);
-  const double a = 1 / 1.5, b = 2 / 3.5;
-  CHECK(fitted.compute == Approx((a + b) / (a * a + b * b)));
+  const std::vector<LayerSample> samples = {sample_of(1e12, 100e9, Quantity::forward, 1.5),
+                                            sample_of(2e12, 300e9, Quantity::forward, 2.5)};
+  const RooflineConstants fitted = fit_roofline(samples);
+  CHECK(fitted.memory_forward == 0);
+  // The least squares of 1.5 and 2.5 s by c and 2 c, in relative errors.
+  const double a = 1 / 1.5, b = 2 / 2.5;
+  CHECK(fitted.compute == Approx((a + b) / (a * a + b * b)).epsilon(1e-4));
 }
 
 TEST_CASE("invalid roofline constants are rejected") {
   const auto error_text = [](const std::string& text) {
     return error_message([&] { parse_roofline(text, "r.yaml"); });
   };
-  CHECK(error_text("version: 1\ncompute: 1\n") == "r.yaml:1:1: missing key `memory_forward`");
-  CHECK(error_text("version: 1\ncompute: 0\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1 ms\nupdate: 1\n")
-            .find("r.yaml:2:10: `compute`: ") == 0);
-  CHECK(error_text("version: 1\ncompute: 1\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1\nupdate: 1\n")
-            .find("r.yaml:5:9: `launch`: expected a time with its unit") == 0);
+  const std::string fine = "{compute: 1, memory_forward: 1, memory_backward: 1, launch: 1 ms, update: 1}";
+  CHECK(error_text("version: 1\n16-bit: " + fine + "\n") == "r.yaml:1:1: missing key `32-bit`");
+  CHECK(error_text("version: 1\n16-bit: {compute: 1}\n32-bit: " + fine + "\n") ==
+        "r.yaml:2:9: missing key `memory_forward`");
+  CHECK(error_text("version: 1\n16-bit: {compute: 0, memory_forward: 1, memory_backward: 1, launch: 1 ms, "
+                   "update: 1}\n32-bit: " +
+                   fine + "\n")
+            .find("r.yaml:2:19: `compute`: ") == 0);
+  CHECK(error_text("version: 1\n16-bit: {compute: 1, memory_forward: 1, memory_backward: 1, launch: 1, "
+                   "update: 1}\n32-bit: " +
+                   fine + "\n")
+            .find("r.yaml:2:69: `launch`: expected a time with its unit") == 0);
 }
 
 TEST_CASE("all measured times of blocks are present") {
@@ -99,13 +109,22 @@ TEST_CASE("all measured times of blocks are present") {
 
 TEST_CASE("the roofline constants in use are the fitted ones") {
   if (!has_shared_profiles()) return;
-  const Roofline in_use = built_in_roofline(),
-                 fitted = fit_roofline(filter_samples(measured(), is_used_in_fit));
-  CHECK(in_use.compute == Approx(fitted.compute).epsilon(0.005));
-  CHECK(in_use.memory_forward == Approx(fitted.memory_forward).epsilon(0.005));
-  CHECK(in_use.memory_backward == Approx(fitted.memory_backward).epsilon(0.005));
-  CHECK(in_use.launch_s == Approx(fitted.launch_s).epsilon(0.01));
-  CHECK(in_use.update == Approx(fitted.update).epsilon(0.005));
+  const auto check = [](const RooflineConstants& in_use, const RooflineConstants& fitted) {
+    CHECK(in_use.compute == Approx(fitted.compute).epsilon(0.005));
+    CHECK(in_use.memory_forward == Approx(fitted.memory_forward).epsilon(0.005));
+    CHECK(in_use.memory_backward == Approx(fitted.memory_backward).epsilon(0.005));
+  };
+  const RooflineConstants bits_32 = fit_roofline(filter_samples(measured(), is_used_in_fit));
+  check(built_in_roofline().bits_32, bits_32);
+  for (const RooflineConstants& it : {built_in_roofline().bits_16, built_in_roofline().bits_32})
+    CHECK(it.update == Approx(bits_32.update).epsilon(0.005));
+  const RooflineConstants bits_16 =
+      fit_roofline(filter_samples(measured(), is_used_in_16_bit_fit), roofline_fit_runs(DTFM_SHARED_DATA),
+                   built_in_roofline().bits_32.update);
+  check(built_in_roofline().bits_16, bits_16);
+  // No 32-bit time is as short as the launch of its kernels.
+  for (const RooflineConstants& it : {built_in_roofline().bits_16, built_in_roofline().bits_32})
+    CHECK(it.launch_s == Approx(bits_16.launch_s).epsilon(0.01));
 }
 
 // docs/validation.md has the numbers.

@@ -1,20 +1,22 @@
 #include <cmath>
+#include <memory>
+#include <utility>
 
-#include <Eigen/Dense>
+#include <omp.h>
 
 #include "planner/core/index.hpp"
+#include "simulator/calibration/least_squares.hpp"
 #include "tests/validation/measured_layers.hpp"
 
 namespace dtfm {
 namespace {
 
-constexpr int constants = 5;
-
-Roofline roofline_of(const Eigen::VectorXd& c) {
-  return {c[0], c[1], c[2], c[3], c[4]};
+/// `launch` in ms, so that all are of a magnitude of 1.
+RooflineConstants constants_of(const Eigen::VectorXd& c) {
+  return {c[0], c[1], c[2], c[3] * 1e-3, c[4]};
 }
 
-double estimated_s(const LayerSample& sample, const Roofline& roofline) {
+double estimated_s(const LayerSample& sample, const RooflineConstants& roofline) {
   const ProfileRow row =
       estimated_row(sample.gpu, sample.layer, sample.training, roofline, sample.micro_batch, sample.tensor);
   switch (sample.what) {
@@ -28,51 +30,43 @@ double estimated_s(const LayerSample& sample, const Roofline& roofline) {
   return 0;
 }
 
-/// Returns one row per sample: the share of its measured time that one unit of each constant contributes.
-Eigen::MatrixXd shares(const std::vector<LayerSample>& samples) {
-  Eigen::MatrixXd result(samples.size(), constants);
-  for (Eigen::Index row = 0; row < result.rows(); ++row)
-    for (int column = 0; column < constants; ++column) {
-      const LayerSample& sample = samples[static_cast<std::size_t>(row)];
-      const Eigen::VectorXd unit = Eigen::VectorXd::Unit(constants, column);
-      result(row, column) = estimated_s(sample, roofline_of(unit)) / sample.seconds;
-    }
-  return result;
-}
-
-/// Returns the x ≥ 0 that minimizes |a x − 1|²: of the least-squares solutions for all subsets of the
-/// columns, the best one without a negative value. There are few columns.
-Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a) {
-  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(a.rows());
-  Eigen::VectorXd best = Eigen::VectorXd::Zero(a.cols());
-  double least = ones.squaredNorm();
-  for (unsigned subset = 1; subset < 1u << a.cols(); ++subset) {
-    Eigen::MatrixXd kept = a;
-    for (Eigen::Index column = 0; column < a.cols(); ++column)
-      if ((subset >> column & 1u) == 0) kept.col(column).setZero();
-    const Eigen::VectorXd x = kept.completeOrthogonalDecomposition().solve(ones);
-    const double squares = (kept * x - ones).squaredNorm();
-    if (x.minCoeff() < 0 || squares >= least) continue;
-    best = x;
-    least = squares;
+std::vector<double> errors_of(const std::vector<sim::MeasuredRun>& runs, const RooflineConstants& roofline) {
+  std::vector<sim::MeasuredRun> changed = runs;
+  for (sim::MeasuredRun& run : changed) {
+    sim::Workload work = *run.work;
+    work.roofline = {roofline, roofline};
+    run.work = std::make_shared<const sim::Workload>(std::move(work));
   }
-  return best;
+  return relative_errors(changed, Calibration(), omp_get_max_threads());
 }
 
 }  // namespace
 
-double relative_error(const LayerSample& sample, const Roofline& roofline) {
+double relative_error(const LayerSample& sample, const RooflineConstants& roofline) {
   return estimated_s(sample, roofline) / sample.seconds - 1;
 }
 
-Roofline fit_roofline(const std::vector<LayerSample>& samples) {
-  return roofline_of(non_negative_least_squares(shares(samples)));
+RooflineConstants fit_roofline(const std::vector<LayerSample>& samples,
+                               const std::vector<sim::MeasuredRun>& runs, std::optional<double> update) {
+  constexpr double tolerance = 1e-9, most = 1e6;
+  const auto residuals = [&](const Eigen::VectorXd& x) -> Eigen::VectorXd {
+    std::vector<double> errors;
+    for (const LayerSample& sample : samples) errors.push_back(relative_error(sample, constants_of(x)));
+    if (!runs.empty())
+      for (const double error : errors_of(runs, constants_of(x))) errors.push_back(error);
+    return Eigen::Map<const Eigen::VectorXd>(errors.data(), std::ssize(errors));
+  };
+  sim::Bounds bounds{Eigen::VectorXd::Zero(5), Eigen::VectorXd::Constant(5, most)};
+  if (update) bounds.low[4] = bounds.high[4] = *update;
+  Eigen::VectorXd start(5);
+  start << 1, 2, 4, 1, 2;
+  return constants_of(sim::least_squares(residuals, start, bounds, tolerance).x);
 }
 
 ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& roofline) {
   ErrorSummary result;
   for (const LayerSample& sample : samples) {
-    const double error = relative_error(sample, roofline);
+    const double error = relative_error(sample, roofline.of(sample.training));
     result.mean += std::abs(error);
     if (std::abs(error) > std::abs(result.worst)) result.worst = error;
     ++result.count;
@@ -84,13 +78,16 @@ ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& ro
 std::vector<ProfileErrors> errors_by_profile(const std::vector<LayerSample>& samples) {
   const std::vector<LayerSample> fitted = filter_samples(
       samples, [](const auto& it) { return is_used_in_fit(it) && it.what != LayerSample::Quantity::update; });
-  const auto fitted_where = [&](const auto& holds) { return fit_roofline(filter_samples(fitted, holds)); };
+  const auto fitted_where = [&](const auto& holds) {
+    const RooflineConstants constants = fit_roofline(filter_samples(fitted, holds));
+    return Roofline{constants, constants};
+  };
   std::vector<ProfileErrors> result;
   for (const LayerSample& sample : fitted) {
     if (!result.empty() && result.back().profile == sample.profile) continue;
     const auto own = filter_samples(fitted, [&](const auto& it) { return it.profile == sample.profile; });
     result.push_back(
-        {sample.profile, summary(own, fit_roofline(fitted)),
+        {sample.profile, summary(own, fitted_where([](const auto&) { return true; })),
          summary(own, fitted_where([&](const auto& it) { return it.gpu.name != sample.gpu.name; })),
          summary(own, fitted_where([&](const auto& it) { return it.model != sample.model; }))});
   }

@@ -19,6 +19,7 @@
 #include "tests/validation/estimates.hpp"
 #include "tests/validation/measured_layers.hpp"
 #include "tests/validation/measured_runs.hpp"
+#include "tests/validation/published_runs.hpp"
 
 namespace dtfm {
 using namespace io;
@@ -85,7 +86,44 @@ void validate_runs(const std::string& folder) {
   print_halves(runs, threads);
 }
 
-void print(const char* what, const Roofline& roofline) {
+/// Prints runs of other trainers, simulated with the neutral constants, and how a calibration with every
+/// third of them predicts the others.
+void validate_published(const char* what, const std::vector<MeasuredRun>& runs) {
+  const int threads = omp_get_max_threads();
+  const std::vector<double> errors = relative_errors(runs, Calibration(), threads);
+  fmt::print("\n{}, neutral constants\n", what);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    fmt::print("{:8} {:50} {:8.4f} s {:9.4f} s {:+6.1f} %\n", runs[i].network, runs[i].name, runs[i].seconds,
+               runs[i].seconds * (1 + errors[i]), 100 * errors[i]);
+  const auto worst = std::max_element(errors.begin(), errors.end(),
+                                      [](double a, double b) { return std::abs(a) < std::abs(b); });
+  fmt::print("{} runs, mean absolute error {:.1f} %, worst {:+.1f} %\n", runs.size(),
+             100 * mean_absolute(errors), 100 * *worst);
+  for (std::size_t first = 0; first < 3; ++first) {
+    std::vector<MeasuredRun> fitted, others;
+    for (std::size_t i = 0; i < runs.size(); ++i) (i % 3 == first ? fitted : others).push_back(runs[i]);
+    const CalibrationFit fit = calibrate(fitted, {Calibration(), threads, {}});
+    fmt::print("fitted to rows {}, {}, …: mean absolute error {:.1f} %, of the other rows {:.1f} %;",
+               first + 1, first + 4, 100 * mean_absolute(relative_errors(fitted, fit.constants, threads)),
+               100 * mean_absolute(relative_errors(others, fit.constants, threads)));
+    for (const CalibrationConstant& it : calibration_constants)
+      fmt::print(" {} {:.4g}", it.name, fit.constants.*it.value);
+    fmt::print("\n");
+  }
+}
+
+void validate_published(const std::string& data) {
+  if (!std::filesystem::exists(data + "/measured")) {
+    fmt::print("\npublished runs: skipped, for there are none in {}\n", data);
+    return;
+  }
+  validate_published("vTrain, one host of A100", read_vtrain_runs(data + "/measured/vtrain-one-host.csv"));
+  validate_published("Sailor, OPT-350M on GH200", read_gh200_runs(data));
+  validate_published("vTrain, many hosts of A100",
+                     read_vtrain_runs(data + "/measured/vtrain-many-hosts.csv"));
+}
+
+void print(const char* what, const RooflineConstants& roofline) {
   fmt::print(
       "{:14} compute {:.3f}, memory forward {:.3f}, backward {:.3f}, launch {:.3f} ms, update {:.3f}\n", what,
       roofline.compute, roofline.memory_forward, roofline.memory_backward, roofline.launch_s * 1e3,
@@ -120,10 +158,13 @@ void validate_roofline(const std::string& configs, const std::string& data) {
     return;
   }
   const std::vector<LayerSample> samples = read_measured_layers(configs, data);
-  const std::vector<LayerSample> fitted = filter_samples(samples, is_used_in_fit);
   const Roofline in_use = built_in_roofline();
   fmt::print("\nroofline\n");
-  print("in use", in_use);
+  print("16-bit", in_use.bits_16);
+  print("fitted", fit_roofline(filter_samples(samples, is_used_in_16_bit_fit), roofline_fit_runs(data),
+                               in_use.bits_32.update));
+  const std::vector<LayerSample> fitted = filter_samples(samples, is_used_in_fit);
+  print("32-bit", in_use.bits_32);
   print("fitted", fit_roofline(fitted));
   for (const ProfileErrors& errors : errors_by_profile(samples)) {
     print(errors.profile, errors.fitted);
@@ -231,6 +272,7 @@ int main(int count, char** arguments) {
   }
   try {
     dtfm::validate_runs(arguments[1]);
+    dtfm::validate_published(arguments[3]);
     dtfm::validate_roofline(arguments[2], arguments[3]);
     dtfm::validate_estimates(arguments[4]);
     dtfm::validate_random_jobs();

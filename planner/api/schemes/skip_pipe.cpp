@@ -102,12 +102,11 @@ class RouteCache {
   };
 
   RouteInfo make_route_info(int from, int to) {
-    const auto& devices = problem_.topology->devices;
-    const bool same_host = devices[at(from)].host == devices[at(to)].host;
     const Compression& compression = problem_.job.execution.compression;
     const double ratio =
         is_compressed(problem_.topology, compression, from, to) ? compression.activations : 1;
-    RouteInfo route_info{same_host ? 0 : problem_.constants.message_overhead_s, 0, 0, ratio, {}};
+    RouteInfo route_info{
+        message_overhead_s(problem_.constants, problem_.topology, from, to), 0, 0, ratio, {}};
     const std::vector<int> links = graph_.routes[at(network_.route(from, to))].links;
     double narrowest = std::numeric_limits<double>::infinity();
     for (const int link : links) {

@@ -95,10 +95,10 @@ void IterationBounds::find_layers() {
 }
 
 /// Lower bounds on the times of every layer on one kind of device: its own compute time and, with tensor
-/// parallelism, the all-reduces over the best links.
+/// parallelism, the all-reduces over the best links, unless the compute time contains them.
 DeviceKindTimes IterationBounds::times_of(const StageCosts& costs, int kind) const {
   DeviceKindTimes it;
-  const bool reduces = costs.tensor() > 1;
+  const bool reduces = costs.tensor() > 1 && !costs.includes_all_reduces(kind);
   for (int layer = 0; layer < layers_; ++layer) {
     const std::pair<int, int> one{layer, layer + 1};
     const ComputeTime time = costs.compute(kind, one);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/problem.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -25,9 +26,7 @@ int number_in(const std::vector<int>& numbers, std::size_t index) {
 }  // namespace
 
 NetworkCost::NetworkCost(Shared<Topology> topology, const Calibration& calibration)
-    : topology_(std::move(topology)),
-      efficiency_(calibration.network_efficiency),
-      overhead_s_(calibration.message_overhead_s) {
+    : topology_(std::move(topology)), constants_(calibration) {
   if (const auto* rules = std::get_if<RuleLinks>(&topology_->links))
     is_priced_ = std::any_of(rules->links.begin(), rules->links.end(),
                              [](const Link& link) { return link.egress.value() > 0; });
@@ -114,7 +113,7 @@ void NetworkCost::tabulate_messages() {
 
 int NetworkCost::add_capacity(BitsPerSecond capacity, CapacityOwner owner) {
   if (!(capacity < unlimited)) return -1;
-  capacities_.push_back({bits_per_byte / (capacity.value() * efficiency_), owner});
+  capacities_.push_back({bits_per_byte / (capacity.value() * constants_.network_efficiency), owner});
   return static_cast<int>(capacities_.size()) - 1;
 }
 
@@ -215,8 +214,9 @@ SharedPath NetworkCost::shared(int from, int to) const {
 MessageCost NetworkCost::computed(int from, int to) const {
   if (from == to) return {};
   const Link link = topology_->link(from, to);
-  MessageCost cost{0, bits_per_byte / (link.bandwidth.value() * efficiency_), link.latency.value()};
-  if (topology_->devices[at(from)].host != topology_->devices[at(to)].host) cost.overhead_s = overhead_s_;
+  MessageCost cost{0, bits_per_byte / (link.bandwidth.value() * constants_.network_efficiency),
+                   link.latency.value()};
+  cost.overhead_s = message_overhead_s(constants_, topology_, from, to);
   if (shared_count() > 0)
     for (const int id : shared(from, to))
       cost.seconds_per_byte = std::max(cost.seconds_per_byte, shared_seconds_per_byte(id));

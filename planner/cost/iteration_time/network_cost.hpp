@@ -104,7 +104,7 @@ class NetworkCost {
   void tabulate_messages();
 
   Shared<Topology> topology_;
-  double efficiency_, overhead_s_;
+  Calibration constants_;
   bool is_priced_ = false;
   std::vector<Capacity> capacities_;  // by id
   // Capacity ids, −1 for none.

@@ -111,7 +111,7 @@ void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline
   double usd = 0;  // per micro-batch
   for (std::size_t i = 0; i < cost.layers.size(); ++i) {
     const std::vector<int>& devices = devices_of(pipeline, i);
-    if (devices.size() < 2) continue;
+    if (!has_all_reduces(model, devices)) continue;
     const StageCosts& costs = model.stages_of(devices.size());
     const double bytes =
         costs.all_reduces(cost.layers[i], false).bytes + costs.all_reduces(cost.layers[i], true).bytes;
@@ -242,9 +242,19 @@ ComputeTime slowest_compute(const IterationModel& model, const std::vector<int>&
   return slowest;
 }
 
+bool has_all_reduces(const IterationModel& model, const std::vector<int>& devices) {
+  if (devices.size() < 2) return false;
+  const StageCosts& costs = model.stages_of(devices.size());
+  const auto& all = model.problem.topology->devices;
+  return !std::all_of(devices.begin(), devices.end(), [&](int device) {
+    return costs.includes_all_reduces(costs.kind_of(device)) &&
+           all[at(device)].host == all[at(devices.front())].host;
+  });
+}
+
 double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
                     bool backward) {
-  if (devices.size() < 2 || layers.first == layers.second) return 0;
+  if (layers.first == layers.second || !has_all_reduces(model, devices)) return 0;
   const auto [messages, bytes] = model.stages_of(devices.size()).all_reduces(layers, backward);
   double slowest = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {

@@ -57,6 +57,9 @@ inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t 
 PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int flush,
                            InFlightByDevice& in_flight);
 
+/// Whether the devices of a stage take time for all-reduces that their compute times do not contain. Times of
+/// profiles contain only those inside a host.
+bool has_all_reduces(const IterationModel& model, const std::vector<int>& devices);
 /// Time of the ring all-reduces of a micro-batch within a tensor-parallel group, in one pass.
 double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
                     bool backward);

@@ -26,7 +26,7 @@ StageCosts::StageCosts(const Problem& problem, int tensor)
 
 void StageCosts::find_kinds() {
   const Topology& topology = problem_.topology;
-  const LayerTimes times(problem_.job, problem_.job.execution, topology, problem_.roofline, {tensor_});
+  const LayerTimes times(problem_, problem_.job.execution, {tensor_});
   std::map<std::pair<int, double>, int> kinds;
   for (int device = 0; device < topology.size(); ++device) {
     const Device& it = topology.devices[at(device)];
@@ -34,18 +34,17 @@ void StageCosts::find_kinds() {
         kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
     kind_.push_back(position->second);
     if (!is_new) continue;
-    KindTimes kind{"", {{}}, {0}};
+    KindTimes kind{"", times.includes_all_reduces(device, tensor_), {{}}, {0}};
     try {
       for (int layer = 0; layer < layers_; ++layer) {
         const LayerTime time = times.of(layer, device, tensor_);
-        const double scale = problem_.constants.compute_scale;
         ComputeTime sum = kind.before.back();
-        sum.forward_s += scale * time.forward_s;
-        sum.backward_s += scale * time.backward_s;
-        sum.weight_gradient_s += scale * time.weight_gradient_s;
-        sum.update_s += scale * time.update_s;
+        sum.forward_s += time.forward_s;
+        sum.backward_s += time.backward_s;
+        sum.weight_gradient_s += time.weight_gradient_s;
+        sum.update_s += time.update_s;
         kind.before.push_back(sum);
-        kind.tied_update_s.push_back(kind.tied_update_s.back() + scale * time.tied_update_s);
+        kind.tied_update_s.push_back(kind.tied_update_s.back() + time.tied_update_s);
       }
     } catch (const Error& error) {
       kind.unknown = error.what();

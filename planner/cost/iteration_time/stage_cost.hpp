@@ -58,6 +58,10 @@ class StageCosts {
     double messages = 0, bytes = 0;
   };
   AllReduces all_reduces(std::pair<int, int> layers, bool backward) const;
+  /// Whether the compute times of devices of that kind contain these all-reduces.
+  bool includes_all_reduces(int kind) const {
+    return times_[static_cast<std::size_t>(kind)].includes_all_reduces;
+  }
 
   /// Memory of each device of the stage.
   StageNeeds needs(std::pair<int, int> layers) const;
@@ -70,6 +74,7 @@ class StageCosts {
  private:
   struct KindTimes {
     std::string unknown;
+    bool includes_all_reduces = false;
     std::vector<ComputeTime> before;    // prefix sums, [layers + 1]
     std::vector<double> tied_update_s;  // prefix sums of the updates of parameters tied to the first layer
   };

@@ -124,6 +124,7 @@ LayerProfile import_metis(std::span<const ImportFile> files, const ImportSetting
   }
   LayerProfile profile = make_imported_profile(files, settings, "Metis", "");
   profile.rows = samples.rows(files.front().name);
+  profile.includes_all_reduces = has_tensor_parallelism(profile);
   profile.derivation +=
       "medians over the layers of a kind, spread between their 10th and 90th percentile; forward and "
       "backward are one number in the file, assumed to be split 1 : 2; ";

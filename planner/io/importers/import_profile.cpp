@@ -92,6 +92,11 @@ std::vector<int> kinds_in_profiler_order(const LayerKinds& kinds) {
   return listed;
 }
 
+bool has_tensor_parallelism(const LayerProfile& profile) {
+  return std::any_of(profile.rows.begin(), profile.rows.end(),
+                     [](const ProfileRow& row) { return row.tensor > 1; });
+}
+
 LayerProfile make_imported_profile(std::span<const ImportFile> files, const ImportSettings& settings,
                                    std::string_view format, const std::string& method) {
   const std::string first = quote(std::filesystem::path(files.front().name).filename().string());

@@ -75,6 +75,9 @@ std::vector<int> kinds_in_profiler_order(const LayerKinds& kinds);
 LayerProfile make_imported_profile(std::span<const ImportFile> files, const ImportSettings& settings,
                                    std::string_view format, const std::string& method);
 
+/// Whether a row has several devices. Profilers of whole trainers time their all-reduces, too.
+bool has_tensor_parallelism(const LayerProfile& profile);
+
 inline constexpr double max_imported_seconds = 1e6;
 
 }  // namespace dtfm::io

@@ -84,6 +84,7 @@ LayerProfile import_sailor(std::span<const ImportFile> files, const ImportSettin
       "assumed to be without recomputation; update times that are equal for all layers are excluded, because "
       "they cover several layers");
   profile.rows = samples.rows(name);
+  profile.includes_all_reduces = has_tensor_parallelism(profile);
   return profile;
 }
 

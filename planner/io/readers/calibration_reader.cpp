@@ -35,13 +35,13 @@ double read_constant(const YamlValue& value, Kind kind) {
   return number;
 }
 
-/// Older files do not have the last two constants, whose defaults have no effect.
+/// Older files have only the first constants. The defaults of the others have no effect.
 Calibration read_constants(const YamlMap& map) {
+  constexpr std::size_t required = 4;
   Calibration constants;
-  for (const CalibrationConstant& constant : calibration_constants) {
-    const bool is_optional = constant.value == &Calibration::micro_batch_overhead_s ||
-                             constant.value == &Calibration::sync_efficiency;
-    if (is_optional && !map.has(constant.name)) continue;
+  for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
+    const CalibrationConstant& constant = calibration_constants[i];
+    if (i >= required && !map.has(constant.name)) continue;
     constants.*constant.value = read_constant(map.required(constant.name), constant.kind);
   }
   return constants;
@@ -56,7 +56,7 @@ std::vector<std::string_view> constant_names() {
 /// Throws Error at a row that cannot be part of a covariance matrix.
 void check_covariance(const CalibrationUncertainty& spread, const std::vector<YamlValue>& rows) {
   constexpr double rounding = 1e-6;  // tolerance for numbers with truncated decimals
-  for (std::size_t i = 0; i < size; ++i) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
     if (spread.covariance[i][i] < 0) throw rows[i].value_error("has a negative variance");
     for (std::size_t k = 0; k < i; ++k) {
       const double max_value = std::sqrt(spread.covariance[i][i] * spread.covariance[k][k]);
@@ -78,13 +78,18 @@ CalibrationUncertainty read_spread(const YamlValue& value) {
   spread.residual = map.required("residual").number(0, 10);
   spread.degrees_of_freedom = map.required("degrees_of_freedom").number(1, 1e9);
   const YamlMap covariance = map.required("covariance").map(constant_names());
+  constexpr std::size_t old_size = 6;  // of older files
+  std::size_t known = old_size;
+  for (std::size_t i = old_size; i < size; ++i)
+    if (covariance.has(calibration_constants[i].name)) known = size;
   std::vector<YamlValue> rows;
-  for (std::size_t i = 0; i < size; ++i) {
+  for (std::size_t i = 0; i < known; ++i) {
     rows.push_back(covariance.required(calibration_constants[i].name));
     const std::vector<YamlValue> numbers = rows.back().list();
-    if (numbers.size() != size)
-      throw rows.back().value_error(fmt::format("expected {} numbers; found {}", size, numbers.size()));
-    for (std::size_t k = 0; k < size; ++k) spread.covariance[i][k] = numbers[k].number(-max_value, max_value);
+    if (numbers.size() != known)
+      throw rows.back().value_error(fmt::format("expected {} numbers; found {}", known, numbers.size()));
+    for (std::size_t k = 0; k < known; ++k)
+      spread.covariance[i][k] = numbers[k].number(-max_value, max_value);
   }
   check_covariance(spread, rows);
   return spread;
@@ -167,10 +172,8 @@ FittedCalibration read_calibration(const YamlValue& value, const FileReader& ope
 }
 
 FittedCalibration parse_calibration(std::string text, std::string file) {
-  const YamlDocument document(std::move(text), file);
-  FittedCalibration result = read_root_value(document.root());
-  result.name = std::move(file);
-  return result;
+  const YamlDocument document(std::move(text), std::move(file));
+  return read_root_value(document.root());
 }
 
 FittedCalibration read_calibration_file(const std::filesystem::path& file) {

@@ -97,8 +97,8 @@ ordered_json row_json(const ProfileRow& row) {
 }  // namespace
 
 LayerProfile read_profile(const YamlValue& value) {
-  const YamlMap map = value.map(
-      {"schema", "gpu", "source", "derivation", "precision", "model", "shape", "software", "layers"});
+  const YamlMap map = value.map({"schema", "gpu", "source", "derivation", "precision", "model", "shape",
+                                 "software", "includes_all_reduces", "layers"});
   const YamlValue schema = map.required("schema");
   if (!schema.is_word("dtfm-profile/1"))
     throw schema.value_error("expected `dtfm-profile/1`; found " + quote(schema.text()));
@@ -114,6 +114,8 @@ LayerProfile read_profile(const YamlValue& value) {
   if (const auto software = map.optional("software"))
     for (const auto& [what, version] : software->entries())
       profile.software.emplace_back(what.text(), version.text(max_text_length));
+  if (const auto includes = map.optional("includes_all_reduces"))
+    profile.includes_all_reduces = includes->boolean();
   profile.rows = read_rows(map.required("layers"));
   return profile;
 }
@@ -137,6 +139,7 @@ ordered_json profile_json(const LayerProfile& profile) {
   if (profile.derivation.empty()) json.erase("derivation");
   if (profile.shape) json["shape"] = shape_json(*profile.shape);
   for (const auto& [what, version] : profile.software) json["software"][what] = version;
+  if (profile.includes_all_reduces) json["includes_all_reduces"] = true;
   for (const ProfileRow& row : profile.rows) json["layers"].push_back(row_json(row));
   return json;
 }
