@@ -55,10 +55,9 @@ int run_calibrate_command(const CalibrateOptions& options) {
   const auto topology = std::make_shared<const Topology>(io::read_topology(options.topology));
   const std::vector<sim::MeasuredRun> runs = load_runs(options, topology);
   check_not_read(read, std::array{options.output.value_or("")});
-  const Calibration shipped = io::calibration_for({}, Job(), *topology).constants;
-  const sim::CalibrationFit fit = fit_constants(options, runs, shipped);
-  write_output(options,
-               {*topology, runs, fit, shipped, sim::simulate_seconds(runs, shipped, options.threads)});
+  const Calibration prior = io::calibration_for({}, Job(), *topology).constants;
+  const sim::CalibrationFit fit = fit_constants(options, runs, prior);
+  write_output(options, {*topology, runs, fit, prior, sim::simulate_seconds(runs, prior, options.threads)});
   return exit_code::done;
 }
 

@@ -20,7 +20,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 /// Mean absolute relative errors of simulated against measured times, over all runs but outliers.
 struct MeanErrors {
-  double fitted = 0, leave_one_out = 0, before = 0;  // before: with the default constants
+  double fitted = 0, leave_one_out = 0, prior = 0;
 };
 
 MeanErrors mean_errors(const CalibrateSummary& s) {
@@ -31,10 +31,10 @@ MeanErrors mean_errors(const CalibrateSummary& s) {
     const auto error = [&](double simulated_s) { return std::abs(simulated_s / s.runs[i].seconds - 1); };
     mean.fitted += error(s.fit.runs[i].simulated_s);
     mean.leave_one_out += error(s.fit.runs[i].leave_one_out_s);
-    mean.before += error(s.before_s[i]);
+    mean.prior += error(s.prior_s[i]);
     ++count;
   }
-  return {mean.fitted / count, mean.leave_one_out / count, mean.before / count};
+  return {mean.fitted / count, mean.leave_one_out / count, mean.prior / count};
 }
 
 std::string format_value(const CalibrationConstant& constant, double value) {
@@ -44,13 +44,13 @@ std::string format_value(const CalibrationConstant& constant, double value) {
 
 std::string constants_table(const CalibrateSummary& s) {
   Rows rows = {
-      {"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::confidence_level), "shipped", ""}};
+      {"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::confidence_level), "prior", ""}};
   for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
     const CalibrationConstant& it = calibration_constants[i];
     const sim::ConstantInterval& interval = s.fit.intervals[i];
     rows.push_back({std::string(it.name), format_value(it, s.fit.constants.*it.value),
                     format_value(it, interval.low) + " … " + format_value(it, interval.high),
-                    format_value(it, s.before.*it.value),
+                    format_value(it, s.prior.*it.value),
                     interval.is_identified ? "" : "hardly identified by these runs"});
   }
   for (auto& row : rows)
@@ -86,10 +86,9 @@ std::string format_errors(const CalibrateSummary& s) {
   const MeanErrors mean = mean_errors(s);
   return fmt::format(
       "Mean absolute error {:.1f} %; {:.1f} % when each run is left out of the fit; {:.1f} % with the "
-      "shipped "
-      "constants.\n"
+      "constants of the prior.\n"
       "Residual standard deviation {:.1f} % ({:.1f} degrees of freedom).\n",
-      100 * mean.fitted, 100 * mean.leave_one_out, 100 * mean.before, 100 * s.fit.spread.residual,
+      100 * mean.fitted, 100 * mean.leave_one_out, 100 * mean.prior, 100 * s.fit.spread.residual,
       s.fit.spread.degrees_of_freedom);
 }
 
@@ -141,7 +140,7 @@ std::string calibration_file_json(const CalibrateSummary& s) {
                  {"interval_level", sim::confidence_level},
                  {"intervals", std::move(constants)},
                  {"mean_absolute_error",
-                  {{"fitted", mean.fitted}, {"leave_one_out", mean.leave_one_out}, {"shipped", mean.before}}},
+                  {{"fitted", mean.fitted}, {"leave_one_out", mean.leave_one_out}, {"prior", mean.prior}}},
                  {"notes", calibration_notes(s)},
                  {"runs", std::move(runs)}};
   json["program"] = DTFM_VERSION;

@@ -13,8 +13,8 @@ struct CalibrateSummary {
   const Topology& topology;
   const std::vector<sim::MeasuredRun>& runs;
   const sim::CalibrationFit& fit;
-  const Calibration& before;            // the prior: the constants of the topology, or neutral
-  const std::vector<double>& before_s;  // simulated seconds of each run with `before`
+  const Calibration& prior;            // its mean: the constants of the topology, or neutral
+  const std::vector<double>& prior_s;  // simulated seconds of each run with `prior`
 };
 
 /// Tables of the constants and of the runs, and the errors of the simulated times.

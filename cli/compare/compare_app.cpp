@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/scheme_options.hpp"
@@ -34,9 +35,7 @@ void add_input_options(CLI::App& app, CompareOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to train (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--calibration", "NAME|FILE",
-             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
-             [&](const std::string& text) { options.calibration = text; });
+  add_calibration_option(app, options.calibration);
 }
 
 void add_scheme_options(CLI::App& app, CompareOptions& options) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
@@ -98,9 +99,7 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000);
              });
-  add_option(app, "--calibration", "NAME|FILE",
-             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
-             [&](const std::string& text) { options.calibration = text; });
+  add_calibration_option(app, options.calibration);
 }
 
 void add_parallelism_options(CLI::App& app, PlanOptions& options) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "cli/common/plan_formats_help.hpp"
@@ -58,9 +59,7 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) { options.job = text; });
   add_option(app, "--ranks", "FILE", "device of each rank of a Megatron-LM plan",
              [&](const std::string& text) { options.ranks = text; });
-  add_option(app, "--calibration", "NAME|FILE",
-             "constants: neutral, v100, or from dtfm-calibrate [of the job or topology, or neutral]",
-             [&](const std::string& text) { options.calibration = text; });
+  add_calibration_option(app, options.calibration);
   add_option(app, "--graph", "FILE", "simulates a task graph instead of a plan",
              [&](const std::string& text) { options.graph = text; });
 }

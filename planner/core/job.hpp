@@ -51,12 +51,13 @@ struct Job {
   Automatic automatic;
   /// What automatic.micro_batch may choose, ascending divisors of the global batch. Empty: any.
   std::vector<int> micro_batch_choices;
-  std::vector<LayerProfile>
-      profiles;  // measured, imported or estimated layer times, one profile per GPU type
+  /// Measured, imported or estimated layer times, one profile per GPU type.
+  std::vector<LayerProfile> profiles;
+  /// Share of the peak, for GPUs without a profile. Empty: the roofline.
+  std::optional<double> efficiency;
   std::optional<FittedCalibration> calibration;  // of the trainer that runs the job
-  std::optional<double> efficiency;      // share of the peak, for GPUs without a profile; empty: the roofline
-  std::optional<CommVolumes> comm_cost;  // empty: derived from the model by `comm_volumes`
-  std::optional<int> comm_cost_stages;   // number of stages that `comm_cost` is valid for
+  std::optional<CommVolumes> comm_cost;          // empty: derived from the model by `comm_volumes`
+  std::optional<int> comm_cost_stages;           // number of stages that `comm_cost` is valid for
 };
 
 /// Number of micro-batches per iteration, of all pipelines together.

@@ -141,18 +141,18 @@ MatrixXd Calibrator::normal(const Estimate& estimate) const {
 /// Sets the members that follow from x, errors, jacobian and weight. Constants on a bound count as known.
 void Calibrator::update_statistics(Estimate& estimate) const {
   const Bounds& bounds = unknowns_.bounds();
-  MatrixXd free = estimate.jacobian, free_normal = normal(estimate);
+  MatrixXd free_normal = normal(estimate), is_free = MatrixXd::Identity(constant_count, constant_count);
   for (Eigen::Index i = 0; i < constant_count; ++i) {
     if (estimate.x[i] > bounds.low[i] && estimate.x[i] < bounds.high[i]) continue;
-    free.col(i).setZero();
     free_normal.row(i).setZero();
     free_normal.col(i).setZero();
     free_normal(i, i) = 1;
+    is_free(i, i) = 0;
   }
-  estimate.free_inverse = free_normal.ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
-  for (Eigen::Index i = 0; i < constant_count; ++i)
-    if (free.col(i).isZero(0)) estimate.free_inverse(i, i) = 0;  // a known constant does not move
-  estimate.leverage = (free * estimate.free_inverse).cwiseProduct(free).rowwise().sum();
+  // Rows and columns of known constants are 0, so no step moves them.
+  estimate.free_inverse = is_free * free_normal.ldlt().solve(is_free);
+  estimate.leverage =
+      (estimate.jacobian * estimate.free_inverse).cwiseProduct(estimate.jacobian).rowwise().sum();
   const double rows = static_cast<double>(estimate.rows.size());
   estimate.degrees_of_freedom = assumed_noise_weight + rows - estimate.leverage.sum();
   const double assumed = assumed_noise_weight * assumed_noise * assumed_noise;

@@ -71,7 +71,7 @@ for name, value in truth.items():
     interval = result["fit"]["intervals"][name]
     assert interval["low"] <= value <= interval["high"], (name, interval)
 errors = result["fit"]["mean_absolute_error"]
-assert errors["fitted"] < errors["leave_one_out"] < errors["shipped"] and errors["fitted"] < 0.04, errors
+assert errors["fitted"] < errors["leave_one_out"] < errors["prior"] and errors["fitted"] < 0.04, errors
 END
 run gpus.yaml runs.csv --job model.json --format json
 cmp "$out" fitted.json || fail '--format json prints something else than -o writes'

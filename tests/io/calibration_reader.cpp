@@ -85,6 +85,10 @@ TEST_CASE("an impossible covariance is rejected with its position") {
         "c.yaml:10:20: `compute_scale`: has a negative variance");
   CHECK(error_with("4, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==
         "c.yaml:10:20: `compute_scale`: expected 6 numbers; found 5");
+  // Files have the rows of the first six constants, or of all.
+  CHECK_THAT(error_in(with_rows("4, 2, 0, 0, 0, 0", "2, 1, 0, 0, 0, 0") +
+                      "    launch_scale: [0, 0, 0, 0, 0, 0, 1]\n"),
+             contains("`compute_scale`: expected 8 numbers; found 6"));
   CHECK(error_in("schema: dtfm-calibration/2\n") ==
         "c.yaml:1:9: `schema`: expected `dtfm-calibration/1`; found `dtfm-calibration/2`");
   CHECK(error_in("compute_scale: 1\n") ==
@@ -126,7 +130,8 @@ TEST_CASE("a job names a calibration or contains it, and is written so") {
   CHECK(named.calibration->constants == shipped_calibration("v100").constants);
   CHECK(job_json(named)["calibration"] == "v100");
   const Job own = job_with(
-      "{version: 1, compute_scale: 2, message_overhead: 0 s, network_efficiency: 1, iteration_overhead: 0 s}");
+      "{version: 1, compute_scale: 2, message_overhead: 0 s, network_efficiency: 1, iteration_overhead: 0 "
+      "s}");
   CHECK(own.calibration->constants.compute_scale == 2);
   CHECK(parse_job(job_json(own).dump(), "written.json").calibration->constants == own.calibration->constants);
   const auto error_with = [&](const std::string& calibration) {

@@ -121,7 +121,9 @@ TEST_CASE("Sailor: the first layer is the embedding and the last the head and th
   CHECK(block.update == Timing{9, 0});
   CHECK(row_of(profile, "head").forward == Timing{0.25, 0});
   CHECK(row_of(profile, "embedding").backward == Timing{0, 0});
+  CHECK(profile.includes_all_reduces);
   CHECK(reads_back(profile));
+  CHECK_FALSE(from_sailor(R"({"2": {"1": {)" + layers + "}}}").includes_all_reduces);
 }
 
 TEST_CASE("Sailor: a file of another model or format is rejected") {
@@ -180,11 +182,13 @@ TEST_CASE("Metis: layer times are split 1 : 2 and the optimizer's time by parame
   CHECK(profile.rows[1].tensor == 4);
   CHECK_THAT(profile.derivation, contains("assumed to be split 1 : 2") && contains("and 1 more file") &&
                                      contains("that of the file (Metis itself counts it twice)"));
+  CHECK(profile.includes_all_reduces);
   CHECK(reads_back(profile));
 
   const LayerProfile without =
       from_metis({metis(1, 1, R"({"execution_time": {"layer_compute_total_ms": [3, 1, 1, 1, 6]}})")});
   CHECK_FALSE(row_of(without, "block").update);
+  CHECK_FALSE(without.includes_all_reduces);
   CHECK_THAT(without.derivation, contains("update times are unknown"));
 }
 

@@ -47,9 +47,9 @@ bool is_used_in_16_bit_fit(const LayerSample& sample);
 /// Returns estimated ÷ measured − 1.
 double relative_error(const LayerSample& sample, const RooflineConstants& roofline);
 
-/// The constants ≥ 0 with the least sum of squared relative errors of the samples, and of runs that are
-/// simulated with them; `update` is fixed if given. A constant that neither depends on keeps the initial
-/// value of the fit.
+/// The constants ≥ 0, and compute ≥ 1, with the least sum of squared relative errors of the samples, and of
+/// runs that are simulated with them; `update` is fixed if given. A constant that neither depends on keeps
+/// the initial value of the fit.
 RooflineConstants fit_roofline(const std::vector<LayerSample>& samples,
                                const std::vector<sim::MeasuredRun>& runs = {},
                                std::optional<double> update = {});

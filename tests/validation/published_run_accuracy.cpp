@@ -28,6 +28,16 @@ TEST_CASE("iterations of A100s on one host are simulated within 9 % on average w
   CHECK(mean_absolute(relative_errors(runs, Calibration(), 2)) <= 0.09);
 }
 
+TEST_CASE("iterations that the roofline is not fitted to are simulated within 9 and 12 % on average") {
+  if (!has_data()) return;
+  const auto error = [](const std::string& file) {
+    return mean_absolute(relative_errors(roofline_test_runs(data + "/measured/" + file), Calibration(), 2));
+  };
+  CHECK(roofline_test_runs(data + "/measured/vtrain-many-hosts.csv").size() == 16);
+  CHECK(error("vtrain-one-host.csv") <= 0.091);
+  CHECK(error("vtrain-many-hosts.csv") <= 0.12);
+}
+
 TEST_CASE("iterations of GH200s are simulated within 9 % on average with neutral constants") {
   if (!has_data()) return;
   const std::vector<MeasuredRun> runs = read_gh200_runs(data);

@@ -150,16 +150,27 @@ parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}}}
   return runs;
 }
 
+namespace {
+
+/// Every second run, beginning with `first`, with at most this tensor degree.
+std::vector<MeasuredRun> half_of_vtrain_runs(const std::string& file, std::size_t first, int max_tensor) {
+  std::vector<MeasuredRun> all = read_vtrain_runs(file), half;
+  for (std::size_t i = first; i < all.size(); i += 2)
+    if (all[i].work->plan.tensor <= max_tensor) half.push_back(std::move(all[i]));
+  return half;
+}
+
+}  // namespace
+
 std::vector<MeasuredRun> roofline_fit_runs(const std::string& data) {
-  std::vector<MeasuredRun> fitted;
-  const auto add = [&](const std::string& file, int max_tensor) {
-    const std::vector<MeasuredRun> runs = read_vtrain_runs(data + "/measured/" + file);
-    for (std::size_t i = 0; i < runs.size(); i += 2)
-      if (runs[i].work->plan.tensor <= max_tensor) fitted.push_back(runs[i]);
-  };
-  add("vtrain-one-host.csv", 1);
-  add("vtrain-many-hosts.csv", gpus_per_host);
+  std::vector<MeasuredRun> fitted = half_of_vtrain_runs(data + "/measured/vtrain-one-host.csv", 0, 1);
+  for (MeasuredRun& run : half_of_vtrain_runs(data + "/measured/vtrain-many-hosts.csv", 0, gpus_per_host))
+    fitted.push_back(std::move(run));
   return fitted;
+}
+
+std::vector<MeasuredRun> roofline_test_runs(const std::string& file) {
+  return half_of_vtrain_runs(file, 1, gpus_per_host);
 }
 
 std::vector<MeasuredRun> read_gh200_runs(const std::string& data) {

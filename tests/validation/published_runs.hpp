@@ -13,10 +13,11 @@ namespace dtfm {
 /// estimated. `file` is vtrain-one-host.csv or vtrain-many-hosts.csv.
 std::vector<sim::MeasuredRun> read_vtrain_runs(const std::string& file);
 
-/// The iterations to which the roofline is fitted: every second one of both files that has no tensor
-/// parallelism or, on many hosts, whose tensor-parallel groups are inside a host. `data` is the folder of
-/// measured/.
+/// Every second iteration of both files, to which the roofline is fitted, if without tensor parallelism or,
+/// on many hosts, with tensor-parallel groups inside a host. `data` is the folder of measured/.
 std::vector<sim::MeasuredRun> roofline_fit_runs(const std::string& data);
+/// The other half of one of these files, with tensor-parallel groups inside a host.
+std::vector<sim::MeasuredRun> roofline_test_runs(const std::string& file);
 
 /// Iterations of OPT-350M by Megatron-DeepSpeed on hosts with four GH200; layer times are imported. The time
 /// is the mean of two runs. `data` is the folder of measured/ and layer-profiles/.

@@ -57,6 +57,7 @@ RooflineConstants fit_roofline(const std::vector<LayerSample>& samples,
     return Eigen::Map<const Eigen::VectorXd>(errors.data(), std::ssize(errors));
   };
   sim::Bounds bounds{Eigen::VectorXd::Zero(5), Eigen::VectorXd::Constant(5, most)};
+  bounds.low[0] = 1;  // no matrix product exceeds the peak
   if (update) bounds.low[4] = bounds.high[4] = *update;
   Eigen::VectorXd start(5);
   start << 1, 2, 4, 1, 2;

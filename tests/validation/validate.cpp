@@ -112,15 +112,26 @@ void validate_published(const char* what, const std::vector<MeasuredRun>& runs) 
   }
 }
 
+void print_roofline_test(const std::string& file) {
+  const std::vector<MeasuredRun> runs = roofline_test_runs(file);
+  fmt::print(
+      "{} runs to which the roofline is not fitted, without tensor groups across hosts: mean absolute error "
+      "{:.1f} %\n",
+      runs.size(), 100 * mean_absolute(relative_errors(runs, Calibration(), omp_get_max_threads())));
+}
+
 void validate_published(const std::string& data) {
   if (!std::filesystem::exists(data + "/measured")) {
     fmt::print("\npublished runs: skipped, for there are none in {}\n", data);
     return;
   }
-  validate_published("vTrain, one host of A100", read_vtrain_runs(data + "/measured/vtrain-one-host.csv"));
+  const std::string one_host = data + "/measured/vtrain-one-host.csv",
+                    many_hosts = data + "/measured/vtrain-many-hosts.csv";
+  validate_published("vTrain, one host of A100", read_vtrain_runs(one_host));
+  print_roofline_test(one_host);
   validate_published("Sailor, OPT-350M on GH200", read_gh200_runs(data));
-  validate_published("vTrain, many hosts of A100",
-                     read_vtrain_runs(data + "/measured/vtrain-many-hosts.csv"));
+  validate_published("vTrain, many hosts of A100", read_vtrain_runs(many_hosts));
+  print_roofline_test(many_hosts);
 }
 
 void print(const char* what, const RooflineConstants& roofline) {
@@ -164,6 +175,7 @@ void validate_roofline(const std::string& configs, const std::string& data) {
   print("fitted", fit_roofline(filter_samples(samples, is_used_in_16_bit_fit), roofline_fit_runs(data),
                                in_use.bits_32.update));
   const std::vector<LayerSample> fitted = filter_samples(samples, is_used_in_fit);
+  print("V100, 16 bits", summary(filter_samples(samples, is_used_in_16_bit_fit), in_use));
   print("32-bit", in_use.bits_32);
   print("fitted", fit_roofline(fitted));
   for (const ProfileErrors& errors : errors_by_profile(samples)) {

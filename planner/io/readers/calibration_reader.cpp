@@ -128,10 +128,19 @@ bool is_shipped(std::string_view name) {
   return std::find(shipped_names.begin(), shipped_names.end(), name) != shipped_names.end();
 }
 
-/// Says which names are shipped if `name` looks like a name and not like a file.
-Error with_shipped_names(const Error& error, std::string_view name) {
-  if (name.empty() || name.find_first_of("./") != std::string_view::npos) return error;
-  return Error("", fmt::format("{}; shipped calibrations: {}", error.what(), fmt::join(shipped_names, ", ")));
+/// Reads a file. If that fails and `name` looks like a name and not like a file, the error lists the shipped
+/// calibrations.
+template <class Open>
+FittedCalibration parse_named_calibration(std::string_view name, const Open& open) {
+  NamedFile file;
+  try {
+    file = open();
+  } catch (const Error& error) {
+    if (name.empty() || name.find_first_of("./") != std::string_view::npos) throw;
+    throw Error("",
+                fmt::format("{}; shipped calibrations: {}", error.what(), fmt::join(shipped_names, ", ")));
+  }
+  return parse_calibration(std::move(file.text), std::move(file.path));
 }
 
 }  // namespace
@@ -152,32 +161,21 @@ FittedCalibration calibration_for(const std::optional<std::string>& given, const
            : topology.calibration ? *topology.calibration
                                   : shipped_calibration("neutral");
   if (is_shipped(*given)) return shipped_calibration(*given);
-  try {
-    return read_calibration_file(*given);
-  } catch (const Error& error) {
-    throw with_shipped_names(error, *given);
-  }
+  return parse_named_calibration(*given, [&] {
+    return NamedFile{*given, read_file(*given, calibration_size_limit)};
+  });
 }
 
 FittedCalibration read_calibration(const YamlValue& value, const FileReader& open_file) {
   if (value.is_map()) return read_root_value(value);
   const std::string name = value.is_scalar() ? value.text(1024) : "";
   if (is_shipped(name)) return shipped_calibration(name);
-  try {
-    NamedFile file = open_file(value);
-    return parse_calibration(std::move(file.text), std::move(file.path));
-  } catch (const Error& error) {
-    throw with_shipped_names(error, name);
-  }
+  return parse_named_calibration(name, [&] { return open_file(value); });
 }
 
 FittedCalibration parse_calibration(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
   return read_root_value(document.root());
-}
-
-FittedCalibration read_calibration_file(const std::filesystem::path& file) {
-  return parse_calibration(read_file(file, calibration_size_limit), file.string());
 }
 
 nlohmann::ordered_json calibration_reference_json(const FittedCalibration& calibration) {

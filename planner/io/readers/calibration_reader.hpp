@@ -31,7 +31,6 @@ FittedCalibration read_calibration(const YamlValue& value, const FileReader& ope
 
 /// The constants of a file, and their uncertainty if the file has it. Throws Error at file:line:column.
 FittedCalibration parse_calibration(std::string text, std::string file);
-FittedCalibration read_calibration_file(const std::filesystem::path& file);
 
 /// JSON that parse_calibration reads back as the same constants and spread.
 nlohmann::ordered_json calibration_json(const FittedCalibration& calibration);
