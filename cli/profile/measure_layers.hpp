@@ -27,7 +27,7 @@ struct MeasureRequest {
 LayerProfile measure_layers(const MeasureRequest& request);
 
 /// The entry of `catalogue` that the driver calls `device_name`, with memory within 10 % of `memory`. Throws
-/// Error if there is none, naming a similar entry if there is one, such as H100 for an H100 PCIe.
+/// Error if there is none, naming a similar entry if there is one, such as H200 for an H200 NVL.
 const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory);
 
 /// Alternatives without a GPU, for error messages.

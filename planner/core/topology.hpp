@@ -24,7 +24,7 @@ struct Gpu {
   // TF32. Empty if unknown or not supported.
   std::optional<FlopsPerSecond> peak = {}, peak_tf32 = {}, peak_fp32 = {};
   std::optional<BitsPerSecond> memory_bandwidth = {};
-  std::optional<BitsPerSecond> interconnect = {};  // one direction, all links: NVLink, else PCIe
+  std::optional<BitsPerSecond> interconnect = {};  // one direction, all links, else the PCIe slot
   std::optional<DollarsPerHour> price = {};        // typical rental price
   std::string driver = {};                         // name reported by the driver; empty if unknown
 };

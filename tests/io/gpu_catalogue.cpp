@@ -11,6 +11,11 @@ using namespace dtfm::io;
 
 namespace {
 
+/// Whether the GPU is of CDNA 2, which has bf16 but no TF32.
+bool is_cdna_2(const Gpu& gpu) {
+  return gpu.name == "MI250" || gpu.name == "MI250X";
+}
+
 std::string error_text(const std::string& text) {
   try {
     parse_gpu_catalogue(text, "g.yaml");
@@ -32,18 +37,23 @@ TEST_CASE("the built-in catalogue has the common GPUs") {
   CHECK(memory_of(gpus, "V100-16GB") == 16e9);
   CHECK(memory_of(gpus, "A100-80GB") == 80e9);
   CHECK(memory_of(gpus, "H200") == 141e9);
-  for (const char* name : {"K80", "P100-16GB", "V100-32GB", "T4", "RTX-2080Ti", "RTX-3090", "RTX-4090", "A10",
-                           "A40", "A100-40GB", "L4", "L40S", "H100", "GH200"})
+  for (const char* name :
+       {"K80",      "P100-16GB", "V100-32GB", "T4",    "RTX-2080", "RTX-2080Ti", "Titan-RTX",
+        "RTX-3090", "RTX-4090",  "A10",       "A10G",  "A40",      "L4",         "A100-40GB",
+        "L40S",     "H100",      "H100-PCIe", "GH200", "RTX-5090", "MI250",      "MI250X"})
     CHECK(memory_of(gpus, name) > 0);
+  CHECK(memory_of(gpus, "H100-NVL") == 94e9);
+  CHECK(memory_of(gpus, "B200") == 180e9);
+  CHECK(memory_of(gpus, "MI300X") == 192e9);
 }
 
 TEST_CASE("every GPU of the built-in catalogue has a peak") {
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     REQUIRE(gpu.peak);
-    // The range from a Kepler GPU to Hopper without sparsity.
+    // The range from a Kepler GPU to Blackwell without sparsity.
     CHECK(gpu.peak->value() > 1e12);
-    CHECK(gpu.peak->value() < 1e15);
+    CHECK(gpu.peak->value() <= 2.25e15);
     if (gpu.name == "V100-16GB") CHECK(gpu.peak->value() == 125e12);
   }
   CHECK_FALSE(parse_gpu_catalogue("version: 1\ngpus: [{name: A, memory: 1 GB}]\n", "g.yaml")[0].peak);
@@ -59,24 +69,29 @@ TEST_CASE("peaks do not fall with fewer bits and bandwidths match existing memor
       CHECK(gpu.peak_fp32->value() <= gpu.peak_tf32->value());
       CHECK(gpu.peak_tf32->value() <= gpu.peak->value());
       // Tensor cores compute 16-bit formats at twice the rate of TF32, according to NVIDIA's white papers
-      // from Ampere to Hopper.
-      CHECK(gpu.peak->value() / gpu.peak_tf32->value() == Approx(2).epsilon(0.02));
+      // from Ampere to Blackwell and AMD's of CDNA 3. CDNA 2 computes TF32 products in fp32, at a quarter.
+      const double ratio = is_cdna_2(gpu) ? 4 : 2;
+      CHECK(gpu.peak->value() / gpu.peak_tf32->value() == Approx(ratio).epsilon(0.02));
+      if (is_cdna_2(gpu)) CHECK(gpu.peak_tf32->value() == gpu.peak_fp32->value());
     }
-    REQUIRE(gpu.memory_bandwidth);  // from half a K80's GDDR5 to an H200's HBM3e
+    REQUIRE(gpu.memory_bandwidth);  // from half a K80's GDDR5 to a B200's HBM3e
     CHECK(gpu.memory_bandwidth->value() / bits_per_byte >= 240e9);
-    CHECK(gpu.memory_bandwidth->value() / bits_per_byte <= 4800e9);
-    REQUIRE(gpu.interconnect);  // from 16 lanes of PCIe 3 to NVLink 4
-    CHECK(gpu.interconnect->value() / bits_per_byte >= 16e9);
-    CHECK(gpu.interconnect->value() / bits_per_byte <= 450e9);
-    CHECK(gpu.interconnect->value() < gpu.memory_bandwidth->value());
+    CHECK(gpu.memory_bandwidth->value() / bits_per_byte <= 8000e9);
+    REQUIRE(gpu.interconnect.has_value() == !is_cdna_2(gpu));
+    if (gpu.interconnect) {  // from 16 lanes of PCIe 3 to NVLink 5
+      CHECK(gpu.interconnect->value() / bits_per_byte >= 16e9);
+      CHECK(gpu.interconnect->value() / bits_per_byte <= 900e9);
+      CHECK(gpu.interconnect->value() < gpu.memory_bandwidth->value());
+    }
     if (gpu.price) CHECK(gpu.price->value() < 20);
   }
 }
 
-// Ampere and later have TF32; Kepler to Turing have neither TF32 nor bf16.
-TEST_CASE("GPUs have TF32 if their architecture does") {
-  const std::set<std::string> before = {"K80", "P100-16GB",  "V100-16GB", "V100-32GB",
-                                        "T4",  "RTX-2080Ti", "RTX-8000"};
+// Ampere and later have TF32, and so has CDNA 3; Kepler to Turing have neither TF32 nor bf16. Without
+// `peak_tf32`, bf16 would run at the rate of fp32: CDNA 2, which has only bf16, has the key too.
+TEST_CASE("GPUs have a rate of TF32 if their architecture has bf16") {
+  const std::set<std::string> before = {"K80",      "P100-16GB",  "V100-16GB", "V100-32GB", "T4",
+                                        "RTX-2080", "RTX-2080Ti", "Titan-RTX", "RTX-8000"};
   for (const Gpu& gpu : built_in_gpus()) {
     CAPTURE(gpu.name);
     CHECK(gpu.peak_tf32.has_value() == (before.count(gpu.name) == 0));
