@@ -8,7 +8,12 @@ namespace {
 constexpr auto gradient_syncs = std::to_array<GradientSyncTraits>({
     {.kind = GradientSync::sharded_ps, .name = "sharded-ps", .in_jobs = true, .is_candidate = true},
     {.kind = GradientSync::central_ps, .name = "central-ps", .in_jobs = true, .is_ordered = true},
-    {.kind = GradientSync::ring, .name = "ring", .in_jobs = true, .is_candidate = true, .is_ordered = true},
+    {.kind = GradientSync::ring,
+     .name = "ring",
+     .in_jobs = true,
+     .is_candidate = true,
+     .is_ordered = true,
+     .uses_channels = true},
     {.kind = GradientSync::tree, .name = "tree", .in_jobs = true, .is_candidate = true, .is_ordered = true},
     {.kind = GradientSync::hierarchical,
      .name = "hierarchical",

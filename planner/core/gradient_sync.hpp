@@ -20,9 +20,10 @@ enum class GradientSync : unsigned char {
 struct GradientSyncTraits {
   GradientSync kind;
   std::string_view name;
-  bool in_jobs = false;       // a job may name it; only schemes and the simulator use the others
-  bool is_candidate = false;  // the planner tries it if the job says `auto`
-  bool is_ordered = false;    // its time depends on the order of the pipelines
+  bool in_jobs = false;        // a job may name it; only schemes and the simulator use the others
+  bool is_candidate = false;   // the planner tries it if the job says `auto`
+  bool is_ordered = false;     // its time depends on the order of the pipelines
+  bool uses_channels = false;  // messages between hosts are sent in parts (HostChannels)
 };
 
 /// A row for each value, in the order of the enum.

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "planner/core/error.hpp"
+#include "planner/core/host_channels.hpp"
 #include "planner/core/index.hpp"
 
 namespace dtfm::sim {
@@ -21,15 +22,19 @@ StageAllReduces::StageAllReduces(GraphBuilder& builder, const Job& job, const Ex
   for (const Stage& stage : pipeline.stages) {
     const std::size_t tensor = stage.devices.size();
     channels_.emplace_back();
-    for (std::size_t rank = 0; tensor > 1 && rank < tensor; ++rank)
-      channels_.back().push_back(
-          builder.channel(stage.devices[rank], stage.devices[(rank + 1) % tensor], Activity::all_reduce));
+    const HostChannels hosts(builder.topology(), stage.devices);
+    for (std::size_t rank = 0; tensor > 1 && rank < tensor; ++rank) {
+      std::vector<Channel>& parts = channels_.back().emplace_back();
+      for (const auto& [from, to] : hosts.between(stage.devices[hosts.order()[rank]],
+                                                  stage.devices[hosts.order()[(rank + 1) % tensor]]))
+        parts.push_back(builder.channel(from, to, Activity::all_reduce));
+    }
   }
 }
 
 int StageAllReduces::add(int stage, std::pair<int, int> layers, bool backward, std::span<const int> computed,
                          TaskLabel label) {
-  const std::vector<Channel>& ring = channels_[at(stage)];
+  const std::vector<std::vector<Channel>>& ring = channels_[at(stage)];
   const int tensor = static_cast<int>(ring.size());
   DTFM_ASSERT(tensor > 1);
   const int count = backward ? backward_count_ : forward_count, steps = 2 * (tensor - 1);
@@ -43,7 +48,9 @@ int StageAllReduces::add(int stage, std::pair<int, int> layers, bool backward, s
   label.activity = Activity::all_reduce;
   std::vector<int> arrived;
   for (label.rank = 0; label.rank < tensor; ++label.rank)
-    arrived.push_back(builder_.send_sequentially(ring[at(label.rank)], bytes, messages, ready, label));
+    for (const Channel& part : ring[at(label.rank)])
+      arrived.push_back(builder_.send_sequentially(
+          part, bytes / static_cast<double>(ring[at(label.rank)].size()), messages, ready, label));
   label.rank = no_index;
   label.activity = Activity::wait;
   label.phase += 2;

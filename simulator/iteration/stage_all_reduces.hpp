@@ -23,7 +23,8 @@ namespace dtfm::sim {
 /// Every all-reduce is a ring over the t devices in the order of their ranks: of S bytes, each device sends 2
 /// (t − 1) messages of S / t bytes to the next. The messages of all layers are merged into one transfer per
 /// device, which takes latency and overhead of every message: n all-reduces over links of B bytes per second
-/// take 2 n (t − 1) (latency + overhead + S / (t B)), without the overhead inside a host.
+/// take 2 n (t − 1) (latency + overhead + S / (t B)), with the local overhead inside a host. Messages from
+/// one host to another use all channels (HostChannels).
 class StageAllReduces {
  public:
   /// `builder` must outlive this.
@@ -38,9 +39,10 @@ class StageAllReduces {
 
  private:
   GraphBuilder& builder_;
-  std::vector<double> bytes_;                   // [layer]: size of one all-reduce
-  int backward_count_ = 0;                      // all-reduces per layer in the backward
-  std::vector<std::vector<Channel>> channels_;  // [stage][rank of the sender]; empty for single devices
+  std::vector<double> bytes_;  // [layer]: size of one all-reduce
+  int backward_count_ = 0;     // all-reduces per layer in the backward
+  // [stage][rank of the sender][part of the message]; empty for single devices.
+  std::vector<std::vector<std::vector<Channel>>> channels_;
 };
 
 }  // namespace dtfm::sim

@@ -14,6 +14,7 @@ std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group);
 /// The first device sums everything, then sends the sum to all: 2 (a + (n − 1) S / B).
 std::vector<int> central_ps(GraphBuilder& builder, const SyncGroup& group);
 /// Reduce-scatter and all-gather around a ring (Patarasu and Yuan, 2009): 2 (n − 1) (a + S / (n B)).
+/// Messages between hosts use all channels.
 std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group);
 /// Reduction to the first device and broadcast from it over a binomial tree: at most 2 ⌈log2 n⌉ (a + S / B).
 std::vector<int> tree(GraphBuilder& builder, const SyncGroup& group);
@@ -51,6 +52,15 @@ int GradientSyncMessages::send(int from, int to, double bytes, std::span<const i
   const double sent = bytes / builder_.constants().sync_efficiency;
   return builder_.send(builder_.channel(from, to, Activity::gradient_sync), sent, after,
                        label_of(Activity::gradient_sync, group_, phase));
+}
+
+int GradientSyncMessages::send(const HostChannels& channels, int from, int to, double bytes,
+                               std::span<const int> after, int phase) {
+  const std::vector<std::pair<int, int>> pairs = channels.between(from, to);
+  std::vector<int> parts;
+  for (const auto& [sender, receiver] : pairs)
+    parts.push_back(send(sender, receiver, bytes / static_cast<double>(pairs.size()), after, phase));
+  return parts.size() == 1 ? parts.front() : join(parts, to, phase);
 }
 
 int GradientSyncMessages::join(const std::vector<int>& tasks, int device, int phase) {

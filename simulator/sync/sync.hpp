@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/core/gradient_sync.hpp"
+#include "planner/core/host_channels.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm::sim {
@@ -34,6 +35,10 @@ class GradientSyncMessages {
   int send(int from, int to, double bytes, int after, int phase) {
     return send(from, to, bytes, std::array{after}, phase);
   }
+  /// Sends `bytes` in parts on the channels between the hosts of two devices. Returns the task after which
+  /// all parts have arrived.
+  int send(const HostChannels& channels, int from, int to, double bytes, std::span<const int> after,
+           int phase);
   int join(const std::vector<int>& tasks, int device, int phase);
   /// Adds a ring all-reduce of `bytes` per device in 2 (n − 1) phases, numbered from `phase`. `ready`: by
   /// device, the task after which it has its gradients; before that it cannot add them to what it forwards.

@@ -157,8 +157,8 @@ TEST_CASE("the estimate is a lower bound close to the simulator on heterogeneous
       Topology topology = directed_topology(rng, 12);
       for (Site site : {Site{"there"}, Site{"yonder"}}) topology.sites.push_back(site);
       for (Device& device : topology.devices) {
-        device.site = static_cast<int>(rng.below(3));
         device.host = static_cast<int>(rng.below(8));
+        device.site = device.host % 3;
       }
       const Calibration constants{1, 0.01 * rng.uniform(), 0.5 + rng.uniform() / 2, 0};
       const std::vector<int> group = random_group(rng, 12);

@@ -1,5 +1,6 @@
 #include "simulator/sync/sync.hpp"
 
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -53,6 +54,38 @@ TEST_CASE("a ring takes 2 (n - 1)(a + S / (n B))") {
     for (const double end : outcome.ends) CHECK(end == Approx(outcome.makespan));
   }
   CHECK(synchronize(access_link_star(8), GradientSync::ring).makespan == Approx(2.87));  // case c01
+}
+
+// Two hosts of two devices; links inside hosts have 2 B. A message takes as long inside a host as in two
+// parts between hosts.
+TEST_CASE("all devices of a host send the messages of a ring to the next host") {
+  Topology topology = flat_topology({4}, link_of(a, B), link_of(a, B));
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.links.push_back(link_of(a, 2 * B));
+  rules.same_host(0, 0) = 2;
+  for (const std::array hosts : {std::array{0, 0, 1, 1}, std::array{0, 1, 0, 1}, std::array{0, 1, 1, 0}}) {
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      topology.devices[i].host = hosts[i];
+      topology.devices[i].host_uplink = unlimited;
+    }
+    CHECK(synchronize(topology, GradientSync::ring).makespan == Approx(2 * 3 * (a + S / (4 * 2 * B))));
+    CHECK(synchronize(topology, GradientSync::ring).bytes == Approx(2 * 4 * 3 * S / 4));
+    // Both parts of a message together have B, and each of the six messages waits for the previous one.
+    for (Device& device : topology.devices) device.host_uplink = BitsPerSecond(8 * B);
+    const double between_s = S / (4 * B);
+    CHECK(synchronize(topology, GradientSync::ring).makespan >= 6 * between_s + a);
+    CHECK(synchronize(topology, GradientSync::ring).makespan <= 6 * (a + between_s));
+  }
+}
+
+TEST_CASE("a message between hosts has as many parts as the smaller of both hosts has devices") {
+  Topology topology = flat_topology({5}, link_of(a, B), link_of(a, B));
+  for (std::size_t i = 0; i < 5; ++i) topology.devices[i].host = i < 3 ? 0 : 1;
+  const HostChannels channels(topology, std::array{4, 0, 3, 1, 2});
+  CHECK(channels.order() == std::vector<std::size_t>{0, 2, 1, 3, 4});
+  CHECK(channels.between(0, 4) == std::vector<std::pair<int, int>>{{0, 3}, {1, 4}});
+  CHECK(channels.between(3, 1) == std::vector<std::pair<int, int>>{{3, 0}, {4, 1}});
+  CHECK(channels.between(2, 0) == std::vector<std::pair<int, int>>{{2, 0}});
 }
 
 TEST_CASE("sharded-ps takes 2 (a + (n - 1) S / (n B)) with one access link per device") {

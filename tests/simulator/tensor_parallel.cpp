@@ -93,11 +93,19 @@ TEST_CASE("an all-reduce of a transformer has micro-batch · sequence · hidden 
   }
 }
 
-// Ranks 0 and 1 are on one host, 2 and 3 on another: two of the four links of the ring are between hosts.
-TEST_CASE("a ring is as fast as its slowest link") {
+// Ranks 0 and 1 are on one host, 2 and 3 on another: two of the four messages of the ring, of 1e6 bytes each,
+// are between hosts. Both GPUs of a host send half of them.
+TEST_CASE("a ring is as fast as the slowest of its messages, which all GPUs of a host send") {
   const Job job = chain_job(1, 0, 4e6);
-  const Problem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
-  CHECK(makespan(problem, tensor_plan(job, 1, 1, 4, 1)) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 1)));
+  Problem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
+  const Plan plan = tensor_plan(job, 1, 1, 4, 1);
+  CHECK(makespan(problem, plan) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 0.5)));
+  for (Device& device : problem.topology.edit().devices) device.host_uplink = BitsPerSecond(8 * 1.25e6);
+  CHECK(makespan(problem, plan) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 0.8)));
+  // In any order of the ranks the ring enters each host once.
+  Plan mixed = plan;
+  mixed.pipelines[0].stages[0].devices = {0, 2, 1, 3};
+  CHECK(makespan(problem, mixed) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 0.8)));
 }
 
 // Two stages of two devices and two layers. A layer's all-reduces in one direction take x = 2 · 2 (0.01 + 1)

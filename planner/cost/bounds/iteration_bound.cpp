@@ -47,8 +47,9 @@ IterationBounds::IterationBounds(const IterationModel& model, StopFunction stop)
       hop_busy_(hop_occupancies(model, devices_, stop_)),
       one_way_(one_way_costs(model, devices_, stop_)),
       one_way_busy_(one_way_occupancies(model, devices_, stop_)),
-      message_fixed_(min_message_costs(model, devices_, stop_)),
-      message_per_byte_(min_byte_costs(model, devices_, stop_)),
+      collective_messages_(model),
+      message_fixed_(collective_messages_.min_message_costs(devices_, stop_)),
+      message_per_byte_(collective_messages_.min_byte_costs(devices_, stop_)),
       traffic_(model, devices_, stop_) {
   if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
     throw Error("", "too few devices with known layer times for a single stage");
@@ -65,7 +66,7 @@ void IterationBounds::find_links() {
     throw_if_stopped(stop_);
     for (const int to : devices_) {
       if (from == to) continue;
-      const MessageCost cost = model_.network.message(from, to);
+      const MessageCost cost = collective_messages_.fastest(from, to);
       const Line line{cost.overhead_s + cost.latency_s, cost.seconds_per_byte};
       const auto no_better = [](const Line& a, const Line& b) {
         return a.fixed_s >= b.fixed_s && a.seconds_per_byte >= b.seconds_per_byte;

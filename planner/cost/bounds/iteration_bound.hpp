@@ -9,6 +9,7 @@
 
 #include "planner/core/stop.hpp"
 #include "planner/cost/bounds/load_balance_bound.hpp"
+#include "planner/cost/bounds/message_bounds.hpp"
 #include "planner/cost/bounds/spanning_tree_bound.hpp"
 #include "planner/cost/bounds/sync_traffic_bound.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
@@ -119,6 +120,7 @@ class IterationBounds {
   SpanningTreeBound hop_, hop_busy_;
   /// The same in one direction, the better one of each pair.
   SpanningTreeBound one_way_, one_way_busy_;
+  CollectiveMessages collective_messages_;
   SpanningTreeBound message_fixed_, message_per_byte_;
   SyncTrafficBound traffic_;
   double compression_s_ = 0;  // at the boundary where it is shortest

@@ -39,6 +39,8 @@ void IterationBounds::find_sync() {
   syncs_.assign(at(max + 1), {});
   first_sync_s_.assign(at(max + 1), 0);
   double first_s = infinity;
+  // The devices of two hosts may send a message together.
+  const int max_parts = traits(model_.sync).uses_channels ? collective_messages_.max_parts() : 1;
   for (int replicas = max; replicas > 1; --replicas) {
     first_s = std::min(first_s, compressed_sync_s(replicas, first_gradient_bytes_));
     first_sync_s_[at(replicas)] = first_s;
@@ -49,10 +51,10 @@ void IterationBounds::find_sync() {
         sync.seconds_per_byte = 2 * traffic_.to_each_s(replicas - 1) / replicas;
         break;
       case GradientSync::ring:
-        sync.seconds_per_byte = 2 * traffic_.total_s() * (replicas - 1) / replicas;
+        sync.seconds_per_byte = 2 * traffic_.total_s() * (replicas - 1) / replicas / max_parts;
         break;
       default:  // everyone sends and receives all gradients at least once
-        sync.seconds_per_byte = traffic_.total_s();
+        sync.seconds_per_byte = traffic_.total_s() / max_parts;
     }
   }
 }

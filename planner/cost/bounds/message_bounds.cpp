@@ -69,18 +69,49 @@ SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::ve
   });
 }
 
-SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices,
-                                    const StopFunction& stop) {
-  return spanning(devices, stop, [&](int a, int b) {
-    return std::min(model.network.message(a, b).total_s(0), model.network.message(b, a).total_s(0));
-  });
+CollectiveMessages::CollectiveMessages(const IterationModel& model) : model_(model) {
+  if (!traits(model.sync).uses_channels && model.stages.tensor() == 1) return;
+  const std::vector<Device>& devices = model.problem.topology->devices;
+  for (const Device& device : devices) {
+    host_sizes_.resize(std::max(host_sizes_.size(), at(device.host) + 1));
+    ++host_sizes_[at(device.host)];
+  }
+  std::vector<int> largest = host_sizes_;
+  std::sort(largest.rbegin(), largest.rend());
+  if (largest.size() > 1) max_parts_ = largest[1];
+  if (max_parts_ == 1) return;
+  between_hosts_.assign(host_sizes_.size() * host_sizes_.size(), {infinity, infinity, infinity});
+  for (int from = 0; from < model.problem.topology->size(); ++from)
+    for (int to = 0; to < model.problem.topology->size(); ++to) {
+      const int host = devices[at(from)].host, other = devices[at(to)].host;
+      if (host == other) continue;
+      const MessageCost cost = model.network.message(from, to);
+      const double parts = std::min(host_sizes_[at(host)], host_sizes_[at(other)]);
+      MessageCost& least = between_hosts_[at(host) * host_sizes_.size() + at(other)];
+      least = {std::min(least.overhead_s, cost.overhead_s),
+               std::min(least.seconds_per_byte, std::max(cost.seconds_per_byte / parts,
+                                                         model.network.joint_seconds_per_byte(from, to))),
+               std::min(least.latency_s, cost.latency_s)};
+    }
 }
 
-SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices,
-                                 const StopFunction& stop) {
+MessageCost CollectiveMessages::fastest(int from, int to) const {
+  const std::vector<Device>& devices = model_.problem.topology->devices;
+  const int host = devices[at(from)].host, other = devices[at(to)].host;
+  if (between_hosts_.empty() || host == other) return model_.network.message(from, to);
+  return between_hosts_[at(host) * host_sizes_.size() + at(other)];
+}
+
+SpanningTreeBound CollectiveMessages::min_message_costs(const std::vector<int>& devices,
+                                                        const StopFunction& stop) const {
+  return spanning(devices, stop,
+                  [&](int a, int b) { return std::min(fastest(a, b).total_s(0), fastest(b, a).total_s(0)); });
+}
+
+SpanningTreeBound CollectiveMessages::min_byte_costs(const std::vector<int>& devices,
+                                                     const StopFunction& stop) const {
   return spanning(devices, stop, [&](int a, int b) {
-    return std::min(model.network.message(a, b).seconds_per_byte,
-                    model.network.message(b, a).seconds_per_byte);
+    return std::min(fastest(a, b).seconds_per_byte, fastest(b, a).seconds_per_byte);
   });
 }
 

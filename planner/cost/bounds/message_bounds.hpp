@@ -24,11 +24,26 @@ SpanningTreeBound one_way_costs(const IterationModel& model, const std::vector<i
 SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::vector<int>& devices,
                                       const StopFunction& stop);
 
-/// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
-SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices,
-                                    const StopFunction& stop);
-SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices,
-                                 const StopFunction& stop);
+/// Lower bounds on the messages of collectives: of all-reduces inside tensor-parallel groups, and of gradient
+/// synchronization. Where they use the channels of hosts, a message between two hosts may be sent in parts by
+/// any devices of these hosts.
+class CollectiveMessages {
+ public:
+  explicit CollectiveMessages(const IterationModel& model);
+
+  MessageCost fastest(int from, int to) const;
+  /// The most parts of a message.
+  int max_parts() const { return max_parts_; }
+  /// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
+  SpanningTreeBound min_message_costs(const std::vector<int>& devices, const StopFunction& stop) const;
+  SpanningTreeBound min_byte_costs(const std::vector<int>& devices, const StopFunction& stop) const;
+
+ private:
+  const IterationModel& model_;
+  std::vector<int> host_sizes_;
+  int max_parts_ = 1;
+  std::vector<MessageCost> between_hosts_;  // [host × hosts + host]: the least of all pairs; empty if unused
+};
 
 /// The cheapest hop over the smallest boundary between devices of different groups: seconds until both
 /// messages of a micro-batch have arrived, and for which one of them occupies its link.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/host_channels.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
 
@@ -21,6 +22,8 @@ struct Message {
   /// Number of messages that it represents: per sender, per receiver, and in total.
   double per_sender = 1, per_receiver = 1, in_all = 1;
   int ring = no_index;
+  /// Senders and receivers of its parts, which are concurrent; empty if it is sent as a whole.
+  std::vector<std::pair<int, int>> parts = {};
 };
 
 /// Concurrent messages. A sender starts when it has received its messages of all previous phases. Messages of
@@ -141,12 +144,23 @@ Collective central_ps(const Topology&, const NetworkCost&, const ReplicaGroup& g
 }
 
 /// Reduce-scatter and all-gather: in each of 2 (n − 1) rounds every replica forwards what it received in the
-/// previous one, 1 / n of the bytes.
-Collective ring(const Topology&, const NetworkCost&, const ReplicaGroup& group) {
+/// previous one, 1 / n of the bytes. Messages between hosts are sent on all channels.
+Collective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup& group) {
   Collective collective = each_replica(group);
-  const int n = static_cast<int>(group.devices.size());
-  Phase rounds{group.bytes / n, 2.0 * (n - 1)};
-  for (int i = 0; i < n; ++i) rounds.messages.push_back({i, (i + 1) % n, 1, 1, 1, 0});
+  const HostChannels channels(topology, group.devices);
+  std::map<int, int> node_of;  // by device
+  for (const int node : collective.node_of) node_of[group.devices[at(node)]] = node;
+  const std::size_t n = group.devices.size();
+  Phase rounds{group.bytes / static_cast<double>(n), 2.0 * static_cast<double>(n - 1)};
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t from = channels.order()[i], to = channels.order()[(i + 1) % n];
+    Message& message =
+        rounds.messages.emplace_back(Message{static_cast<int>(from), static_cast<int>(to), 1, 1, 1, 0});
+    const auto parts = channels.between(group.devices[from], group.devices[to]);
+    if (parts.size() > 1)
+      for (const auto& [sender, receiver] : parts)
+        message.parts.emplace_back(node_of.at(sender), node_of.at(receiver));
+  }
   collective.phases = {rounds};
   return collective;
 }
@@ -298,6 +312,7 @@ struct LinkShare {
 /// Cost of a message without contention, and its range in shares_.
 struct Route {
   MessageCost cost;
+  std::vector<MessageCost> parts = {};  // cost of each, if it is sent in parts
   double usd_per_byte = 0;
   std::size_t first_share = 0, last_share = 0;
 };
@@ -344,6 +359,10 @@ class SyncTimer {
       std::vector<Route>& routes = running.routes.emplace_back();
       routes.reserve(phase.messages.size());
       for (const Message& it : phase.messages) {
+        if (!it.parts.empty()) {
+          routes.push_back(route_of_parts(it, running));
+          continue;
+        }
         const int from = collective.devices[at(it.from)],
                   to = it.from == it.to ? collective.members[at(it.from)][1] : collective.devices[at(it.to)];
         const std::size_t first_share = shares_.size();
@@ -357,9 +376,29 @@ class SyncTimer {
         }
         routes.push_back(
             {collective.is_coarse ? network_.coarse_message(from, to) : network_.message(from, to),
-             network_.usd_per_byte(from, to), first_share, shares_.size()});
+             {},
+             network_.usd_per_byte(from, to),
+             first_share,
+             shares_.size()});
       }
     }
+  }
+
+  /// The route of a message between replicas that is sent in concurrent parts.
+  Route route_of_parts(const Message& message, const RunningCollective& running) {
+    const std::vector<int>& devices = running.collective.devices;
+    const double part = 1 / static_cast<double>(message.parts.size());
+    Route route;
+    route.first_share = shares_.size();
+    for (const auto& [from, to] : message.parts) {
+      const int sender = devices[at(from)], receiver = devices[at(to)];
+      route.parts.push_back(network_.message(sender, receiver));
+      route.usd_per_byte += part * network_.usd_per_byte(sender, receiver);
+      if (network_.shared_count() > 0)
+        add_shares({from, to, part, part, part}, running, network_.shared(sender, receiver), true, true);
+    }
+    route.last_share = shares_.size();
+    return route;
   }
 
   void add_shares(const Message& it, const RunningCollective& running, const SharedPath& path,
@@ -486,15 +525,27 @@ class SyncTimer {
     const Route& route = running.routes[number][i];
     const std::vector<int>& parts = running.collective.parts;
     const int count = std::min(parts[at(message.from)], parts[at(message.to)]);
-    double bytes_s = count * phase.bytes * route.cost.seconds_per_byte;
+    double shared_s = 0;
     for (std::size_t share = route.first_share; share < route.last_share; ++share) {
       const LinkUse& link = links_[at(shares_[share].link)];
-      bytes_s = std::max(bytes_s, link.round_bytes * network_.shared_seconds_per_byte(link.id));
+      shared_s = std::max(shared_s, link.round_bytes * network_.shared_seconds_per_byte(link.id));
       busy_s = std::max(busy_s, link.busy_s);
     }
-    const double occupancy_s = count * route.cost.overhead_s + bytes_s;
-    slowest_s_ = std::max(slowest_s_, occupancy_s);
-    return {occupancy_s, route.cost.latency_s};
+    const auto time_of = [&](const MessageCost& cost, double bytes) {
+      return MessageTime{count * cost.overhead_s + std::max(count * bytes * cost.seconds_per_byte, shared_s),
+                         cost.latency_s};
+    };
+    MessageTime time;
+    if (route.parts.empty()) time = time_of(route.cost, phase.bytes);
+    double total_s = time.total_s();
+    for (const MessageCost& part : route.parts) {
+      const MessageTime of_part = time_of(part, phase.bytes / static_cast<double>(route.parts.size()));
+      time.occupancy_s = std::max(time.occupancy_s, of_part.occupancy_s);
+      total_s = std::max(total_s, of_part.total_s());
+    }
+    time.latency_s = total_s - time.occupancy_s;
+    slowest_s_ = std::max(slowest_s_, time.occupancy_s);
+    return time;
   }
 
   void advance(RunningCollective& running, std::size_t number) {

@@ -75,13 +75,10 @@ void LayerSplitCosts::add_stage(int stage, const Weights& weights, const StageCh
     resource.behind = {model_.compressed_share(devices, other, Direction::sent),
                        model_.compressed_share(devices, other, Direction::received)};
   }
-  const bool reduces = has_all_reduces(model_, devices);
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    add_once(resource.kinds, model_.stages.kind_of(devices[i]));
-    if (!reduces) continue;
-    const MessageCost cost = model_.network.message(devices[i], devices[(i + 1) % devices.size()]);
-    add_once(resource.ring, {cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
-  }
+  for (const int device : devices) add_once(resource.kinds, model_.stages.kind_of(device));
+  if (has_all_reduces(model_, devices))
+    for (const MessageCost& cost : ring_messages(model_, devices))
+      add_once(resource.ring, {cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
   add_once(stage_resources_[at(stage)], resource);
 }
 

@@ -37,6 +37,30 @@ NetworkCost::NetworkCost(Shared<Topology> topology, const Calibration& calibrati
   tabulate_messages();
 }
 
+MessageCost NetworkCost::message_in_parts(std::span<const std::pair<int, int>> pairs) const {
+  const auto parts = static_cast<double>(pairs.size());
+  MessageCost slowest;
+  for (const auto& [from, to] : pairs) {
+    const MessageCost part = message(from, to);
+    slowest = {std::max(slowest.overhead_s, part.overhead_s),
+               std::max(slowest.seconds_per_byte, part.seconds_per_byte / parts),
+               std::max(slowest.latency_s, part.latency_s)};
+  }
+  if (pairs.size() > 1)
+    slowest.seconds_per_byte =
+        std::max(slowest.seconds_per_byte, joint_seconds_per_byte(pairs.front().first, pairs.front().second));
+  return slowest;
+}
+
+double NetworkCost::joint_seconds_per_byte(int from, int to) const {
+  double slowest = 0;
+  if (shared_count() == 0) return slowest;
+  for (const int id : shared(from, to))
+    if (owner(id) != CapacityOwner::sender && owner(id) != CapacityOwner::receiver)
+      slowest = std::max(slowest, shared_seconds_per_byte(id));
+  return slowest;
+}
+
 /// True if messages between the two, and between each of them and every third device, cost the same and cross
 /// the same capacities of many hosts. This relation is transitive.
 bool NetworkCost::have_equal_links(int device, int other) const {

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "planner/core/calibration.hpp"
@@ -49,6 +51,11 @@ class NetworkCost {
     if (from == to) return {};
     return by_kind_[is_inside(from, to) ? 1 : 0][kind_pair(from, to)];
   }
+  /// A message between two hosts that these pairs of devices, which must not be empty, send in equal parts at
+  /// the same time (HostChannels).
+  MessageCost message_in_parts(std::span<const std::pair<int, int>> pairs) const;
+  /// Seconds per byte of the narrowest capacity that all messages between the hosts of two devices share.
+  double joint_seconds_per_byte(int from, int to) const;
   /// Number of shared capacities; their ids start at 0. If it is 0, there is no contention.
   int shared_count() const { return static_cast<int>(capacities_.size()); }
   double shared_seconds_per_byte(int id) const {

@@ -1,7 +1,9 @@
 #include "planner/cost/iteration_time/pipeline_cost.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "planner/core/host_channels.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
 #include "planner/core/shards.hpp"
@@ -115,8 +117,13 @@ void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline
     const StageCosts& costs = model.stages_of(devices.size());
     const double bytes =
         costs.all_reduces(cost.layers[i], false).bytes + costs.all_reduces(cost.layers[i], true).bytes;
-    for (std::size_t rank = 0; rank < devices.size(); ++rank)
-      usd += bytes * model.network.usd_per_byte(devices[rank], devices[(rank + 1) % devices.size()]);
+    const HostChannels channels(model.problem.topology, devices);
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+      const auto pairs = channels.between(devices[channels.order()[rank]],
+                                          devices[channels.order()[(rank + 1) % devices.size()]]);
+      for (const auto& [from, to] : pairs)
+        usd += bytes / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
+    }
   }
   cost.egress_usd += usd * pipeline.micro_batches;
 }
@@ -252,16 +259,31 @@ bool has_all_reduces(const IterationModel& model, const std::vector<int>& device
   });
 }
 
+std::vector<MessageCost> ring_messages(const IterationModel& model, const std::vector<int>& devices) {
+  const auto& all = model.problem.topology->devices;
+  const int host = all[at(devices.front())].host;
+  const bool is_inside =
+      std::all_of(devices.begin(), devices.end(), [&](int device) { return all[at(device)].host == host; });
+  std::optional<HostChannels> channels;
+  if (!is_inside) channels.emplace(model.problem.topology, devices);
+  std::vector<MessageCost> messages;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::size_t next = (i + 1) % devices.size();
+    messages.push_back(is_inside ? model.network.message(devices[i], devices[next])
+                                 : model.network.message_in_parts(channels->between(
+                                       devices[channels->order()[i]], devices[channels->order()[next]])));
+  }
+  return messages;
+}
+
 double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
                     bool backward) {
   if (layers.first == layers.second || !has_all_reduces(model, devices)) return 0;
   const auto [messages, bytes] = model.stages_of(devices.size()).all_reduces(layers, backward);
   double slowest = 0;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const MessageCost cost = model.network.message(devices[i], devices[(i + 1) % devices.size()]);
+  for (const MessageCost& cost : ring_messages(model, devices))
     slowest =
         std::max(slowest, messages * (cost.overhead_s + cost.latency_s) + bytes * cost.seconds_per_byte);
-  }
   return slowest;
 }
 

@@ -60,6 +60,9 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
 /// Whether the devices of a stage take time for all-reduces that their compute times do not contain. Times of
 /// profiles contain only those inside a host.
 bool has_all_reduces(const IterationModel& model, const std::vector<int>& devices);
+/// A message of each device of a tensor-parallel group to the next in the ring. Those between hosts use all
+/// channels.
+std::vector<MessageCost> ring_messages(const IterationModel& model, const std::vector<int>& devices);
 /// Time of the ring all-reduces of a micro-batch within a tensor-parallel group, in one pass.
 double all_reduce_s(const IterationModel& model, const std::vector<int>& devices, std::pair<int, int> layers,
                     bool backward);
