@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -95,10 +96,7 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--batch", "N", "global batch in sequences [that of the job]",
-             [&](const std::string& text) {
-               options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000);
-             });
+  add_batch_option(app, options.batch);
   add_calibration_option(app, options.calibration);
 }
 

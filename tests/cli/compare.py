@@ -59,6 +59,20 @@ def test_rows_agree_with_the_other_programs():
         check("micro-batch" in row["layout"]["description"], name, row["layout"])
 
 
+def test_batch():
+    """--batch changes the job's global batch."""
+    write("double.yaml", FREE.replace("global_batch: 24", "global_batch: 48"))
+    write("pairs.yaml", FREE.replace("global_batch: 24", "global_batch: 24, micro_batch: 2"))
+    schemes = ("--scheme", "planned", "--scheme", "megatron")
+    by_job = compared("--job", "double.yaml", *schemes)
+    by_option = compared("--batch", 48, *schemes)
+    check(by_option["batch"] == 48 and by_option == by_job, by_option, by_job)
+    for job, batch, message in (("free.yaml", "0", "expected a whole number from 1 to 1000000000; found `0`"),
+                                ("pairs.yaml", "25", "25 is not a multiple of the micro-batch, 2")):
+        done = run("sites.yaml", "--job", job, "--batch", batch, program=COMPARE, status=2)
+        check(done.stderr == f"dtfm-compare: --batch: {message}\n" and done.stdout == "", repr(done.stderr))
+
+
 def test_any_number_of_threads():
     compared("--threads", 1)
     one = Path("table.json").read_bytes()

@@ -22,6 +22,11 @@ for option in --pipeline --data --tensor; do
     expect_refused "$option: expected a whole number from 1 to 1000000; found \`$number\`" net.yaml "$option" "$number"
   done
 done
+for number in 0 -3 3x 1000000001; do
+  expect_refused "--batch: expected a whole number from 1 to 1000000000; found \`$number\`" net.yaml --batch "$number"
+done
+sed 's/global_batch: 24/global_batch: 24, micro_batch: 2/' job.yaml >pairs.yaml
+expect_refused '--batch: 25 is not a multiple of the micro-batch, 2' net.yaml --job pairs.yaml --batch 25
 for number in -1 18446744073709551616; do
   expect_refused "--seed: expected a whole number from 0 to 18446744073709551615; found \`$number\`" net.yaml --seed $number
 done
