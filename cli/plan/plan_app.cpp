@@ -132,9 +132,10 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
                                     [&](const std::string& text) { set_objective(text, options); });
   const auto names = names_in(objective_table());
   set_completion_values(*objective, {names.begin(), names.end()});
-  const auto strategy = add_option(app, "--strategy", "NAME",
-                                   "search strategy; implies comm-cost; see --list-strategies [evolutionary]",
-                                   [&](const std::string& text) { options.strategy = text; });
+  const auto strategy =
+      add_option(app, "--strategy", "NAME",
+                 "with --objective comm-cost: search strategy; see --list-strategies [evolutionary]",
+                 [&](const std::string& text) { options.strategy = text; });
   set_completion_values(*strategy, strategy_names());
   add_flag(app, "--list-strategies", "lists the strategies and exits", options.list_strategies);
   add_flag(app, "--prove",

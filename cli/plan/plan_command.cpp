@@ -194,24 +194,23 @@ int list_strategies() {
   return exit_code::done;
 }
 
-/// Returns comm-cost for --prove and for a strategy other than the default, unless the user gave an
-/// objective. Throws Error for one that does not support them.
+/// Returns comm-cost for --prove, unless the user gave an objective. Throws Error for an objective that does
+/// not support --prove or the strategy: only comm-cost has strategies other than the default.
 Objective effective_objective(const PlanOptions& options) {
   const bool has_strategy = search::strategy_named(options.strategy).name != search::default_strategy;
-  if ((has_strategy || options.prove) && !options.objective_given) return Objective::comm_cost;
   if (has_strategy && options.objective != Objective::comm_cost)
-    throw Error("--strategy", "requires --objective comm-cost");
+    throw Error("", fmt::format("--strategy {} requires --objective comm-cost", options.strategy));
+  if (options.prove && !options.objective_given) return Objective::comm_cost;
   if (options.prove && options.objective != Objective::comm_cost &&
       options.objective != Objective::iteration_time)
     throw Error("--prove", "requires --objective comm-cost or iteration-time");
   return options.objective;
 }
 
-/// Says that an option has decided the objective, which the user did not name.
+/// Says that --prove has decided the objective, which the user did not name.
 void announce_objective(const PlanOptions& options) {
   if (options.objective_given || options.quiet || !is_root(options.processes)) return;
-  const std::string option = options.prove ? "--prove" : "--strategy " + options.strategy;
-  print_error(fmt::format("dtfm-plan: {} implies --objective {}\n", option, name_of(options.objective)));
+  print_error(fmt::format("dtfm-plan: --prove implies --objective {}\n", name_of(options.objective)));
 }
 
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,

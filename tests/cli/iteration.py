@@ -108,6 +108,15 @@ def test_plan_file():
     check(len(planned(*QUICK, "--finalists", 3)[0]["finalists"]) == 3, "--finalists 3")
 
 
+def test_strategies():
+    """Only the default strategy supports the default objective."""
+    plan, _ = planned(*SHORT)
+    check(planned(*SHORT, "--strategy", "evolutionary")[0] == plan and plan["search"]["strategy"] == "evolutionary", plan["search"])
+    for more in ((), ("--objective", "iteration-time")):
+        refused("--strategy kernighan-lin requires --objective comm-cost", "sites.yaml", "--job", "free.yaml", *more,
+                "--strategy", "kernighan-lin")
+
+
 def test_prices():
     write("priced.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4"))
     plan, text = planned(*QUICK, topology="priced.yaml")
