@@ -295,9 +295,11 @@ std::string format_run_summary(const Input& input, const sim::SimReport& report,
 }
 
 void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const io::SimRecord record{input.problem.job.name, input.scenario.name, options.seed,
-                             outcome.samples,        outcome.fairness,    notes_of(options, input, outcome),
-                             DTFM_VERSION,           outcome.interval,    outcome.swarm};
+  const io::SimRecord record{input.problem.job.name, input.scenario.name,
+                             options.seed,           outcome.samples,
+                             outcome.fairness,       notes_of(options, input, outcome),
+                             DTFM_VERSION,           outcome.interval,
+                             outcome.swarm,          model_input(input.problem.job.model)};
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must exist even if the report fails
