@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -35,6 +36,7 @@ void add_input_options(CLI::App& app, CompareOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to train (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
+  add_batch_option(app, options.batch);
   add_calibration_option(app, options.calibration);
 }
 

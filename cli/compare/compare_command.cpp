@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -31,6 +32,7 @@ api::CompareRequest read_request(const CompareOptions& options) {
   Problem& problem = request.problem;
   problem.topology = io::read_topology(options.topology);
   problem.job = options.job ? io::read_job(*options.job) : io::default_job();
+  set_global_batch(options.batch, problem.job);
   problem.constants = io::calibration_for(options.calibration, problem.job, *problem.topology).constants;
   problem.roofline = io::built_in_roofline();
   for (const std::string& file : options.scenarios)

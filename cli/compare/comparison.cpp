@@ -9,6 +9,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/common/verification_formatting.hpp"
+#include "planner/io/writers/rate_keys.hpp"
 #include "simulator/io/swarm_json.hpp"
 
 namespace dtfm::cli {
@@ -32,7 +33,9 @@ std::string format_reference(const api::Comparison& comparison) {
 }
 
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
-  Rows rows = {{"scheme", "s/batch", "tokens/s", "time", "USD/M tokens", "layout"}};
+  const std::string_view input = name_of(model_input(problem.job.model));
+  Rows rows = {
+      {"scheme", "s/batch", fmt::format("{}/s", input), "time", fmt::format("USD/M {}", input), "layout"}};
   for (const api::ComparedScheme* it : comparison.fastest_first(scenario)) {
     const std::string why = it->runs.empty() ? it->chosen.no_layout_reason : it->runs[scenario].failure;
     if (it->runs.empty() || !why.empty()) {
@@ -131,12 +134,13 @@ ordered_json run_json(const api::CompareRequest& request, const api::ComparedRun
                       const sim::Scenario& scenario) {
   const auto& cost = run.cost_per_million_tokens;
   const std::string& why = run.failure;
+  const ModelInput input = model_input(request.problem.job.model);
   ordered_json json = {{"scenario", null_if_empty(scenario.name)},
                        {"seconds_per_batch", null_if_empty(run.seconds_per_batch)},
                        {"time_ratio", null_if_empty(run.time_ratio)},
-                       {"tokens_per_s", null_if_empty(run.tokens_per_s)},
+                       {io::rate_key(input), null_if_empty(run.tokens_per_s)},
                        {"model_flops_per_s", null_if_empty(why.empty() ? run.report.model_flops_per_s : 0)},
-                       {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
+                       {io::cost_key(input), cost ? ordered_json(*cost) : ordered_json(nullptr)},
                        {"iterations", run.report.iterations.size()},
                        {"length_s", run.report.length_s},
                        {"sent_bytes", sent_bytes(run.report)},

@@ -163,7 +163,7 @@ class ExplanationFormatter {
 
 /// The plan now, with twice the hidden size, and the ratios: compute grows with its square, activations grow
 /// linearly.
-std::string pace_table(const cost::PlanExplanation& explanation) {
+std::string pace_table(const cost::PlanExplanation& explanation, ModelInput input) {
   const auto row = [](const std::string& name, const cost::PlanThroughput& pace) {
     return std::vector<std::string>{name,
                                     short_seconds(pace.iteration_s),
@@ -174,7 +174,7 @@ std::string pace_table(const cost::PlanExplanation& explanation) {
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
   Rows rows = {{"When compute is the bottleneck", "iteration s", "compute", "communication", "exposed sync",
-                "tokens/s", "model TFLOP/s"},
+                fmt::format("{}/s", name_of(input)), "model TFLOP/s"},
                row("  now", explanation.now)};
   if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
@@ -205,7 +205,7 @@ std::optional<io::PlanRecord::Explanation> make_explanation(const search::PlanCa
   return explanation;
 }
 
-std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
+std::string format_explanation(const io::PlanRecord::Explanation& explanation, ModelInput input) {
   std::string text = styled(Style::heading, "Bottleneck") + "\n";
   for (const std::string& sentence : explanation.summary) text += "  " + sentence + "\n";
   Rows rows = {{"What if, one change at a time", "estimated s", "gain"}};
@@ -228,7 +228,7 @@ std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
   if (other_links > 0)
     text += fmt::format("  {} twice as fast: less\n",
                         format_count(static_cast<long long>(other_links), "other link"));
-  text += impossible + "\n" + pace_table(explanation.found);
+  text += impossible + "\n" + pace_table(explanation.found, input);
   for (const std::string& sentence : explanation.scaling) text += "  " + sentence + "\n";
   return text;
 }

@@ -44,7 +44,7 @@ std::string format_decisions(const nlohmann::ordered_json& decisions) {
 class IterationWriter {
  public:
   explicit IterationWriter(const IterationSummary& summary)
-      : s_(summary), topology_(summary.problem.topology) {}
+      : s_(summary), topology_(summary.problem.topology), input_(model_input(summary.problem.job.model)) {}
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
@@ -74,16 +74,16 @@ class IterationWriter {
     const bool is_time = s_.record.objective == Objective::iteration_time;
     if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", format_token_rate(estimate.tokens_per_s),
+    text += fmt::format("{} {}/s, {:.4g} model TFLOP/s", format_rate(estimate.tokens_per_s), name_of(input_),
                         estimate.model_flops_per_s / 1e12);
     if (estimate.usd_per_million_tokens)
-      text += fmt::format(", {:.4g} USD per million tokens", *estimate.usd_per_million_tokens);
+      text += fmt::format(", {:.4g} USD per million {}", *estimate.usd_per_million_tokens, name_of(input_));
     if (const double egress = estimate.egress_usd_per_million_tokens; egress > 0)
       text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
                           *estimate.usd_per_million_tokens - egress, egress);
     if (s_.record.lower_bound && !is_time)
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
-                          traits(s_.record.objective).unit, bound_note());
+                          texts(s_.record.objective, input_).unit, bound_note());
     return text + "\n" + sensitivity();
   }
 
@@ -130,12 +130,12 @@ class IterationWriter {
   }
 
   std::string warm_start() const {
-    return s_.record.warm_start ? format_warm_start(*s_.record.warm_start, s_.record.objective, topology_)
-                                : "";
+    if (!s_.record.warm_start) return "";
+    return format_warm_start(*s_.record.warm_start, s_.record.objective, input_, topology_);
   }
 
   std::string explanation() const {
-    return s_.record.explanation ? format_explanation(*s_.record.explanation) : "";
+    return s_.record.explanation ? format_explanation(*s_.record.explanation, input_) : "";
   }
 
   /// The plan that the planner suggests instead of the scored one.
@@ -164,7 +164,7 @@ class IterationWriter {
     return text + "\n";
   }
 
-  static std::string format_token_rate(double rate) {
+  static std::string format_rate(double rate) {
     return rate < 100 ? fmt::format("{:.3g}", rate) : with_thousands(std::llround(rate));
   }
 
@@ -177,8 +177,8 @@ class IterationWriter {
 
   std::string gain_note(std::optional<double> gain) const {
     if (!gain) return "";
-    return *gain > 0 ? styled(Style::good,
-                              format_percent(*gain) + " " + std::string(traits(s_.record.objective).gain))
+    return *gain > 0 ? styled(Style::good, format_percent(*gain) + " " +
+                                               std::string(texts(s_.record.objective, input_).gain))
                      : "no better than the plan as given";
   }
 
@@ -215,6 +215,7 @@ class IterationWriter {
 
   const IterationSummary& s_;
   const Topology& topology_;
+  const ModelInput input_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -95,10 +96,7 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--batch", "N", "global batch in sequences [that of the job]",
-             [&](const std::string& text) {
-               options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000);
-             });
+  add_batch_option(app, options.batch);
   add_calibration_option(app, options.calibration);
 }
 
@@ -134,9 +132,10 @@ void add_search_options(CLI::App& app, PlanOptions& options) {
                                     [&](const std::string& text) { set_objective(text, options); });
   const auto names = names_in(objective_table());
   set_completion_values(*objective, {names.begin(), names.end()});
-  const auto strategy = add_option(app, "--strategy", "NAME",
-                                   "search strategy; implies comm-cost; see --list-strategies [evolutionary]",
-                                   [&](const std::string& text) { options.strategy = text; });
+  const auto strategy =
+      add_option(app, "--strategy", "NAME",
+                 "with --objective comm-cost: search strategy; see --list-strategies [evolutionary]",
+                 [&](const std::string& text) { options.strategy = text; });
   set_completion_values(*strategy, strategy_names());
   add_flag(app, "--list-strategies", "lists the strategies and exits", options.list_strategies);
   add_flag(app, "--prove",

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -46,15 +47,7 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
   else if (given_plan)
     given = io::plan_job(*given_plan);
   Job job = given ? *given : io::default_job();
-  if (options.batch) {
-    std::vector<int> sizes = job.micro_batch_choices;
-    if (sizes.empty()) sizes.push_back(job.execution.micro_batch);
-    for (const int size : sizes)
-      if (*options.batch % size != 0)
-        throw Error("--batch",
-                    fmt::format("{} is not a multiple of the micro-batch, {}", *options.batch, size));
-    job.training.global_batch = *options.batch;
-  }
+  set_global_batch(options.batch, job);
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic.tensor = options.tensor_auto;
@@ -143,7 +136,7 @@ int plan(const PlanOptions& options, const Topology& topology, const Job& job, I
   return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
 
-/// Throws Error if --pipeline, --data or --tensor contradicts the plan to score.
+/// Throws Error if --pipeline, --data, --tensor or --batch contradicts the plan to score.
 void check_shape(const PlanOptions& options, const Plan& plan) {
   const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
   if (options.pipeline.value_or(stages) != stages)
@@ -155,6 +148,7 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
     throw Error("--tensor", fmt::format("{}, but the plan has {} per stage", *options.tensor,
                                         format_count(plan.tensor, "device")));
+  check_batch_of_plan(options.batch, plan, *options.score);
 }
 
 std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
@@ -200,24 +194,23 @@ int list_strategies() {
   return exit_code::done;
 }
 
-/// Returns comm-cost for --prove and for a strategy other than the default, unless the user gave an
-/// objective. Throws Error for one that does not support them.
+/// Returns comm-cost for --prove, unless the user gave an objective. Throws Error for an objective that does
+/// not support --prove or the strategy: only comm-cost has strategies other than the default.
 Objective effective_objective(const PlanOptions& options) {
   const bool has_strategy = search::strategy_named(options.strategy).name != search::default_strategy;
-  if ((has_strategy || options.prove) && !options.objective_given) return Objective::comm_cost;
   if (has_strategy && options.objective != Objective::comm_cost)
-    throw Error("--strategy", "requires --objective comm-cost");
+    throw Error("", fmt::format("--strategy {} requires --objective comm-cost", options.strategy));
+  if (options.prove && !options.objective_given) return Objective::comm_cost;
   if (options.prove && options.objective != Objective::comm_cost &&
       options.objective != Objective::iteration_time)
     throw Error("--prove", "requires --objective comm-cost or iteration-time");
   return options.objective;
 }
 
-/// Says that an option has decided the objective, which the user did not name.
+/// Says that --prove has decided the objective, which the user did not name.
 void announce_objective(const PlanOptions& options) {
   if (options.objective_given || options.quiet || !is_root(options.processes)) return;
-  const std::string option = options.prove ? "--prove" : "--strategy " + options.strategy;
-  print_error(fmt::format("dtfm-plan: {} implies --objective {}\n", option, name_of(options.objective)));
+  print_error(fmt::format("dtfm-plan: --prove implies --objective {}\n", name_of(options.objective)));
 }
 
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,

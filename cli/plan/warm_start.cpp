@@ -39,14 +39,14 @@ std::string format_obstacle(const api::WarmStartResult& result) {
 }
 
 /// "1.5 s per iteration; the running plan would take 4 s; breaks even after 3 iterations"
-std::string format_gain(const api::WarmStartResult& warm, Objective objective) {
+std::string format_gain(const api::WarmStartResult& warm, Objective objective, ModelInput input) {
   const auto& [value, unchanged] = *warm.gain;
   const double old_iteration_s = *warm.unchanged_iteration_s;
   std::string text = objective == Objective::iteration_time
                          ? fmt::format("{:.4f} s per iteration; the running plan would take {:.4f} s", value,
                                        old_iteration_s)
                          : fmt::format("{:.4g} {}; {:.4g} with the running plan, in iterations of {:.4f} s",
-                                       value, traits(objective).unit, unchanged, old_iteration_s);
+                                       value, texts(objective, input).unit, unchanged, old_iteration_s);
   if (warm.break_even_iterations && *warm.break_even_iterations > 0)
     text += fmt::format("; breaks even after {}",
                         format_count(std::llround(*warm.break_even_iterations), "iteration"));
@@ -124,7 +124,7 @@ io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, con
   return {options.warm_start.value(), requested.warm->horizon_s, result, format_obstacle(result)};
 }
 
-std::string format_warm_start(const io::PlanRecord::WarmStart& warm, Objective objective,
+std::string format_warm_start(const io::PlanRecord::WarmStart& warm, Objective objective, ModelInput input,
                               const Topology& topology) {
   const std::string horizon = io::format_seconds(Seconds(warm.horizon_s));
   std::string text =
@@ -146,7 +146,7 @@ std::string format_warm_start(const io::PlanRecord::WarmStart& warm, Objective o
                                          ", state that no device holds any more; its time is not counted");
   if (!warm.obstacle.empty()) text += row("running plan", "cannot continue: " + warm.obstacle);
   if (warm.result.gain) {
-    const std::string gain = format_gain(warm.result, objective);
+    const std::string gain = format_gain(warm.result, objective, input);
     text += row("gain", warm.result.gain->value > 0 ? styled(Style::good, gain) : gain);
   }
   return text + format_migration(migration, topology);

@@ -33,6 +33,7 @@ std::string add_simulation(ReportContent& content, const Problem& problem, const
     io::SimRecord record;
     record.job = problem.job.name;
     record.version = DTFM_VERSION;
+    record.input = model_input(problem.job.model);
     content.simulation = {std::move(report), std::move(record)};
     content.timeline = recorder.timeline();
   } catch (const Error& error) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
@@ -57,6 +58,7 @@ void add_input_options(CLI::App& app, SimulateOptions& options) {
   add_argument(app, "PLAN", "plan to simulate, in any format below", options.plan);
   add_option(app, "--job", "FILE", "job to train (YAML) [that in the plan, or GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
+  add_batch_option(app, options.batch);
   add_option(app, "--ranks", "FILE", "device of each rank of a Megatron-LM plan",
              [&](const std::string& text) { options.ranks = text; });
   add_calibration_option(app, options.calibration);
@@ -117,8 +119,8 @@ void add_general_options(CLI::App& app, SimulateOptions& options) {
 void reject_options_with_graph(const CLI::App& app) {
   reject_options(app,
                  {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--verify", "--faulty-peers",
-                  "--job", "--scenario", "--calibration", "--iterations", "--seed", "--samples", "--threads",
-                  "--ranks", "--trace", "--report", "--format"},
+                  "--job", "--batch", "--scenario", "--calibration", "--iterations", "--seed", "--samples",
+                  "--threads", "--ranks", "--trace", "--report", "--format"},
                  "cannot be combined with --graph");
 }
 

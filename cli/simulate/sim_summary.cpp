@@ -70,7 +70,8 @@ class Writer {
     const sim::Distribution& time = report_.iteration_time_s;
     Rows rows = {
         {"iteration", format_duration(time.mean) + interval(), spread(time)},
-        {"throughput", format_three_digits(report_.tokens_per_s) + " tokens/s", ""},
+        {"throughput",
+         fmt::format("{} {}/s", format_three_digits(report_.tokens_per_s), name_of(s_.record.input)), ""},
         {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", format_percent(report_.bubble), "of the devices' time is not compute"}};
     if (const std::string effect = fairness_effect(); !effect.empty())

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/batch_option.hpp"
 #include "cli/common/common_work.hpp"
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
@@ -71,8 +72,10 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
   input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
   Job& job = input.problem.job;
+  set_global_batch(options.batch, job);
   const auto [plan, notes, undecided] =
       io::read_any_plan(source, input.problem.topology, job, options.job.has_value());
+  check_batch_of_plan(options.batch, plan, options.plan);
   input.plan = plan;
   input.notes = notes;
   job.execution = plan.execution;
@@ -122,10 +125,12 @@ Input read_input(const SimulateOptions& options) {
   Input input;
   input.problem.topology = io::read_topology(options.topology);
   input.problem.roofline = io::built_in_roofline();
-  if (options.scheme)
+  if (options.scheme) {
     input.problem.job = options.job ? io::read_job(*options.job) : io::default_job();
-  else
+    set_global_batch(options.batch, input.problem.job);
+  } else {
     read_plan_input(options, input);
+  }
   const FittedCalibration calibration =
       io::calibration_for(options.calibration, input.problem.job, *input.problem.topology);
   input.problem.constants = calibration.constants;
@@ -290,9 +295,11 @@ std::string format_run_summary(const Input& input, const sim::SimReport& report,
 }
 
 void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const io::SimRecord record{input.problem.job.name, input.scenario.name, options.seed,
-                             outcome.samples,        outcome.fairness,    notes_of(options, input, outcome),
-                             DTFM_VERSION,           outcome.interval,    outcome.swarm};
+  const io::SimRecord record{input.problem.job.name, input.scenario.name,
+                             options.seed,           outcome.samples,
+                             outcome.fairness,       notes_of(options, input, outcome),
+                             DTFM_VERSION,           outcome.interval,
+                             outcome.swarm,          model_input(input.problem.job.model)};
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must exist even if the report fails

@@ -39,7 +39,7 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                       ? ""
                       : fmt::format("{}; the first {:.6g}", format_quantiles(report.iteration_time_s),
                                     report.iterations.front().duration_s())});
-  rows.push_back({"throughput", format_three_digits(rate) + " tokens/s",
+  rows.push_back({"throughput", fmt::format("{} {}/s", format_three_digits(rate), name_of(record.input)),
                   fmt::format("{} samples/s, of completed steps",
                               format_three_digits(rate / sequence_length(problem.job.model)))});
   rows.push_back({"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report.model_flops_per_s)),
@@ -49,7 +49,8 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
                                     io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
                       : ""});
   if (const auto& cost = record.swarm->usd_per_million_tokens)
-    rows.push_back({"cost", fmt::format("{:.4g} USD/M tokens", *cost), "of the devices, without egress"});
+    rows.push_back({"cost", fmt::format("{:.4g} USD/M {}", *cost, name_of(record.input)),
+                    "of the devices, without egress"});
 }
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {

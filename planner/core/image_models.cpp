@@ -111,6 +111,12 @@ LayerChain classifier(std::vector<Layer> layers, double element_bytes) {
   return {1, std::move(layers)};
 }
 
+LayerChain image_classifier(std::vector<Layer> layers, double element_bytes) {
+  LayerChain chain = classifier(std::move(layers), element_bytes);
+  chain.input = ModelInput::images;
+  return chain;
+}
+
 /// A bottleneck block: three convolutions, the middle one with the stride, with four times `width` output
 /// channels.
 LayerBuilder bottleneck(std::string_view name, Shape input, int width, int stride, double element_bytes) {
@@ -148,7 +154,7 @@ LayerChain resnet_50(int image, int classes, double element_bytes) {
     ++number;
   }
   add(LayerBuilder("head", shape, element_bytes).average_pooling(1).linear(classes));
-  return classifier(std::move(layers), element_bytes);
+  return image_classifier(std::move(layers), element_bytes);
 }
 
 LayerChain vgg_16(int image, int classes, double element_bytes) {
@@ -178,7 +184,7 @@ LayerChain vgg_16(int image, int classes, double element_bytes) {
   add(first.linear(hidden).dropout());
   add(LayerBuilder("fc7", shape, element_bytes).linear(hidden).dropout());
   add(LayerBuilder("fc8", shape, element_bytes).linear(classes));
-  return classifier(std::move(layers), element_bytes);
+  return image_classifier(std::move(layers), element_bytes);
 }
 
 LayerChain mlp_model(std::span<const int> widths, double element_bytes) {

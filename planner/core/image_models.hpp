@@ -8,10 +8,10 @@
 
 namespace dtfm {
 
-/// All quantities are per sample; a sample counts as a sequence of one token. As for transformers, operations
-/// are those of matrix products: 2 per multiply-add of a convolution or a linear layer, none for norms,
-/// activations and pooling. Backward is twice the forward, except for the first layer, whose input needs no
-/// gradient. `element_bytes` is the size of an activation: 2 or 4.
+/// All quantities are per sample; a sample counts as a sequence of one token, or is one image. As for
+/// transformers, operations are those of matrix products: 2 per multiply-add of a convolution or a linear
+/// layer, none for norms, activations and pooling. Backward is twice the forward, except for the first layer,
+/// whose input needs no gradient. `element_bytes` is the size of an activation: 2 or 4.
 ///
 /// For an input of c × n × n and an output of d × m × m numbers: parameters · multiply-adds · kept for the
 /// backward:

@@ -4,9 +4,14 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/kind_table.hpp"
 
 namespace dtfm {
 namespace {
+
+constexpr auto model_inputs =
+    std::to_array<ModelInputTraits>({{ModelInput::tokens, "tokens"}, {ModelInput::images, "images"}});
+static_assert(has_row_for_each(model_inputs, ModelInput::images));
 
 /// Sizes of a transformer, with defaults filled in.
 struct BlockShape {
@@ -115,6 +120,14 @@ Layer concatenate(Layer first, const Layer& second) {
 
 }  // namespace
 
+std::span<const ModelInputTraits> model_input_table() {
+  return model_inputs;
+}
+
+std::string_view name_of(ModelInput input) {
+  return row_of(model_inputs, input).name;
+}
+
 int layer_count(const Model& model) {
   if (const auto* transformer = std::get_if<Transformer>(&model)) return transformer->layers;
   return static_cast<int>(std::get<LayerChain>(model).layers.size());
@@ -122,6 +135,11 @@ int layer_count(const Model& model) {
 
 int sequence_length(const Model& model) {
   return std::visit([](const auto& kind) { return kind.sequence; }, model);
+}
+
+ModelInput model_input(const Model& model) {
+  const auto* chain = std::get_if<LayerChain>(&model);
+  return chain ? chain->input : ModelInput::tokens;
 }
 
 LayerKinds layer_kinds(const Model& model, double element_bytes) {

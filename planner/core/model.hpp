@@ -2,7 +2,9 @@
 #pragma once
 
 #include <compare>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -43,10 +45,23 @@ struct Layer {
   friend auto operator<=>(const Layer&, const Layer&) = default;
 };
 
+/// What a model is trained on, in which throughput and costs are counted.
+enum class ModelInput : unsigned char { tokens, images };
+
+struct ModelInputTraits {
+  ModelInput kind;
+  std::string_view name;
+};
+
+/// A row for each value, in the order of the enum.
+std::span<const ModelInputTraits> model_input_table();
+std::string_view name_of(ModelInput input);
+
 /// A model given layer by layer.
 struct LayerChain {
-  int sequence = 1;  // tokens per sequence
+  int sequence = 1;  // tokens per sequence; 1 if the input is images, of which each is a sequence
   std::vector<Layer> layers;
+  ModelInput input = ModelInput::tokens;
 
   friend bool operator==(const LayerChain&, const LayerChain&) = default;
 };
@@ -54,8 +69,9 @@ struct LayerChain {
 using Model = std::variant<Transformer, LayerChain>;
 
 int layer_count(const Model& model);
-/// Tokens per sequence.
+/// Tokens per sequence; 1 for models of images, so that a number of tokens is one of images.
 int sequence_length(const Model& model);
+ModelInput model_input(const Model& model);
 
 /// A model as profiles see it: the kinds of layers that are measured, and the kinds that make up each layer
 /// of the chain. A transformer has the kinds `embedding`, `block` and `head`; its first layer is an embedding

@@ -4,6 +4,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/io/text/json_format.hpp"
+#include "planner/io/writers/rate_keys.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -87,10 +88,10 @@ ordered_json fairness_json(const std::optional<sim::FairnessComparison>& it) {
   return it ? ordered_json{{"equal", it->equal_s}, {"rtt", it->rtt_s}} : ordered_json(nullptr);
 }
 
-ordered_json samples_json(const sim::SampleSummary& samples) {
+ordered_json samples_json(const sim::SampleSummary& samples, ModelInput input) {
   return {{"runs", samples.runs},
           {"iteration_time_s", distribution_json(samples.iteration_time_s, samples.mean_s.size())},
-          {"tokens_per_s", distribution_json(samples.tokens_per_s, samples.mean_s.size())},
+          {rate_key(input), distribution_json(samples.tokens_per_s, samples.mean_s.size())},
           {"mean_iteration_time_s", samples.mean_s}};
 }
 
@@ -113,7 +114,7 @@ ordered_json sim_document(const Topology& topology, const sim::SimReport& report
       {"length_s", report.length_s},
       {"iterations", list_json(report.iterations, iteration_json)},
       {"iteration_time_s", distribution_json(report.iteration_time_s, report.iterations.size())},
-      {"tokens_per_s", positive_or_null(report.tokens_per_s)},
+      {rate_key(record.input), positive_or_null(report.tokens_per_s)},
       {"model_flops_per_s", positive_or_null(report.model_flops_per_s)},
       {"peak_flops_per_s", positive_or_null(report.peak_flops_per_s)},
       {"bubble", report.bubble},
@@ -123,7 +124,7 @@ ordered_json sim_document(const Topology& topology, const sim::SimReport& report
     json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
                                          {"high", record.interval->high_s},
                                          {"level", record.interval->level}};
-  if (record.samples) json["samples"] = samples_json(*record.samples);
+  if (record.samples) json["samples"] = samples_json(*record.samples, record.input);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(record.fairness)}};
   json["devices"] = list_json(report.devices, with_topology(record.swarm ? peer_json : device_json));
@@ -131,7 +132,7 @@ ordered_json sim_document(const Topology& topology, const sim::SimReport& report
   json["events"] = list_json(report.events, event_json);
   json["lost_work_s"] = report.lost_work_s;
   if (report.useful) json["useful_work"] = useful_json(report);
-  if (record.swarm) json["swarm"] = swarm_json(*record.swarm);
+  if (record.swarm) json["swarm"] = swarm_json(*record.swarm, record.input);
   if (report.verification) json["verification"] = verification_json(topology, *report.verification);
   json["critical_path"] = list_json(report.critical_path, step_json);
   json["out_of_memory"] =

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "planner/core/model.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/io/swarm_json.hpp"
 #include "simulator/report/samples.hpp"
@@ -27,6 +28,7 @@ struct SimRecord {
   std::optional<PredictionInterval> interval = {};  // of the iteration time; empty: unknown
   /// Set for a swarm, for whose devices memory, sending and receiving are unknown.
   std::optional<SwarmRecord> swarm = {};
+  ModelInput input = ModelInput::tokens;  // what rates count
 };
 
 /// The text of a result file. Equal arguments give equal bytes. Unknown values are null.

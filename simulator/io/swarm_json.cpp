@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
+#include "planner/io/writers/rate_keys.hpp"
 
 namespace dtfm::io {
 
@@ -22,13 +23,13 @@ ordered_json stage_json(const sim::SwarmStage& it) {
 
 }  // namespace
 
-ordered_json swarm_json(const SwarmRecord& record) {
+ordered_json swarm_json(const SwarmRecord& record, ModelInput input) {
   const sim::SwarmReport& report = record.report;
   ordered_json stages = ordered_json::array();
   for (const sim::SwarmStage& it : report.stages) stages.push_back(stage_json(it));
   const auto& cost = record.usd_per_million_tokens;
   return {{"stages", std::move(stages)},
-          {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
+          {cost_key(input), cost ? ordered_json(*cost) : ordered_json(nullptr)},
           {"useful_samples", report.useful_samples},
           {"useful_samples_per_s", report.useful_samples_per_s},
           {"assigned_samples_per_s", report.assigned_samples_per_s},

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "planner/core/model.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/report/verification_report.hpp"
 #include "simulator/swarm/swarm.hpp"
@@ -17,7 +18,8 @@ struct SwarmRecord {
 };
 
 /// Everything in the report except what is elsewhere in a result file: devices, links, events and steps.
-nlohmann::ordered_json swarm_json(const SwarmRecord& record);
+/// `input`: what costs count.
+nlohmann::ordered_json swarm_json(const SwarmRecord& record, ModelInput input);
 
 nlohmann::ordered_json verification_json(const Topology& topology, const sim::VerificationReport& report);
 

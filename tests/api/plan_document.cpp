@@ -15,8 +15,7 @@ using nlohmann::ordered_json;
 namespace {
 
 /// Two stages × two replicas on devices s0/0 … s0/3.
-ordered_json document_of(const io::PlanRecord& record) {
-  const Job job = chain_job(4, 0, 0);
+ordered_json document_of(const io::PlanRecord& record, const Job& job = chain_job(4, 0, 0)) {
   return io::plan_document(flat_topology({4}, link_of(1e-3, 1e8), link_of(1e-3, 1e8)), job,
                            plan_of(job, 2, 2, 1), record);
 }
@@ -82,6 +81,26 @@ TEST_CASE("the estimate of an iteration and the finalists are written") {
   CHECK(estimate["cost_per_million_tokens"].is_null());
   CHECK_FALSE(estimate.contains("cost_parts"));
   CHECK_FALSE(estimate.contains("comm_cost"));
+}
+
+TEST_CASE("the estimate for a model of images counts images instead of tokens") {
+  Job job = chain_job(4, 0, 0);
+  std::get<LayerChain>(job.model).input = ModelInput::images;
+  io::PlanRecord record;
+  record.objective = Objective::cost_per_token;
+  record.iteration = {2.5, 44.8, 6e9, 1.5, 0, 0, 1, 0.75, 0.25, {}};
+  record.lower_bound = {0.5, 0.75, "by hand"};
+  record.explanation.emplace();
+  record.explanation->found.now.tokens_per_s = 44.8;
+  const ordered_json plan = document_of(record, job), &estimate = plan["estimate"];
+  CHECK(keys_of(estimate) == std::vector<std::string>{"iteration_time_s", "images_per_s", "model_flops_per_s",
+                                                      "cost_per_million_images", "cost_parts", "breakdown",
+                                                      "memory"});
+  CHECK(estimate["images_per_s"] == 44.8);
+  CHECK(estimate["cost_per_million_images"] == 0.75);
+  CHECK(plan["lower_bound"]["unit"] == "USD per million images");
+  CHECK(plan["explanation"]["now"]["images_per_s"] == 44.8);
+  CHECK_FALSE(plan["explanation"]["now"].contains("tokens_per_s"));
 }
 
 TEST_CASE("unknown values are omitted from a plan file") {

@@ -59,6 +59,42 @@ def test_rows_agree_with_the_other_programs():
         check("micro-batch" in row["layout"]["description"], name, row["layout"])
 
 
+def test_batch():
+    """--batch changes the job's global batch."""
+    write("double.yaml", FREE.replace("global_batch: 24", "global_batch: 48"))
+    write("pairs.yaml", FREE.replace("global_batch: 24", "global_batch: 24, micro_batch: 2"))
+    schemes = ("--scheme", "planned", "--scheme", "megatron")
+    by_job = compared("--job", "double.yaml", *schemes)
+    by_option = compared("--batch", 48, *schemes)
+    check(by_option["batch"] == 48 and by_option == by_job, by_option, by_job)
+    for job, batch, message in (("free.yaml", "0", "expected a whole number from 1 to 1000000000; found `0`"),
+                                ("pairs.yaml", "25", "25 is not a multiple of the micro-batch, 2")):
+        done = run("sites.yaml", "--job", job, "--batch", batch, program=COMPARE, status=2)
+        check(done.stderr == f"dtfm-compare: --batch: {message}\n" and done.stdout == "", repr(done.stderr))
+
+
+def test_images():
+    """Models of images are counted in images."""
+    write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
+    write("images.yaml", "version: 1\nname: images\nmodel: {preset: resnet-50}\ntraining: {global_batch: 24}\n"
+                         "profile: {analytic: true, efficiency: 0.3}\n")
+    schemes = ("--scheme", "data-parallel", "--scheme", "swarm")
+    table = compared("--job", "images.yaml", *schemes, topology="priced.yaml")
+    for row in table["schemes"]:
+        its = row["runs"][0]
+        check(close(its["seconds_per_batch"], 24 / its["images_per_s"]) and its["cost_per_million_images"] > 0, its)
+    text = run("priced.yaml", "--job", "images.yaml", *schemes, "--quiet", program=COMPARE).stdout
+    header = text.split("\nnominal\n")[1].splitlines()[0]
+    check(header.split("  ")[0] == "scheme" and "images/s" in header and "USD/M images" in header, header)
+    check("token" not in header and "tokens_per_s" not in json.dumps(table), header)
+    done = run("priced.yaml", "--scheme", "swarm", "--job", "images.yaml", "-o", "swarm.json", "--quiet", program=SIM)
+    result = read("swarm.json")
+    swarm_row = rows(table)["swarm"]["runs"][0]
+    check(result["images_per_s"] == swarm_row["images_per_s"], result["images_per_s"], swarm_row)
+    check(result["swarm"]["cost_per_million_images"] == swarm_row["cost_per_million_images"], result["swarm"], swarm_row)
+    check(" images/s" in done.stdout and "USD/M images" in done.stdout and "tokens" not in done.stdout, done.stdout)
+
+
 def test_any_number_of_threads():
     compared("--threads", 1)
     one = Path("table.json").read_bytes()

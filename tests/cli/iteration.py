@@ -108,6 +108,38 @@ def test_plan_file():
     check(len(planned(*QUICK, "--finalists", 3)[0]["finalists"]) == 3, "--finalists 3")
 
 
+def test_images():
+    """Models of images are counted in images, in text and in results."""
+    write("priced.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4"))
+    write("images.yaml", "version: 1\nname: images\nmodel: {preset: resnet-50}\ntraining: {global_batch: 24}\n"
+                         "profile: {analytic: true, efficiency: 0.3}\n")
+    plan, text = planned(*SHORT, "--explain", topology="priced.yaml", job="images.yaml")
+    estimate = plan["estimate"]
+    check(plan["job"]["model"]["input"] == "images", plan["job"]["model"]["input"])
+    check(close(estimate["images_per_s"], 24 / estimate["iteration_time_s"]), "images/s", estimate)
+    check(close(estimate["cost_per_million_images"], 2 * len(used(plan)) / 3600 / estimate["images_per_s"] * 1e6), "cost", estimate)
+    check(close(plan["explanation"]["now"]["images_per_s"], 24 / plan["explanation"]["now"]["iteration_time_s"]), plan["explanation"]["now"])
+    check(" images/s, " in text and " USD per million images" in text and "token" not in text, "the summary", text)
+    check("token" not in json.dumps(plan), "the plan counts tokens")
+    done = run("priced.yaml", "made.json", "-o", "images.json")
+    result = read("images.json")
+    check(close(result["images_per_s"], 24 / result["iteration_time_s"]["mean"]), "images/s", result["images_per_s"])
+    check(" images/s" in done.stdout and "token" not in done.stdout + json.dumps(result), "the simulation counts tokens")
+    plan, _ = planned(*SHORT, "--objective", "cost-per-token", topology="priced.yaml", job="images.yaml")
+    check(plan["lower_bound"]["unit"] == "USD per million images", plan["lower_bound"])
+    scored = run("priced.yaml", "--score", "made.json", "--format", "json", program=PLAN).stdout
+    check("images_per_s" in json.loads(scored)["estimate"] and "tokens_per_s" not in scored, "a scored plan counts tokens")
+
+
+def test_strategies():
+    """Only the default strategy supports the default objective."""
+    plan, _ = planned(*SHORT)
+    check(planned(*SHORT, "--strategy", "evolutionary")[0] == plan and plan["search"]["strategy"] == "evolutionary", plan["search"])
+    for more in ((), ("--objective", "iteration-time")):
+        refused("--strategy kernighan-lin requires --objective comm-cost", "sites.yaml", "--job", "free.yaml", *more,
+                "--strategy", "kernighan-lin")
+
+
 def test_prices():
     write("priced.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4"))
     plan, text = planned(*QUICK, topology="priced.yaml")

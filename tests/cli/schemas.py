@@ -248,6 +248,24 @@ class Schemas(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)
 
+    def test_results_count_tokens_or_images(self):
+        images = self.folder / "images.yaml"
+        images.write_text("version: 1\nname: images\nmodel: {preset: resnet-50}\ntraining: {global_batch: 8}\n")
+        for job, counted, other in ((self.job, "tokens", "images"), (images, "images", "tokens")):
+            plan = json.loads(self.run_program(PLAN, self.net, "--job", job, "--explain", "-o", "counted.json", "--format", "json").stdout)
+            results = {"plan": plan, "simulation": json.loads(self.run_program(SIM, self.net, "counted.json", "--format", "json").stdout),
+                       "comparison": json.loads(self.run_program(COMPARE, self.net, "--job", job, "--scheme", "megatron", "--format", "json").stdout)}
+            for name, result in results.items():
+                self.check(name, result, counted)
+                self.assertIn(f'"{counted}_per_s"', json.dumps(result))
+                self.assertNotIn(f'"{other}_per_s"', json.dumps(result))
+            both = results["simulation"] | {f"{other}_per_s": 1}
+            self.assertTrue(faults("simulation", both))
+            self.assertTrue(faults("plan", plan | {"estimate": plan["estimate"] | {f"{other}_per_s": 1}}))
+            [row] = results["comparison"]["schemes"]
+            run = row["runs"][0] | {f"{other}_per_s": 1}
+            self.assertTrue(faults("comparison", results["comparison"] | {"schemes": [row | {"runs": [run]}]}))
+
     def test_every_key_of_a_plan_is_required(self):
         plan = json.loads(self.plan.read_text())
         for key in plan:
@@ -359,7 +377,8 @@ class Schemas(unittest.TestCase):
         training = {"global_batch": 8, "micro_batch": 1, "precision": "fp16", "optimizer": "adam-16", "recompute": "full"}
         models = [{"kind": "transformer", "layers": 6, "hidden": 64, "heads": 4, "sequence": 128, "vocabulary": 1000, "kv_heads": 2, "gated": True, "norm": "rms", "attention": "flash", "positions": "rotary"},
                   {"preset": "gpt2", "sequence": 512}, {"preset": "vgg-16", "image": 224}, {"preset": "mlp", "widths": [784, 300, 10]},
-                  {"kind": "layers", "sequence": 4, "layers": [{"name": "one", "parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB", "repeat": 6}]}]
+                  {"kind": "layers", "sequence": 4, "layers": [{"name": "one", "parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB", "repeat": 6}]},
+                  {"kind": "layers", "input": "images", "sequence": 1, "layers": [{"parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB"}]}]
         for model in models:
             self.check_agreement("job", {"version": 1, "name": "small", "model": model, "training": {"global_batch": 8}}, ("model",))
         self.check_agreement("job", {"version": 1, "name": "small", "model": models[1], "training": training,

@@ -75,6 +75,12 @@ run net.yaml --job batch.yaml "${by_cost[@]}" --score plan.json
 expect_status 0 'another batch'
 expect_in "$out" 'warning: the pipelines compute 24 micro-batches, but job small has 48'
 
+# The batch of an option must be that of the plan.
+run "${small[@]}" --score plan.json --batch 24
+expect_status 0 'the batch of the plan'
+expect_refused '--batch: 48 needs 48 micro-batches of 1, but the pipelines of plan.json compute 24; plan with --batch 48, or remove micro_batches from the plan' \
+  "${small[@]}" --score plan.json --batch 48
+
 # A job that fixes another setting than the plan is refused, and one that leaves it to the planner is not.
 sed 's/pipeline: 3/pipeline: 3, schedule: auto/' job.yaml >auto.yaml
 run net.yaml --job auto.yaml "${by_cost[@]}" --score plan.json

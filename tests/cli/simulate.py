@@ -142,6 +142,31 @@ def test_job_replaces():
     check(other["iteration_time_s"]["mean"] > own["iteration_time_s"]["mean"], "twice as wide is not slower")
 
 
+def test_batch():
+    """--batch changes the job's global batch, which the micro-batches of a plan must add up to."""
+    own = run(*small("--format", "json")).stdout
+    check(run(*small("--batch", 24, "--format", "json")).stdout == own, "the batch of the plan changes the result")
+    refused("--batch: 48 needs 48 micro-batches of 1, but the pipelines of plan.json compute 24; plan with --batch 48, "
+            "or remove micro_batches from the plan", *small("--batch", 48))
+    plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+    for pipeline in plan["pipelines"]:
+        del pipeline["micro_batches"]
+    Path("open.json").write_text(json.dumps(plan), encoding="utf-8")
+    Path("double.yaml").write_text(JOB.replace("global_batch: 24", "global_batch: 48"), encoding="utf-8")
+    by_job = run("net.yaml", "open.json", "--job", "double.yaml", "--format", "json").stdout
+    check(run("net.yaml", "open.json", "--batch", 48, "--format", "json").stdout == by_job, "--batch differs from the job's batch")
+    result = json.loads(by_job)
+    check(result["notes"] == [] and close(result["tokens_per_s"], 48 * 512 / result["iteration_time_s"]["mean"]), result)
+    by_job = run("net.yaml", "--scheme", "megatron", "--job", "double.yaml", "--format", "json").stdout
+    by_option = run("net.yaml", "--scheme", "megatron", "--job", "job.yaml", "--batch", 48, "--format", "json").stdout
+    check(by_option == by_job, "--batch of a scheme differs from the job's batch")
+    for text in ("0", "2x", "1000000001"):
+        refused(f"--batch: expected a whole number from 1 to 1000000000; found `{text}`", *small("--batch", text))
+    Path("pairs.yaml").write_text(JOB.replace("global_batch: 24", "global_batch: 24, micro_batch: 2"), encoding="utf-8")
+    refused("--batch: 25 is not a multiple of the micro-batch, 2", *small("--job", "pairs.yaml", "--batch", 25))
+    refused("--batch: cannot be combined with --graph", "--graph", "net.yaml", "--batch", 24)
+
+
 def test_trace_and_tasks():
     run(*small("--trace", "trace.json", "--tasks", "tasks.csv", "-o", "result.json"))
     result = json.loads(Path("result.json").read_text(encoding="utf-8"))

@@ -22,6 +22,11 @@ for option in --pipeline --data --tensor; do
     expect_refused "$option: expected a whole number from 1 to 1000000; found \`$number\`" net.yaml "$option" "$number"
   done
 done
+for number in 0 -3 3x 1000000001; do
+  expect_refused "--batch: expected a whole number from 1 to 1000000000; found \`$number\`" net.yaml --batch "$number"
+done
+sed 's/global_batch: 24/global_batch: 24, micro_batch: 2/' job.yaml >pairs.yaml
+expect_refused '--batch: 25 is not a multiple of the micro-batch, 2' net.yaml --job pairs.yaml --batch 25
 for number in -1 18446744073709551616; do
   expect_refused "--seed: expected a whole number from 0 to 18446744073709551615; found \`$number\`" net.yaml --seed $number
 done
@@ -32,7 +37,13 @@ for seconds in 0 -1 nan inf +inf 1e999 1e300 1000000001 2h; do
 done
 expect_refused '--format: expected text or json; found `xml`' net.yaml --format xml
 expect_refused '--objective: unknown `com-cost`; did you mean `comm-cost`?' net.yaml --objective com-cost
-expect_refused '--strategy: requires --objective comm-cost' net.yaml --objective iteration-time --strategy genetic
+for strategy in genetic kernighan-lin random exhaustive identity megatron; do
+  expect_refused "--strategy $strategy requires --objective comm-cost" net.yaml --strategy $strategy
+  for objective in iteration-time cost-per-token device-efficiency; do
+    expect_refused "--strategy $strategy requires --objective comm-cost" net.yaml --objective $objective --strategy $strategy
+  done
+done
+expect_refused '--strategy genetic requires --objective comm-cost' net.yaml --prove --strategy genetic
 expect_refused '--prove: requires --objective comm-cost or iteration-time' net.yaml --objective cost-per-token --prove
 expect_refused '--robust: unknown `bets`; known: `mean`, `p95`, `worst`' net.yaml --robust bets
 expect_refused '--robust: unknown `p59`; did you mean `p95`?' net.yaml --robust p59
@@ -69,12 +80,10 @@ expect_status 2 --strategy nonesuch
 expect_in "$err" nonesuch
 [[ ! -e plan.json ]] || fail 'an unknown strategy wrote a plan'
 
-# Options that decide the objective say so.
-run net.yaml --job job.yaml --strategy identity
-expect_in "$err" 'dtfm-plan: --strategy identity implies --objective comm-cost'
+# An option that decides the objective says so.
 run net.yaml --job job.yaml --prove --time-limit 1
 expect_in "$err" 'dtfm-plan: --prove implies --objective comm-cost'
-for said in '--strategy identity --objective comm-cost' '--strategy identity --quiet'; do
+for said in '--prove --time-limit 1 --objective comm-cost' '--prove --time-limit 1 --quiet' '--strategy identity --objective comm-cost'; do
   # shellcheck disable=SC2086
   run net.yaml --job job.yaml $said
   expect_status 0 "$said"

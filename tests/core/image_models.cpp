@@ -37,6 +37,8 @@ TEST_CASE("image models have the published parameters and operations") {
   CHECK(multiply_adds(resnet) == Approx(4.089e9).epsilon(0.0005));
   CHECK(multiply_adds(vgg) == Approx(15.47e9).epsilon(0.0005));
   CHECK(resnet.sequence == 1);
+  CHECK(resnet.input == ModelInput::images);
+  CHECK(vgg.input == ModelInput::images);
 }
 
 // conv1: 3 · 64 · 7² weights and 2 · 64 of the norm, at 112² positions. It keeps the image, the outputs of
@@ -97,6 +99,7 @@ TEST_CASE("a perceptron has one layer per pair of consecutive widths") {
   const int widths[] = {784, 300, 100, 10};
   const LayerChain chain = mlp_model(widths, 4);
   REQUIRE(chain.layers.size() == 3);
+  CHECK(chain.input == ModelInput::tokens);
   CHECK(parameters(chain) == 266610);
   CHECK(multiply_adds(chain) == 784 * 300 + 300 * 100 + 100 * 10);
   CHECK(chain.layers[0].backward.value() == chain.layers[0].forward.value());

@@ -94,3 +94,12 @@ TEST_CASE("more recomputation keeps less and repeats more") {
   CHECK(repeated(Recomputation::selective) == 0.2);
   CHECK(repeated(Recomputation::full) == 0.9);
 }
+
+TEST_CASE("objectives are described in what the model is trained on") {
+  CHECK(texts(Objective::cost_per_token, ModelInput::tokens).unit == "USD per million tokens");
+  CHECK(texts(Objective::cost_per_token, ModelInput::tokens).gain == "cheaper per token");
+  CHECK(texts(Objective::cost_per_token, ModelInput::images).unit == "USD per million images");
+  CHECK(texts(Objective::cost_per_token, ModelInput::images).gain == "cheaper per image");
+  CHECK(texts(Objective::iteration_time, ModelInput::images).unit == "s");
+  CHECK(name_of(model_input(Transformer())) == "tokens");
+}

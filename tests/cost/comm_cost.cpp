@@ -200,6 +200,9 @@ TEST_CASE("the five cases have the cost of their best known structures") {
   };
   CHECK(cost("datacenter", spread) == Approx(3.439799129).epsilon(1e-9));
   CHECK(cost("spot", spot) == Approx(31.634159832).epsilon(1e-9));
+  // By hand: 0.65 Gbit with 7 others in both directions, and in 4 of 7 hops 3.76999… Gbit forward and
+  // backward, at 10 Gbit/s, as in spot at 1.25; 3 hops inside a host at 100 Gbit/s.
+  CHECK(cost("spot-10g", spot) == Approx(14 * 0.65 / 10 + 3.76999378 * (8. / 10 + 6. / 100)).epsilon(1e-8));
   CHECK(cost("universities", spread) == Approx(16.086839733).epsilon(1e-9));
   CHECK(cost("regional", spread) == Approx(34.802041017).epsilon(1e-9));
   CHECK(cost("worldwide", spread) == Approx(49.218380053).epsilon(1e-9));

@@ -71,11 +71,11 @@ TEST_CASE("every shipped topology can be read") {
     for (const Device& device : topology.devices) CHECK(device.gpu >= 0);
     ++count;
   }
-  CHECK(count == 10);
+  CHECK(count == 11);
 }
 
 TEST_CASE("the five cases have 64 V100 GPUs and the published links") {
-  for (const char* name : {"datacenter", "spot", "universities", "regional", "worldwide"}) {
+  for (const char* name : {"datacenter", "spot", "spot-10g", "universities", "regional", "worldwide"}) {
     const Topology topology = shipped(name);
     CHECK(topology.size() == 64);
     for (const Device& device : topology.devices) CHECK(topology.gpus[at(device.gpu)].name == "V100-16GB");
@@ -88,6 +88,11 @@ TEST_CASE("the five cases have 64 V100 GPUs and the published links") {
   CHECK(spot.link(28, 31).bandwidth.value() == 100e9);
   CHECK(spot.link(3, 4).bandwidth.value() == 1.25e9);
   CHECK(spot.link(32, 33).bandwidth.value() == 1.25e9);
+  const Topology spot_10g = shipped("spot-10g");
+  CHECK(spot_10g.link(28, 31).bandwidth.value() == 100e9);
+  CHECK(spot_10g.link(3, 4).bandwidth.value() == 10e9);
+  CHECK(spot_10g.link(32, 33).bandwidth.value() == 10e9);
+  CHECK(spot_10g.link(32, 33).latency.value() == 0);
   const Topology universities = shipped("universities");
   CHECK(universities.link(0, 31).bandwidth.value() == 5e9);
   CHECK(universities.link(0, 31).latency.value() == 0.001);
@@ -111,6 +116,10 @@ TEST_CASE("the five cases define what flows of one device share") {
       CHECK(device.uplink.value() == rate);
       CHECK(device.downlink.value() == rate);
     }
+  for (const Device& device : shipped("spot-10g").devices) {
+    CHECK(device.host_uplink.value() == 10e9);
+    CHECK(device.host_downlink.value() == 10e9);
+  }
   for (const char* name : {"universities", "regional", "worldwide"}) {
     const Topology topology = shipped(name);
     for (int to = 1; to < topology.size(); ++to) CHECK(topology.link(0, to).shared_by_sender);
@@ -201,5 +210,5 @@ TEST_CASE("times can be estimated on every device of the shipped topologies in f
       CHECK((gpu.peak && gpu.peak_fp32 && gpu.memory_bandwidth));
     }
   }
-  CHECK(topologies >= 10);
+  CHECK(topologies == 11);
 }

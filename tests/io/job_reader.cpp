@@ -292,6 +292,26 @@ TEST_CASE("an invalid job is reported with position and reason") {
   for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
 }
 
+TEST_CASE("a chain of layers may be a model of images, which have no sequence") {
+  const auto with = [](const std::string& keys) {
+    return "version: 1\nname: n\nmodel: {kind: layers" + keys +
+           ", layers: [{parameters: 1, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}]}\n"
+           "training: {global_batch: 1}\n";
+  };
+  CHECK(model_input(job_of(with("")).model) == ModelInput::tokens);
+  CHECK(model_input(job_of(with(", input: tokens, sequence: 4")).model) == ModelInput::tokens);
+  const Job images = job_of(with(", input: images"));
+  CHECK(model_input(images.model) == ModelInput::images);
+  CHECK(sequence_length(images.model) == 1);
+  CHECK(job_of(job_json(images).dump()).model == images.model);
+  CHECK(job_json(images)["model"]["input"] == "images");
+  CHECK_FALSE(job_json(job_of(with("")))["model"].contains("input"));
+  CHECK(error_in(with(", input: images, sequence: 4")) ==
+        "job.yaml:3:48: `sequence`: images have no sequence; remove `sequence`, or set `input` to tokens");
+  CHECK(error_in(with(", input: pictures")) ==
+        "job.yaml:3:30: `input`: unknown `pictures`; known: `tokens`, `images`");
+}
+
 // `attention` is what selective recomputation repeats, and `head` is never recomputed: separate parts of the
 // forward pass.
 TEST_CASE("layers of a chain may define what recomputation repeats") {

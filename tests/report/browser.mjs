@@ -100,6 +100,22 @@ const tests = {
     await close();
   },
 
+  async "the page of a model of images counts images"() {
+    const { page, close } = await altered("images.html", "plan.html", ({ plan, simulation }) => {
+      for (const result of [plan.estimate, simulation]) {
+        result.images_per_s = result.tokens_per_s;
+        delete result.tokens_per_s;
+      }
+      plan.estimate.cost_per_million_images = plan.estimate.cost_per_million_tokens;
+      delete plan.estimate.cost_per_million_tokens;
+    });
+    const plan = json("plan.json");
+    assert.equal(await tile(page, "Images per second"), Math.round(plan.estimate.tokens_per_s).toLocaleString("en-US"));
+    assert.equal(await moreOf(page, "A million images"), "estimated");
+    assert.equal(await tile(page, "Tokens per second"), undefined);
+    await close();
+  },
+
   async "the page shows the numbers of the plan file"() {
     const { page, close } = await opened("plan.html");
     const plan = json("plan.json");

@@ -45,6 +45,22 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     await close();
   },
 
+  async "a comparison of models of images counts images"() {
+    const { page, close } = await altered("images-table.html", "table.html", ({ comparison }) => {
+      for (const run of comparison.schemes.flatMap(({ runs }) => runs)) {
+        Object.assign(run, { images_per_s: run.tokens_per_s, cost_per_million_images: run.cost_per_million_tokens });
+        delete run.tokens_per_s;
+        delete run.cost_per_million_tokens;
+      }
+    });
+    const header = await page.$$eval("#schemes table >> nth=0 >> th", (cells) => cells.map((cell) => cell.textContent));
+    assert.deepEqual(header.slice(2, 5), ["images/s", "time", "USD/M images"]);
+    assert.match(await textOf(page, "#speed"), /Images per second for the same job/);
+    assert.match(await textOf(page, "#cost"), /Cost per million images/);
+    assert.doesNotMatch(await textOf(page, "#summary"), /tokens/);
+    await close();
+  },
+
   async "schemes without a result are listed with the reason"() {
     const { page, close } = await opened("table.html");
     const { schemes } = json("table.json");

@@ -124,6 +124,7 @@ TEST_CASE("the five cases have classes of interchangeable devices") {
   const std::vector<std::pair<std::string, std::vector<std::size_t>>> cases = {
       {"datacenter", {8, 8, 8, 8, 8, 8, 8, 8}},
       {"spot", {4, 4, 4, 4, 4, 4, 4, 4, 32}},
+      {"spot-10g", {4, 4, 4, 4, 4, 4, 4, 4, 32}},
       {"universities", {32, 32}},
       {"regional", {16, 16, 16, 16}},
       {"worldwide", {8, 8, 8, 8, 8, 8, 8, 8}},

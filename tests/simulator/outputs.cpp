@@ -236,6 +236,23 @@ TEST_CASE("samples are reported as the distribution of their means") {
   CHECK(text(file["scenario"]) == "\"storm\"");
 }
 
+TEST_CASE("results for a model of images count images instead of tokens") {
+  const TwoStages run;
+  SimReport report;
+  report.tokens_per_s = 10;
+  SimRecord record;
+  record.samples.emplace().mean_s = {1};
+  record.samples->tokens_per_s = distribution({10});
+  record.swarm = SwarmRecord{{}, 0.5};
+  record.input = ModelInput::images;
+  const json file = json::parse(report_json(run.topology, report, record));
+  CHECK(file["images_per_s"].get<double>() == 10);
+  CHECK(file["samples"]["images_per_s"]["mean"].get<double>() == 10);
+  CHECK(file["swarm"]["cost_per_million_images"].get<double>() == 0.5);
+  for (const json& part : {file, file["samples"]}) CHECK_FALSE(part.contains("tokens_per_s"));
+  CHECK_FALSE(file["swarm"].contains("cost_per_million_tokens"));
+}
+
 TEST_CASE("if no iteration was completed its duration is unknown") {
   const TwoStages run;
   const SampleSummary none = sample_summary(std::vector<SimReport>(2));

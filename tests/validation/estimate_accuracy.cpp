@@ -52,7 +52,7 @@ TEST_CASE("estimates are within 1 % of the simulator if links are not shared") {
 
 TEST_CASE("estimates are within 10 % of the simulator if links are shared and rank plans in the same order") {
   for (const char* topology :
-       {"datacenter", "multicloud-20", "regional", "spot", "universities", "worldwide"}) {
+       {"datacenter", "multicloud-20", "regional", "spot", "spot-10g", "universities", "worldwide"}) {
     const EstimateError error = error_on(topology);
     CAPTURE(topology, error.mean, error.worst, error.rank_correlation);
     CHECK(std::abs(error.worst) <= 0.1);

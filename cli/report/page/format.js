@@ -31,6 +31,11 @@ const flopsPerSecond = (value) =>
   scaled(value, [[1e18, "EFLOP/s"], [1e15, "PFLOP/s"], [1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1, "FLOP/s"]], 4);
 const dollars = (value) => `${significant(value, 4)} USD`;
 
+/** What the rate and the cost of a result count: images if the model is trained on them, else tokens. */
+const countedIn = (result) => (result && "images_per_s" in result ? "images" : "tokens");
+const rateOf = (result) => result?.[`${countedIn(result)}_per_s`];
+const costOf = (result) => result?.[`cost_per_million_${countedIn(result)}`];
+
 /** "5 ms", or "5 to 9 ms" if pairs differ. */
 const range = ([low, high], format) => (low === high ? format(low) : `${format(low)} to ${format(high)}`);
 /** Text for the layers [first, end), such as "3–5". */

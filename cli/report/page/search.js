@@ -1,12 +1,15 @@
 // Progress of the search: the best plan by the number of evaluations, and the lower bound.
 
-/** Factor from the score of the search to the unit of the bound: cost per iteration to cost per million tokens. */
+/** Factor from the score of the search to the unit of the bound: cost per iteration to cost per million tokens or images. */
 function scoreFactor({ objective, estimate }) {
   if (objective !== "cost-per-token") return 1;
-  return 1e6 / (estimate.tokens_per_s * estimate.iteration_time_s);
+  return 1e6 / (rateOf(estimate) * estimate.iteration_time_s);
 }
 
-const scoreUnit = { "cost-per-token": "USD per million tokens", "device-efficiency": "devices × s" };
+function scoreUnit({ objective, estimate }) {
+  if (objective === "cost-per-token") return `USD per million ${countedIn(estimate)}`;
+  return objective === "device-efficiency" ? "devices × s" : "s";
+}
 
 /** Draws a step for each better plan; the last one extends to the end of the search. */
 function drawConvergence(box, points, bound, format, unit, width) {
@@ -39,7 +42,7 @@ function showSearch(report) {
   const { search, lower_bound: bound } = plan ?? {};
   if (!search?.convergence?.length) return;
   const factor = scoreFactor(plan);
-  const unit = scoreUnit[plan.objective] ?? "s";
+  const unit = scoreUnit(plan);
   const format = unit === "s" ? seconds : (value) => `${significant(value, 5)} ${unit}`;
   const steps = search.convergence.map(([at, value]) => [at, value * factor]);
   const points = [...steps, [Math.max(search.evaluations, steps[steps.length - 1][0]), steps[steps.length - 1][1]]];

@@ -33,9 +33,9 @@ function summaryTiles(report) {
     add("Communication", seconds(estimate.comm_cost.total_s),
       `data-parallel ${seconds(estimate.comm_cost.data_parallel_s)}, pipeline ${seconds(estimate.comm_cost.pipeline_parallel_s)}`);
   const speed = speedOf(report);
-  if (speed) add("Tokens per second", count(Math.round(speed.tokens)), speed.words);
-  if (typeof estimate.cost_per_million_tokens === "number")
-    add("A million tokens", dollars(estimate.cost_per_million_tokens), `estimated${formatCostParts(estimate.cost_parts)}`);
+  if (speed) add(`${speed.unit} per second`, count(Math.round(speed.rate)), speed.words);
+  if (typeof costOf(estimate) === "number")
+    add(`A million ${countedIn(estimate)}`, dollars(costOf(estimate)), `estimated${formatCostParts(estimate.cost_parts)}`);
   if (plan?.lower_bound)
     add("Gap to the lower bound", percent(plan.lower_bound.gap), `no plan is below ${formatBound(plan.lower_bound)}`);
   if (simulation?.bubble !== undefined && simulation.iterations.length)
@@ -43,18 +43,19 @@ function summaryTiles(report) {
   return tiles;
 }
 
-/** {tokens, words}: tokens per second of the estimate, or else of all runs or the only one; undefined: unknown. */
+/** {unit, rate, words}: tokens or images per second of the estimate, or else of all runs or the only one; undefined: unknown. */
 function speedOf({ document: { plan, simulation } }) {
+  const speed = (result, words) => ({ unit: countedIn(result) === "images" ? "Images" : "Tokens", rate: rateOf(result), words });
   const formatFlops = ({ model_flops_per_s }) => (model_flops_per_s ? flopsPerSecond(model_flops_per_s).replace(" ", " model ") : "");
-  if (plan?.estimate?.tokens_per_s) {
+  if (rateOf(plan?.estimate)) {
     const flops = formatFlops(plan.estimate);
-    return { tokens: plan.estimate.tokens_per_s, words: flops ? `estimated: ${flops}` : "estimated" };
+    return speed(plan.estimate, flops ? `estimated: ${flops}` : "estimated");
   }
   if (simulation?.samples) {
-    const tokens = simulation.samples.tokens_per_s?.mean;
-    return tokens ? { tokens, words: `mean of ${plural(simulation.samples.runs, "run")}` } : undefined;
+    const rate = rateOf(simulation.samples)?.mean;
+    return rate ? { ...speed(simulation.samples, `mean of ${plural(simulation.samples.runs, "run")}`), rate } : undefined;
   }
-  return simulation?.tokens_per_s ? { tokens: simulation.tokens_per_s, words: formatFlops(simulation) } : undefined;
+  return rateOf(simulation) ? speed(simulation, formatFlops(simulation)) : undefined;
 }
 
 const formatBound = ({ value, unit }) => (unit === "s" ? seconds(value) : `${significant(value, 4)} ${unit}`);

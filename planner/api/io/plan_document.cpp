@@ -8,6 +8,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/io/writers/plan_json.hpp"
+#include "planner/io/writers/rate_keys.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -25,13 +26,14 @@ ordered_json memory_json(const cost::DeviceMemory& memory, const Topology& topol
           {"capacity_bytes", memory.capacity}};
 }
 
-void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, ordered_json& json) {
+void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, ModelInput input,
+                   ordered_json& json) {
   json["iteration_time_s"] = estimate.iteration_s;
-  json["tokens_per_s"] = estimate.tokens_per_s;
+  json[rate_key(input)] = estimate.tokens_per_s;
   json["model_flops_per_s"] = estimate.model_flops_per_s;
-  json["cost_per_million_tokens"] = nullptr;
+  json[cost_key(input)] = nullptr;
   if (const auto& usd = estimate.usd_per_million_tokens) {
-    json["cost_per_million_tokens"] = *usd;
+    json[cost_key(input)] = *usd;
     json["cost_parts"] = {{"devices", *usd - estimate.egress_usd_per_million_tokens},
                           {"egress", estimate.egress_usd_per_million_tokens}};
   }
@@ -79,9 +81,9 @@ ordered_json advice_json(const PlanRecord::Advice& advice) {
           {"gain", number_or_null(advice.gain)}};
 }
 
-ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
+ordered_json estimate_json(const PlanRecord& record, const Topology& topology, ModelInput input) {
   ordered_json json = ordered_json::object();
-  if (record.iteration) add_iteration(*record.iteration, topology, json);
+  if (record.iteration) add_iteration(*record.iteration, topology, input, json);
   if (record.interval)
     json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
                                          {"high", record.interval->high_s},
@@ -93,11 +95,8 @@ ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
   return json;
 }
 
-ordered_json bound_json(const api::PlanBound& bound, Objective objective) {
-  return {{"value", bound.value},
-          {"unit", traits(objective).unit},
-          {"gap", bound.gap()},
-          {"method", bound.method}};
+ordered_json bound_json(const api::PlanBound& bound, const ObjectiveTexts& objective) {
+  return {{"value", bound.value}, {"unit", objective.unit}, {"gap", bound.gap()}, {"method", bound.method}};
 }
 
 ordered_json search_json(const PlanRecord::Search& search) {
@@ -111,9 +110,9 @@ ordered_json search_json(const PlanRecord::Search& search) {
           {"convergence", std::move(convergence)}};
 }
 
-ordered_json throughput_json(const cost::PlanThroughput& it) {
+ordered_json throughput_json(const cost::PlanThroughput& it, ModelInput input) {
   return {{"iteration_time_s", finite_or_null(it.iteration_s)},
-          {"tokens_per_s", it.tokens_per_s},
+          {rate_key(input), it.tokens_per_s},
           {"model_flops_per_s", it.model_flops_per_s},
           {"compute_s", it.compute_s},
           {"sending_s", it.sending_s},
@@ -133,7 +132,8 @@ ordered_json change_json(const cost::WhatIf& what, const std::string& descriptio
   return json;
 }
 
-ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology) {
+ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology,
+                              ModelInput input) {
   const cost::PlanExplanation& found = explanation.found;
   const auto& [dominant, resource, parts, critical_path, peak_memory] = found.bottleneck;
   ordered_json json = {
@@ -160,14 +160,14 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
   for (std::size_t i = 0; i < found.what_ifs.size(); ++i)
     json["changes"].push_back(change_json(found.what_ifs[i], explanation.changes[i]));
   json["scaling"] = explanation.scaling;
-  json["now"] = throughput_json(found.now);
-  if (found.double_width) json["double_width"] = throughput_json(*found.double_width);
+  json["now"] = throughput_json(found.now, input);
+  if (found.double_width) json["double_width"] = throughput_json(*found.double_width, input);
   json["compute_bound"] = {{"compression", number_or_null(found.compute_bound_compression)},
                            {"width", number_or_null(found.compute_bound_width)}};
   return json;
 }
 
-ordered_json warm_start_json(const PlanRecord::WarmStart& warm, Objective objective,
+ordered_json warm_start_json(const PlanRecord::WarmStart& warm, const ObjectiveTexts& objective,
                              const Topology& topology) {
   const api::WarmStartResult& result = warm.result;
   ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"keeps_plan", result.keeps_plan}};
@@ -175,7 +175,7 @@ ordered_json warm_start_json(const PlanRecord::WarmStart& warm, Objective object
   json["unchanged_iteration_time_s"] = number_or_null(result.unchanged_iteration_s);
   json["gain"] = nullptr;
   if (const auto& gain = result.gain)
-    json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", traits(objective).unit}};
+    json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", objective.unit}};
   json["break_even_iterations"] = number_or_null(result.break_even_iterations);
   json["migration"] = migration_json(result.migration, topology);
   return json;
@@ -225,11 +225,13 @@ std::vector<ordered_json> differing_decisions(const std::vector<PlanRecord::Fina
 
 ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
                            const PlanRecord& record) {
+  const ModelInput input = model_input(job.model);
+  const ObjectiveTexts& objective = texts(record.objective, input);
   ordered_json json = plan_json(topology, job, plan, record.objective);
-  json["estimate"] = estimate_json(record, topology);
-  if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, record.objective);
-  if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology);
-  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, record.objective, topology);
+  json["estimate"] = estimate_json(record, topology, input);
+  if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, objective);
+  if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology, input);
+  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, objective, topology);
   json["finalists"] = finalists_json(record);
   if (record.advice) json["advice"] = advice_json(*record.advice);
   if (record.search) json["search"] = search_json(*record.search);

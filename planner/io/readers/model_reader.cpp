@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
+#include "planner/core/kind_table.hpp"
 #include "planner/core/operator_graph.hpp"
 #include "planner/io/readers/model_presets.hpp"
 #include "planner/io/readers/operator_graph_reader.hpp"
@@ -53,10 +54,20 @@ Layer read_layer(const YamlMap& map) {
   return layer;
 }
 
-LayerChain read_layers(const YamlValue& value) {
-  const YamlMap map = value.map({"kind", "layers", "sequence"});
-  LayerChain model;
+/// Sets `input` and `sequence` of a chain. Throws Error for images in sequences of several.
+void read_input(const YamlMap& map, LayerChain& model) {
+  if (const auto input = map.optional("input"))
+    model.input = model_input_table()[input->choice(names_in(model_input_table()))].kind;
   model.sequence = read_count_or(map, "sequence", max_dimension, 1);
+  if (model.input == ModelInput::images && model.sequence != 1)
+    throw map.required("sequence")
+        .value_error("images have no sequence; remove `sequence`, or set `input` to tokens");
+}
+
+LayerChain read_layers(const YamlValue& value) {
+  const YamlMap map = value.map({"kind", "layers", "input", "sequence"});
+  LayerChain model;
+  read_input(map, model);
   const YamlValue layers = map.required("layers");
   for (const YamlValue& item : layers.list()) {
     const YamlMap entry =
@@ -73,11 +84,13 @@ LayerChain read_layers(const YamlValue& value) {
 
 LayerChain read_graph(const YamlValue& value, const FileReader& open_file) {
   constexpr int max_live_tensors = 1000;
-  const YamlMap map = value.map({"kind", "file", "sequence", "live_tensors"});
+  const YamlMap map = value.map({"kind", "file", "input", "sequence", "live_tensors"});
+  LayerChain model;
+  read_input(map, model);
   NamedFile file = open_file(map.required("file"));
   const OperatorGraph graph = parse_operator_graph(std::move(file.text), std::move(file.path));
-  return {read_count_or(map, "sequence", max_dimension, 1),
-          partition_into_layers(graph, read_count_or(map, "live_tensors", max_live_tensors, 1))};
+  model.layers = partition_into_layers(graph, read_count_or(map, "live_tensors", max_live_tensors, 1));
+  return model;
 }
 
 std::string format_size(Bytes size) {
@@ -110,7 +123,12 @@ ordered_json chain_json(const LayerChain& model) {
     layers.push_back(layer_json(*begin, static_cast<int>(end - begin)));
     begin = end;
   }
-  return {{"kind", "layers"}, {"sequence", model.sequence}, {"layers", std::move(layers)}};
+  ordered_json json = ordered_json::object();
+  json["kind"] = "layers";
+  if (model.input != ModelInput::tokens) json["input"] = name_of(model.input);
+  json["sequence"] = model.sequence;
+  json["layers"] = std::move(layers);
+  return json;
 }
 
 std::optional<YamlValue> find_value(const YamlValue& map, std::string_view word) {
