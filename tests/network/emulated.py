@@ -238,7 +238,7 @@ class SimulatorAgainstMpi(unittest.TestCase):
             timeout=200)
         self.assertEqual(run.returncode, 0, run.stderr)
         times = {}
-        for name, seconds in map(str.split, run.stdout.splitlines()):
+        for name, _, seconds in map(str.split, run.stdout.splitlines()):
             times.setdefault(name, []).append(float(seconds))
         return times
 
