@@ -1,7 +1,7 @@
 """Measures all-reduces over an emulated wide-area network: MPI, Gloo and, for comparison, messages over plain TCP.
 
 Writes one CSV row per repetition to standard output or appends it to a file. Every ordered pair of ranks has a
-link of its own; a queue holds 100 ms. See --help for the grid.
+link of its own. See --help for the grid.
 """
 import argparse
 import csv
@@ -15,7 +15,7 @@ from pathlib import Path
 import emulation
 
 PYTHON = "/usr/bin/python3"  # that of the distribution, which has torch
-COLUMNS = ["library", "algorithm", "ranks", "latency_ms", "rate_mbps", "bytes", "idle_s", "congestion", "rmem", "wmem",
+COLUMNS = ["library", "algorithm", "ranks", "latency_ms", "rate_mbps", "queue_ms", "bytes", "idle_s", "congestion", "rmem", "wmem",
            "slow_start_after_idle", "mca", "repetition", "seconds"]
 ALGORITHMS = {"mpi": ["ring", "tree", "sharded", "mpi"], "gloo": ["ring", "tree", "sharded", "gloo"], "tcp": ["message"]}
 
@@ -30,6 +30,7 @@ def parse():
     parser.add_argument("--ranks", type=int, default=4, help="[4]")
     parser.add_argument("--latencies", type=numbers, default=[10, 40, 100, 250], help="one-way, ms [10,40,100,250]")
     parser.add_argument("--rates", type=numbers, default=[50], help="of a link, headers included, Mbit/s [50]")
+    parser.add_argument("--queue", type=int, default=1000, help="of a link, ms of packets [1000]")
     parser.add_argument("--bytes", default="1000000,4000000,16000000", help="of the gradients [1000000,4000000,16000000]")
     parser.add_argument("--libraries", default="mpi,gloo", help="of mpi, gloo, tcp [mpi,gloo]")
     parser.add_argument("--algorithms", help="of ring, tree, sharded, mpi, gloo, message [all]")
@@ -80,7 +81,7 @@ def run_ranks(library, network, spaces, options, algorithms):
 def measure(options, base, latency, rate, writer, file):
     sites = [f"site{i}" for i in range(options.ranks)]
     links = {(a, b): (latency, rate) for a in sites for b in sites if a != b}
-    network = emulation.Emulation(sites, links, base)
+    network = emulation.Emulation(sites, links, base, options.queue)
     spaces = [network.spaces[site] for site in sites]
     try:
         tune(network, options)
@@ -93,7 +94,7 @@ def measure(options, base, latency, rate, writer, file):
             for line in process.stdout:
                 name, size, seconds = line.split()
                 counts[name, size] = repetition = counts.get((name, size), 0) + 1
-                writer.writerow([library, name, options.ranks, latency, rate, size, options.idle, options.congestion, options.rmem,
+                writer.writerow([library, name, options.ranks, latency, rate, options.queue, size, options.idle, options.congestion, options.rmem,
                                  options.wmem, int(not options.no_slow_start_after_idle), options.mca if library == "mpi" else "",
                                  repetition, seconds])
                 file.flush()
