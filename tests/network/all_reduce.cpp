@@ -1,9 +1,10 @@
-// Times all-reduces over MPI: the simulator's ring, tree and sharded parameter server (simulator/sync), message
-// by message, and MPI_Allreduce.
+// Times all-reduces over MPI: the simulator's ring, tree and sharded parameter server (simulator/sync),
+// message by message, and MPI_Allreduce.
 //   usage: all_reduce BYTES[,BYTES...] REPETITIONS [IDLE_S [ALGORITHM...]]
-// Prints `ALGORITHM BYTES SECONDS` of each repetition. A time is from the common start until the last rank has
-// the sum. All ranks start at the same time of the machine's clock, IDLE_S [1] seconds after a barrier, so
-// they must run on one machine. One repetition more than asked for warms up, without idling. The sum is checked.
+// Prints `ALGORITHM BYTES SECONDS` of each repetition. A time is from the common start until the last rank
+// has the sum. All ranks start at the same time of the machine's clock, IDLE_S [1] seconds after a barrier,
+// so they must run on one machine, and IDLE_S must be several round trips. One more repetition warms up.
+// The sum is checked.
 #include <mpi.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ void ring(std::vector<float>& values) {
     add(part(values, rank - step - 1), received);
   }
   for (int step = 0; step < ranks - 1; ++step)
-    finish({receive(part(values, rank - step), count, before), send(part(values, rank + 1 - step), count, next)});
+    finish({receive(part(values, rank - step), count, before),
+            send(part(values, rank + 1 - step), count, next)});
 }
 
 /// Binomial tree to rank 0 and back; the root of the largest subtree first.
