@@ -233,12 +233,12 @@ class SimulatorAgainstMpi(unittest.TestCase):
         run = subprocess.run(
             [agent, spaces[0], "mpirun", "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include",
              "wan0", "--mca", "oob_tcp_if_include", "wan0", "--mca", "mpi_yield_when_idle", "1", "-H", ",".join(spaces),
-             str(program), str(BYTES), "2"],
+             str(program), str(BYTES), "2", "0.3", "ring", "tree", "mpi"],
             env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"), capture_output=True, text=True,
             timeout=200)
         self.assertEqual(run.returncode, 0, run.stderr)
         times = {}
-        for name, seconds in map(str.split, run.stdout.splitlines()):
+        for name, _, seconds in map(str.split, run.stdout.splitlines()):
             times.setdefault(name, []).append(float(seconds))
         return times
 

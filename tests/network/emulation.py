@@ -31,15 +31,19 @@ def need(programs):
 
 
 class Emulation:
-    """`sites`: names. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair."""
+    """`sites`: names. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair. `queue_ms`: what
+    the queue of every link holds before it drops packets."""
 
-    def __init__(self, sites, links, folder):
+    def __init__(self, sites, links, folder, queue_ms=100):
         self.addresses = {site: f"10.79.0.{i}" for i, site in enumerate(sites, 1)}
         self.spaces = {site: f"dtfm{os.getpid()}{chr(ord('a') + i)}" for i, site in enumerate(sites)}
         self.made = []
         self.process = None
         program, spec = folder / "wanemu", folder / "spec.txt"
-        subprocess.run(["g++", "-O2", "-std=c++20", TOOLS / "wanemu.cpp", "-o", program], check=True)
+        source = (TOOLS / "wanemu.cpp").read_text(encoding="utf-8")
+        assert "qlim_ms = 100" in source
+        (folder / "wanemu.cpp").write_text(source.replace("qlim_ms = 100", f"qlim_ms = {queue_ms}"), encoding="utf-8")
+        subprocess.run(["g++", "-O2", "-std=c++20", folder / "wanemu.cpp", "-o", program], check=True)
         lines = [f"ns {self.spaces[site]} {self.addresses[site]}" for site in sites]
         lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} 0" for (a, b), (delay, rate) in links.items()]
         spec.write_text("\n".join(lines) + "\n", encoding="ascii")
