@@ -42,6 +42,7 @@ SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_avai
   part.topology.gpus = whole.gpus;
   part.topology.sites = whole.sites;
   part.topology.fairness = whole.fairness;
+  part.topology.transport = whole.transport;
   for (int device = 0; device < whole.size(); ++device) {
     if (!is_available[at(device)]) continue;
     part.in_part[at(device)] = part.topology.size();

@@ -13,8 +13,8 @@ namespace dtfm {
 
 /// The devices of a collective, by host.
 ///
-/// NCCL builds a ring for each network card of a host, in which another device of the host receives
-/// from other hosts and sends to them (its channels; Hu et al., arXiv 2507.04786, section 2). All of them
+/// NCCL builds a ring for each network card of a host, and each ring enters and leaves the host through a
+/// different device (its channels; Hu et al., arXiv 2507.04786, section 2). All rings
 /// carry equal parts of the data at the same time. A message from one host to another is therefore sent in
 /// equal parts by as many devices as the collective has on both of these hosts. Inside a host, the devices
 /// follow one another, so that a ring enters each host only once.
@@ -22,6 +22,7 @@ class HostChannels {
  public:
   HostChannels(const Topology& topology, std::span<const int> devices);
 
+  int hosts() const { return static_cast<int>(members_.size()); }
   /// Indices of the devices, host by host. Hosts, and the devices of each, are in the order of the arguments.
   const std::vector<std::size_t>& order() const { return order_; }
   /// The sender and the receiver of each part of a message between these two devices of the collective; only

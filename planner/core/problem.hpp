@@ -18,7 +18,8 @@ struct Problem {
   Roofline roofline = {};  // for GPUs without a profile in the job
 };
 
-/// Seconds of a message from device `from` to device `to` before its first byte; 0 if they are the same.
+/// Calibrated seconds of a message from device `from` to device `to` before its first byte; 0 if they are the
+/// same.
 inline double message_overhead_s(const Calibration& constants, const Topology& topology, int from, int to) {
   const auto host = [&](int device) { return topology.devices[static_cast<std::size_t>(device)].host; };
   if (from == to) return 0;

@@ -93,9 +93,21 @@ BitsPerSecond Topology::uncontended_bandwidth(int from, int to) const {
   return min_bandwidth;
 }
 
+const Transport* Topology::transport_between(int from, int to) const {
+  return transport && devices[at(from)].host != devices[at(to)].host ? &*transport : nullptr;
+}
+
+Seconds Topology::round_trip(int from, int to) const {
+  return link(from, to).latency + link(to, from).latency;
+}
+
 std::string Topology::fingerprint() const {
   Hash hash;
   hash.add(static_cast<std::uint64_t>(fairness));
+  if (transport) {  // skipped otherwise, which keeps older fingerprints valid
+    hash.add(static_cast<std::uint64_t>(transport->handshakes));
+    for (const Bytes it : {transport->initial_window, transport->window}) hash.add(it.value());
+  }
   add_devices(*this, hash);
   for (const Site& site : sites) {
     hash.add(site.name);

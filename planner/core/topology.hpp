@@ -11,6 +11,7 @@
 #include <Eigen/Core>
 
 #include "planner/core/calibration.hpp"
+#include "planner/core/transport.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -82,6 +83,7 @@ struct Topology {
   std::variant<RuleLinks, MeasuredLinks> links;
   Fairness fairness = Fairness::equal;
   std::optional<FittedCalibration> calibration = {};  // of runs on these machines
+  std::optional<Transport> transport = {};            // of messages between hosts; empty: none of its effects
 
   int size() const { return static_cast<int>(devices.size()); }
   /// Index into RuleLinks::links for messages from device `from` to device `to` ≠ `from`; 0 if links are
@@ -93,6 +95,10 @@ struct Topology {
   /// link, the capacity that this link's own entry gives the pair of sites, uplinks and downlinks. (Another
   /// entry may give the same pair of sites a lower capacity.)
   BitsPerSecond uncontended_bandwidth(int from, int to) const;
+  /// The transport of messages from device `from` to device `to` ≠ `from`: none inside a host.
+  const Transport* transport_between(int from, int to) const;
+  /// Seconds until a byte sent from device `from` to device `to` ≠ `from` is acknowledged.
+  Seconds round_trip(int from, int to) const;
   /// 16 hex digits over everything that matters for a plan: the devices with their GPU, memory, peak, speed
   /// and price, the sites, the effective links with their prices and which of them a sender shares. It does
   /// not cover the topology's name or how it was written down.

@@ -11,7 +11,7 @@ void GraphBuilder::reserve(std::size_t tasks) {
 }
 
 Channel GraphBuilder::channel(int from, int to, Activity kind) {
-  if (from == to) return {from, to, no_index, no_index};
+  if (from == to) return {from, to};
   const auto [queue, is_new] = queues_.emplace(std::pair(kind, std::pair(from, to)), result_.graph.queues);
   if (is_new) ++result_.graph.queues;
   return {from, to, network_.route(from, to), queue->second};
@@ -38,11 +38,28 @@ int GraphBuilder::compute(int device, double seconds, std::span<const int> after
   return add(task, after, label);
 }
 
-double GraphBuilder::overhead_s(const Channel& channel) const {
-  return message_overhead_s(constants_, topology_, channel.from, channel.to);
+void GraphBuilder::add_transport(const Channel& channel, double messages, Task& task) {
+  const auto [from, to, route, queue, both_ends_send] = channel;
+  task.overhead = messages * message_overhead_s(constants_, topology_, from, to);
+  const Transport* transport = from == to ? nullptr : topology_.transport_between(from, to);
+  if (transport == nullptr) return;
+  const double latency_s = topology_.link(from, to).latency.value(),
+               round_trip_s = topology_.round_trip(from, to).value();
+  const double bytes_per_s =
+      topology_.uncontended_bandwidth(from, to).value() / bits_per_byte * constants_.network_efficiency;
+  task.rate =
+      connection_rate({bytes_per_s, latency_s, round_trip_s}, transport->window.value(), both_ends_send);
+  SlowStart& connection = connections_.try_emplace(queue, transport->initial_window.value()).first->second;
+  task.overhead +=
+      messages * transport->handshakes * latency_s + connection.stall_s(task.amount, task.rate, round_trip_s);
 }
 
 int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label) {
+  return send_sequentially(channel, bytes, 1, after, label);
+}
+
+int GraphBuilder::send_sequentially(const Channel& channel, double bytes, double messages,
+                                    std::span<const int> after, TaskLabel label) {
   Task task;
   task.kind = TaskKind::flow;
   task.streamed = true;
@@ -51,16 +68,10 @@ int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int
   task.route = channel.route;
   task.queue = channel.queue;
   task.amount = bytes;
-  task.overhead = overhead_s(channel);
+  add_transport(channel, messages, task);
+  if (messages > 1)
+    task.overhead += (messages - 1) * topology_.link(channel.from, channel.to).latency.value();
   return add(task, after, label);
-}
-
-int GraphBuilder::send_sequentially(const Channel& channel, double bytes, double messages,
-                                    std::span<const int> after, TaskLabel label) {
-  const int task = send(channel, bytes, after, label);
-  const double latency = topology_.link(channel.from, channel.to).latency.value();
-  result_.graph.tasks.back().overhead = messages * overhead_s(channel) + (messages - 1) * latency;
-  return task;
 }
 
 int GraphBuilder::wait(double seconds, std::span<const int> after, TaskLabel label) {

@@ -9,6 +9,7 @@
 #include "planner/core/stop.hpp"
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
+#include "simulator/lowering/tcp.hpp"
 
 namespace dtfm::sim {
 
@@ -22,6 +23,7 @@ struct LabelledGraph {
 /// Messages of one kind from one device to another, which are sent one after another.
 struct Channel {
   int from = 0, to = 0, route = no_index, queue = no_index;
+  bool both_ends_send = false;  // at the same time, on one connection
 };
 
 class GraphBuilder {
@@ -61,8 +63,9 @@ class GraphBuilder {
 
  private:
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
-  /// The calibrated overhead is that of sockets between hosts; inside a host it is 0.
-  double overhead_s(const Channel& channel) const;
+  /// Adds the calibrated overhead of `messages` equal messages, and what the transport adds to them, to a
+  /// task that sends them. Each call continues the slow start of the connection.
+  void add_transport(const Channel& channel, double messages, Task& task);
 
   const Topology& topology_;
   const Calibration& constants_;
@@ -70,6 +73,7 @@ class GraphBuilder {
   LoweredNetwork network_;
   StopFunction stop_;
   std::map<std::pair<Activity, std::pair<int, int>>, int> queues_;
+  std::map<int, SlowStart> connections_;  // by queue
 };
 
 }  // namespace dtfm::sim

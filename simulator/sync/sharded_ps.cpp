@@ -16,7 +16,7 @@ std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group) {
         const std::size_t to = (from + step) % n;
         for (const int receiver : symmetry.receivers(devices[from], devices[to]))
           if (receiver != no_index)
-            received[to].push_back(messages.send(devices[from], receiver, shard, ready[from], phase));
+            received[to].push_back(messages.send(devices[from], receiver, shard, ready[from], phase, true));
       }
     for (std::size_t i = 0; i < n; ++i) ready[i] = messages.join(received[i], devices[i], phase);
   }

@@ -48,19 +48,12 @@ TaskLabel label_of(Activity activity, const SyncGroup& group, int phase) {
 
 }  // namespace
 
-int GradientSyncMessages::send(int from, int to, double bytes, std::span<const int> after, int phase) {
+int GradientSyncMessages::send(int from, int to, double bytes, std::span<const int> after, int phase,
+                               bool both_ends_send) {
   const double sent = bytes / builder_.constants().sync_efficiency;
-  return builder_.send(builder_.channel(from, to, Activity::gradient_sync), sent, after,
-                       label_of(Activity::gradient_sync, group_, phase));
-}
-
-int GradientSyncMessages::send(const HostChannels& channels, int from, int to, double bytes,
-                               std::span<const int> after, int phase) {
-  const std::vector<std::pair<int, int>> pairs = channels.between(from, to);
-  std::vector<int> parts;
-  for (const auto& [sender, receiver] : pairs)
-    parts.push_back(send(sender, receiver, bytes / static_cast<double>(pairs.size()), after, phase));
-  return parts.size() == 1 ? parts.front() : join(parts, to, phase);
+  Channel channel = builder_.channel(from, to, Activity::gradient_sync);
+  channel.both_ends_send = both_ends_send;
+  return builder_.send(channel, sent, after, label_of(Activity::gradient_sync, group_, phase));
 }
 
 int GradientSyncMessages::join(const std::vector<int>& tasks, int device, int phase) {

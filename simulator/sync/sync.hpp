@@ -31,14 +31,12 @@ class GradientSyncMessages {
   GradientSyncMessages(GraphBuilder& builder, const SyncGroup& group) : builder_(builder), group_(group) {}
 
   /// Sends `bytes` of gradients. The message is larger if the calibrated sync efficiency is below 1.
-  int send(int from, int to, double bytes, std::span<const int> after, int phase);
-  int send(int from, int to, double bytes, int after, int phase) {
-    return send(from, to, bytes, std::array{after}, phase);
+  /// `both_ends_send`: the receiver sends to the sender at the same time.
+  int send(int from, int to, double bytes, std::span<const int> after, int phase,
+           bool both_ends_send = false);
+  int send(int from, int to, double bytes, int after, int phase, bool both_ends_send = false) {
+    return send(from, to, bytes, std::array{after}, phase, both_ends_send);
   }
-  /// Sends `bytes` in parts on the channels between the hosts of two devices. Returns the task after which
-  /// all parts have arrived.
-  int send(const HostChannels& channels, int from, int to, double bytes, std::span<const int> after,
-           int phase);
   int join(const std::vector<int>& tasks, int device, int phase);
   /// Adds a ring all-reduce of `bytes` per device in 2 (n − 1) phases, numbered from `phase`. `ready`: by
   /// device, the task after which it has its gradients; before that it cannot add them to what it forwards.

@@ -178,3 +178,16 @@ TEST_CASE("shared capacities equal those of the simulator's routes on random top
     }
   }
 }
+
+TEST_CASE("a message between hosts takes the handshakes and at most the window of its transport") {
+  Topology topology = flat_topology({2}, link_of(0.1, 1e6), link_of(0.1, 1e6));
+  CHECK(NetworkCost(topology, Calibration()).message(0, 1) == MessageCost{0, 1e-6, 0.1});
+  topology.transport = transports[1];
+  REQUIRE(topology.transport->library == "mpi");
+  CHECK(NetworkCost(topology, Calibration()).message(0, 1) == MessageCost{0.2, 1e-6, 0.1});
+  topology.transport->window = Bytes(100e3);  // in each round trip of 0.2 s
+  CHECK(NetworkCost(topology, Calibration()).message(0, 1) == MessageCost{0.2, 2e-6, 0.1});
+  for (Device& device : topology.devices) device.host = 0;
+  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
+  CHECK(NetworkCost(topology, Calibration()).message(0, 1) == MessageCost{0, 1e-6, 0.1});
+}

@@ -190,6 +190,23 @@ TEST_CASE("the whole file is validated") {
                     "/nonexistent.yaml: cannot be opened: No such file or directory");
 }
 
+TEST_CASE("a topology names the library that sends its messages") {
+  const std::string devices = "devices: [{site: a}]\n";
+  CHECK_FALSE(read("version: 1\n" + devices).transport.has_value());
+  const Topology mpi = read("version: 1\ntransport: mpi\n" + devices);
+  REQUIRE(mpi.transport.has_value());
+  CHECK(mpi.transport->handshakes == 2);
+  CHECK(mpi.transport->window.value() == 2.8e6);
+  const Topology gloo = read("version: 1\ntransport: {library: gloo, window: 1 MB}\n" + devices);
+  CHECK(gloo.transport->handshakes == 1);
+  CHECK(gloo.transport->window.value() == 1e6);
+  CHECK(error_text("version: 1\ntransport: glo\n") ==
+        "t.yaml:2:12: `transport`: unknown `glo`; did you mean `gloo`?");
+  CHECK(error_text("version: 1\ntransport: {library: tcp, window: 10 kB}\n") ==
+        "t.yaml:2:35: `window`: must be at least the initial window of 14480 B");
+  CHECK(error_text("version: 1\ntransport: {window: 1 MB}\n") == "t.yaml:2:12: missing key `library`");
+}
+
 TEST_CASE("measured matrices are read relative to the topology's folder") {
   const TemporaryFolder folder;
   folder.write("l.csv", "0,67,3\n60,0,3\n0,1,0\n");

@@ -77,8 +77,7 @@ void tree(std::vector<float>& values) {
     add(values.data(), received);
   }
   for (reach /= 2; reach > 0; reach /= 2) {
-    if (rank % (2 * reach) == 0 && rank + reach < ranks)
-      finish({send(values.data(), count, rank + reach)});
+    if (rank % (2 * reach) == 0 && rank + reach < ranks) finish({send(values.data(), count, rank + reach)});
     if (rank % (2 * reach) == reach) finish({receive(values.data(), count, rank - reach)});
   }
 }

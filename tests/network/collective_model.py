@@ -167,16 +167,6 @@ def predicted(row, count):
     return run(net, size, start) - start
 
 
-def closed(size, window, rate, round_trip, limit=math.inf):
-    """Seconds until the last byte has left, without going through segments; `window`: at the start."""
-    seconds, largest = 0, min(limit, rate * round_trip)
-    while window < largest and size > window:
-        seconds += round_trip
-        size -= window
-        window *= 2
-    return seconds + (size / rate if size <= window else size / min(rate, limit / round_trip))
-
-
 def measured(path):
     rows = defaultdict(list)
     with open(path, encoding="ascii") as file:

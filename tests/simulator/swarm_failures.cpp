@@ -147,12 +147,12 @@ std::vector<double> repeated(const std::vector<double>& moments) {
   return kept;
 }
 
-constexpr auto transports = {SwarmTransport::relay, SwarmTransport::peer_to_peer};
+constexpr auto both_transports = {SwarmTransport::relay, SwarmTransport::peer_to_peer};
 
 }  // namespace
 
 TEST_CASE("no gradient is lost or counted twice if any peer fails at any time") {
-  for (const SwarmTransport transport : transports) {
+  for (const SwarmTransport transport : both_transports) {
     SmallSwarm swarm(transport);
     const std::vector<double> moments = swarm.moments();
     CHECK(moments.size() > 250);
@@ -167,7 +167,7 @@ TEST_CASE("no gradient is lost or counted twice if any peer fails at any time") 
 TEST_CASE(
     "no gradient is lost or counted twice if a failed peer rejoins with delayed updates and "
     "rebalancing") {
-  for (const SwarmTransport transport : transports) {
+  for (const SwarmTransport transport : both_transports) {
     SmallSwarm swarm(transport);
     swarm.setup.delayed_update = true;
     swarm.setup.rebalance_s = 7;
@@ -180,7 +180,7 @@ TEST_CASE(
 }
 
 TEST_CASE("no gradient is lost or counted twice if calls are verified and one peer is faulty") {
-  for (const SwarmTransport transport : transports) {
+  for (const SwarmTransport transport : both_transports) {
     SmallSwarm swarm(transport);
     swarm.setup.verify = 0.5;
     swarm.setup.faulty_share = 1.0 / 6;

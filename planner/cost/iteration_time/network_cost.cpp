@@ -234,13 +234,19 @@ SharedPath NetworkCost::shared(int from, int to) const {
   return path;
 }
 
-/// The rate is that of the narrowest capacity on the path.
+/// The rate is that of the narrowest capacity on the path. The slow start of connections
+/// is left to the simulator.
 MessageCost NetworkCost::computed(int from, int to) const {
   if (from == to) return {};
   const Link link = topology_->link(from, to);
   MessageCost cost{0, bits_per_byte / (link.bandwidth.value() * constants_.network_efficiency),
                    link.latency.value()};
   cost.overhead_s = message_overhead_s(constants_, topology_, from, to);
+  if (const Transport* transport = topology_->transport_between(from, to)) {
+    cost.overhead_s += transport->handshakes * link.latency.value();
+    cost.seconds_per_byte =
+        std::max(cost.seconds_per_byte, topology_->round_trip(from, to).value() / transport->window.value());
+  }
   if (shared_count() > 0)
     for (const int id : shared(from, to))
       cost.seconds_per_byte = std::max(cost.seconds_per_byte, shared_seconds_per_byte(id));

@@ -47,6 +47,26 @@ std::variant<RuleLinks, MeasuredLinks> read_links(const YamlMap& topology, const
   return RuleLinks{{}, {0}, Eigen::MatrixXi::Constant(1, 1, -1), Eigen::MatrixXi::Constant(1, 1, -1)};
 }
 
+Transport read_library(const YamlValue& value) {
+  std::vector<std::string_view> names;
+  for (const Transport& it : transports) names.push_back(it.library);
+  return transports[value.choice(names)];
+}
+
+/// The name of a library, or a map with a window for machines that are not set up as usual.
+Transport read_transport(const YamlValue& value) {
+  if (!value.is_map()) return read_library(value);
+  const YamlMap map = value.map({"library", "window"});
+  Transport transport = read_library(map.required("library"));
+  if (const auto window = map.optional("window")) {
+    transport.window = window->bytes();
+    if (transport.window < transport.initial_window)
+      throw window->value_error(
+          fmt::format("must be at least the initial window of {} B", transport.initial_window.value()));
+  }
+  return transport;
+}
+
 }  // namespace
 
 Topology read_topology(const std::filesystem::path& path) {
@@ -55,14 +75,15 @@ Topology read_topology(const std::filesystem::path& path) {
 
 Topology parse_topology(std::string text, const std::string& file, const std::filesystem::path& folder) {
   const YamlDocument document(std::move(text), file);
-  const YamlMap map = versioned_map(
-      document, "a topology",
-      {"version", "name", "gpus", "sites", "devices", "links", "measured", "fairness", "calibration"});
+  const YamlMap map = versioned_map(document, "a topology",
+                                    {"version", "name", "gpus", "sites", "devices", "links", "measured",
+                                     "fairness", "transport", "calibration"});
   Topology topology;
   const auto name = map.optional("name");
   topology.name = name ? name->text() : std::filesystem::path(file).stem().string();
   if (const auto fairness = map.optional("fairness"))
     topology.fairness = fairness->choice({"equal", "rtt"}) == 0 ? Fairness::equal : Fairness::rtt;
+  if (const auto transport = map.optional("transport")) topology.transport = read_transport(*transport);
   if (const auto calibration = map.optional("calibration"))
     topology.calibration = read_calibration(*calibration, [&](const YamlValue& value) {
       return read_named_file(value, folder, yaml_size_limit);

@@ -1,0 +1,91 @@
+// What TCP and the libraries that use it add to messages between hosts.
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/lowering/graph_builder.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::sim;
+
+namespace {
+
+constexpr double B = 1e6, a = 0.1;  // bytes per second, seconds: 200 kB fill the path for a round trip
+
+Topology pair_over(std::string_view library) {
+  Topology topology = flat_topology({2}, link_of(a, B), link_of(a, B));
+  for (const Transport& it : transports)
+    if (it.library == library) topology.transport = it;
+  return topology;
+}
+
+/// Seconds until the second of two equal messages has arrived.
+double two_messages_s(const Topology& topology, double bytes) {
+  const Calibration neutral;
+  GraphBuilder builder(topology, neutral);
+  const Channel channel = builder.channel(0, 1, Activity::gradient_sync);
+  const int first = builder.send(channel, bytes, {}, {});
+  builder.send(channel, bytes, std::array{first}, {});
+  return replay_makespan(builder.take());
+}
+
+}  // namespace
+
+// 14,480, 28,960, 57,920 and 115,840 bytes are sent in the first four round trips of 0.2 s, in which 200 kB
+// could have been sent.
+TEST_CASE("a connection doubles its window until the path is full") {
+  const double sent = 15 * 14480.0;
+  SlowStart whole(14480);
+  CHECK(whole.stall_s(1e6, B, 2 * a) == Approx(4 * 2 * a - sent / B));
+  CHECK(whole.stall_s(1e6, B, 2 * a) == 0);
+  // A message that ends earlier leaves the rest to the next one.
+  SlowStart parts(14480);
+  CHECK(parts.stall_s(14480, B, 2 * a) == 0);
+  CHECK(parts.stall_s(14481, B, 2 * a) == Approx(2 * a - 14480 / B));
+  CHECK(parts.stall_s(1e6, B, 2 * a) == Approx(3 * 2 * a - 14 * 14480 / B));
+  SlowStart local(14480);
+  CHECK(local.stall_s(1e6, B, 0) == 0);
+}
+
+TEST_CASE("a window and data in the other direction limit the rate of a connection") {
+  const TcpPath path{B, a, 2 * a};
+  CHECK(connection_rate(path, 1e9, false) == B);
+  CHECK(connection_rate(path, 60e3, false) == Approx(60e3 / (2 * a)));
+  // An eighth of the round trip is more than 16 ms: 216 ms of data are in flight, acknowledged after 300 ms.
+  CHECK(connection_rate(path, 1e9, true) == Approx(B * 0.216 / 0.3));
+  // 60 kB are sent in less than a latency, so that no acknowledgement waits.
+  CHECK(connection_rate(path, 60e3, true) == Approx(60e3 / (2 * a)));
+  CHECK(connection_rate({B, 0, 0}, 60e3, true) == B);
+}
+
+TEST_CASE("libraries add their handshakes, and a window limits the rate") {
+  const double slow_start_s = 4 * 2 * a - 15 * 14480 / B;
+  CHECK(two_messages_s(flat_topology({2}, link_of(a, B), link_of(a, B)), 1e6) == Approx(2 * (a + 1)));
+  CHECK(two_messages_s(pair_over("tcp"), 1e6) == Approx(2 * (a + 1) + slow_start_s));
+  CHECK(two_messages_s(pair_over("mpi"), 1e6) == Approx(2 * (3 * a + 1) + slow_start_s));
+  CHECK(two_messages_s(pair_over("gloo"), 1e6) == Approx(2 * (2 * a + 1) + slow_start_s));
+  Topology narrow = pair_over("tcp");
+  narrow.transport->window = Bytes(100e3);
+  const double rate = 100e3 / (2 * a);
+  CHECK(two_messages_s(narrow, 1e6) == Approx(2 * (a + 1e6 / rate) + 3 * 2 * a - 7 * 14480 / rate));
+}
+
+// The sender's connections share its link, on which a window leaves room for the others.
+TEST_CASE("the window of a connection does not limit what a sender's connections share") {
+  Topology topology = flat_topology({4}, link_of(a, B), link_of(a, B));
+  std::get<RuleLinks>(topology.links).links[0].shared_by_sender = true;
+  topology.transport = transports[0];
+  topology.transport->window = Bytes(20e3);
+  const Calibration neutral;
+  GraphBuilder builder(topology, neutral);
+  for (int receiver = 1; receiver < 4; ++receiver)
+    builder.send(builder.channel(0, receiver, Activity::gradient_sync), 14480, {}, {});
+  CHECK(replay_makespan(builder.take()) == Approx(14480 / (20e3 / (2 * a)) + a));
+}
+
+TEST_CASE("messages inside a host have no transport") {
+  Topology topology = pair_over("mpi");
+  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
+  for (Device& device : topology.devices) device.host = 0;
+  CHECK(two_messages_s(topology, 1e6) == Approx(2 * (a + 1)));
+  CHECK(topology.fingerprint() != flat_topology({2}, link_of(a, B), link_of(a, B)).fingerprint());
+}
