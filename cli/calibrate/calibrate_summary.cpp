@@ -88,18 +88,18 @@ std::string format_errors(const CalibrateSummary& s) {
       "Mean absolute error {:.1f} %; {:.1f} % when each run is left out of the fit; {:.1f} % with the "
       "constants of the prior.\n"
       "Residual standard deviation {:.1f} % ({:.1f} degrees of freedom).\n",
-      100 * mean.fitted, 100 * mean.leave_one_out, 100 * mean.prior, 100 * s.fit.spread.residual,
-      s.fit.spread.degrees_of_freedom);
+      100 * mean.fitted, 100 * mean.leave_one_out, 100 * mean.prior, 100 * s.fit.residual,
+      s.fit.degrees_of_freedom);
 }
 
 /// Notes to print before the numbers.
 std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
   constexpr double max_residual = 0.25;  // three times the residual of the published runs
-  if (s.fit.spread.residual <= max_residual) return {};
+  if (s.fit.residual <= max_residual) return {};
   return {fmt::format(
       "no constants explain these runs: the residual is {:.0f} %; check that times are in seconds, and that "
       "topology, job and plans are those of the runs",
-      100 * s.fit.spread.residual)};
+      100 * s.fit.residual)};
 }
 
 ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {

@@ -20,7 +20,8 @@ void add_batch_option(CLI::App& app, std::optional<int>& batch);
 /// micro-batch that the job permits.
 void set_global_batch(const std::optional<int>& batch, Job& job);
 
-/// Throws Error unless the pipelines of `plan`, which comes from `file`, compute `batch`, if it is given.
+/// If `batch` is given, throws Error unless the micro-batches of `plan`, which comes from `file`, add up to
+/// it.
 void check_batch_of_plan(const std::optional<int>& batch, const Plan& plan, const std::string& file);
 
 }  // namespace dtfm::cli

@@ -101,7 +101,8 @@ std::string format_remarks(std::string_view kind, const std::vector<std::string>
 }
 
 std::string format_interval(const PredictionInterval& interval) {
-  return fmt::format("({:.4g} … {:.4g}, {:.0f} %)", interval.low_s, interval.high_s, 100 * interval.level);
+  return fmt::format("({:.4g} … {:.4g}, {:.0f} % interval from {})", interval.low_s, interval.high_s,
+                     100 * interval.level, interval.source);
 }
 
 }  // namespace dtfm::cli

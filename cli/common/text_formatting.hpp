@@ -38,7 +38,7 @@ std::string format_percent(double share);
 /// Returns one line per text, such as "warning: …", in the style of a warning.
 std::string format_remarks(std::string_view kind, const std::vector<std::string>& texts);
 
-/// "(41.9 … 45.7, 95 %)"
+/// "(41.9 … 45.7, 95 % interval from calibration)"
 std::string format_interval(const PredictionInterval& interval);
 
 }  // namespace dtfm::cli

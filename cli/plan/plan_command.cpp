@@ -195,7 +195,7 @@ int list_strategies() {
 }
 
 /// Returns comm-cost for --prove, unless the user gave an objective. Throws Error for an objective that does
-/// not support --prove or the strategy: only comm-cost has strategies other than the default.
+/// not support --prove or the strategy. Only comm-cost has strategies other than the default.
 Objective effective_objective(const PlanOptions& options) {
   const bool has_strategy = search::strategy_named(options.strategy).name != search::default_strategy;
   if (has_strategy && options.objective != Objective::comm_cost)

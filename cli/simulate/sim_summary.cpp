@@ -69,11 +69,15 @@ class Writer {
     if (report_.iterations.empty()) return "";  // a note says so
     const sim::Distribution& time = report_.iteration_time_s;
     Rows rows = {
-        {"iteration", format_duration(time.mean) + interval(), spread(time)},
+        {"iteration", format_duration(time.mean), spread(time)},
         {"throughput",
          fmt::format("{} {}/s", format_three_digits(report_.tokens_per_s), name_of(s_.record.input)), ""},
         {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", format_percent(report_.bubble), "of the devices' time is not compute"}};
+    if (const auto& it = s_.record.interval)
+      rows.insert(rows.begin() + 1,
+                  {"interval", fmt::format("{:.4g} … {:.4g} s", it->low_s, it->high_s),
+                   fmt::format("{:.0f} % for measured times, from {}", 100 * it->level, it->source)});
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
@@ -139,14 +143,8 @@ class Writer {
         it->equal_s, it->rtt_s);
   }
 
-  /// " (41.9 … 45.7, 95 %)" if the calibration gives an interval.
-  std::string interval() const {
-    return s_.record.interval ? fmt::format(" {}", format_interval(*s_.record.interval)) : "";
-  }
-
   std::string spread(const sim::Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
-    if (s_.record.interval) return format_quantiles(time);  // There is no room for the first iteration.
     return fmt::format("{}; the first {:.6g}", format_quantiles(time),
                        report_.iterations.front().duration_s());
   }

@@ -147,7 +147,7 @@ void choose_least_sensitive(const PlanRequest& request, PlanResult& result) {
 
 /// Empty if it was stopped.
 std::optional<PredictionInterval> interval_of(const search::PlanCandidate& candidate,
-                                              const CalibrationUncertainty& spread,
+                                              const std::optional<CalibrationUncertainty>& spread,
                                               const std::vector<SimulatedTimes>& simulated,
                                               const StopFunction& stop) {
   try {
@@ -168,9 +168,9 @@ PlanResult plan(const PlanRequest& given) {
   if (enumerates) common.ranks = nullptr;  // every rank plans alone, and may get another result
   PlanResult result = enumerates ? search_and_enumerate(request) : search_and_simulate(request);
   choose_least_sensitive(request, result);
-  if (request.spread && result.fits() && !is_stopped(common))
+  if (result.fits() && !is_stopped(common))
     result.interval =
-        interval_of(result.best(), *request.spread, result.simulated(), stop_of(common, bound_grace_s));
+        interval_of(result.best(), request.spread, result.simulated(), stop_of(common, bound_grace_s));
   return result;
 }
 
@@ -201,8 +201,7 @@ ScoreResult score(const ScoreRequest& request) {
     if (std::isfinite(scored.result.seconds))
       scored.result.sensitivity =
           simulate_sensitivity({scored.candidate}, request.threads, request.stop).front();
-    if (request.spread)
-      scored.interval = interval_of(scored.candidate, *request.spread, scored.result.simulated, request.stop);
+    scored.interval = interval_of(scored.candidate, request.spread, scored.result.simulated, request.stop);
     return scored;
   }
   if (scored.simulation == SimulationStatus::failed) scored.result.error = result.error;

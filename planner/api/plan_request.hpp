@@ -39,7 +39,8 @@ struct PlanRequest {
   /// result is the one that is best in the mean over all perturbations (sensitivity.hpp), except where `plan`
   /// keeps the fastest.
   double near_equal = default_near_equal;
-  std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
+  std::optional<CalibrationUncertainty> spread =
+      {};  // of the constants; if absent, intervals use the errors on published runs
 };
 
 struct PlanResult {
@@ -50,7 +51,7 @@ struct PlanResult {
   std::vector<FinalistResult> finalist_results;  // one per plan; empty if `simulation` is not `done`
   std::optional<search::ParetoSearch> front;     // if `keeps_pareto_front`
   std::vector<FinalistResult> pareto_results;    // one per candidate of `front`, or empty
-  /// Prediction interval of the iteration time under the first scenario. Empty without `spread`, if no plan
+  /// Prediction interval of the iteration time under the first scenario. Empty if no plan
   /// fits in memory, or if `stop` returned true.
   std::optional<PredictionInterval> interval;
 

@@ -108,9 +108,9 @@ SimulateResult simulate(const SimulateRequest& request) {
   if (request.swarm && !request.samples) return simulate_swarm(request, common_options(request));
   SimulateResult result = request.samples ? simulate_samples(request, plan_options(request))
                                           : simulate_plan(request, plan_options(request));
-  if (request.spread && !request.swarm && !result.report.iterations.empty()) try {
+  if (!request.swarm && !result.report.iterations.empty()) try {
       result.interval =
-          sim::time_interval(request.problem, request.plan, *request.spread,
+          sim::time_interval(request.problem, request.plan, request.spread,
                              result.report.iteration_time_s.mean, request.paths(), request.stop);
     } catch (const WorkStopped&) {  // the result is complete without it
     }

@@ -40,7 +40,8 @@ struct SimulateRequest {
   int sync_every = 1;                           // as in Layout; sync_every × `iterations` are simulated
   std::optional<search::Routing> routing = {};  // paths of micro-batches; empty: pipelines
   std::optional<sim::SwarmSetup> swarm = {};    // simulated in place of the plan
-  std::optional<CalibrationUncertainty> spread = {};  // of the constants, for a prediction interval
+  std::optional<CalibrationUncertainty> spread =
+      {};                          // of the constants; if absent, intervals use the errors on published runs
   bool compares_fairness = false;  // also simulate an undisturbed iteration with each model of link sharing
   std::vector<sim::RunObserver*> observers = {};
   std::function<void(const SimulationProgress&)> on_progress = {};
@@ -56,7 +57,7 @@ struct SimulateResult {
     sim::SampleSummary summary;       // of those that finished
   };
   std::optional<Samples> samples;
-  std::optional<PredictionInterval> interval;  // of the iteration time, if `spread` is given
+  std::optional<PredictionInterval> interval;  // of the iteration time; not of swarms
   std::optional<sim::SwarmReport> swarm;
   /// If `compares_fairness`; empty for a swarm, or if `stop` returned true.
   std::optional<sim::FairnessComparison> fairness;

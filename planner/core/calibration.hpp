@@ -20,12 +20,15 @@ struct Calibration {
   double sync_efficiency = 1;           // gradient bytes ÷ bytes that gradient synchronization sends
   double launch_scale = 1;              // actual time to launch a layer's kernels ÷ its estimate
   double local_message_overhead_s = 0;  // per message inside a host
+  /// Memory that each process uses on its device, regardless of its layers: CUDA context, communication
+  /// buffers, framework. No time depends on it, and it is not fitted.
+  double process_memory_bytes = 0;
 
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
-/// A constant: its name in files, its member and its range. All code that handles the constants one by one
-/// goes through the table below.
+/// A fitted constant: its name in files, its member and its range. All code that handles these constants one
+/// by one goes through the table below.
 struct CalibrationConstant {
   enum class Kind { factor, share, seconds };  // > 0; in (0, 1]; ≥ 0
 
@@ -68,6 +71,7 @@ struct FittedCalibration {
 /// Interval in which the mean time of measured iterations should lie.
 struct PredictionInterval {
   double low_s = 0, high_s = 0, level = 0;  // level: probability, in (0, 1)
+  std::string_view source = {};             // origin of the errors: `calibration` or a kind of published runs
 };
 
 }  // namespace dtfm

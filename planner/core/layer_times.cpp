@@ -16,7 +16,7 @@ namespace {
 /// Returns the shape with defaults filled in and without what affects only parameters or memory.
 Transformer timing_shape(Transformer model) {
   model.layers = model.positions = 0;
-  model.tied = true;
+  model.tied = model.attention_dropout = true;
   if (model.kv_heads == 0) model.kv_heads = model.heads;
   if (model.feed_forward == 0) model.feed_forward = 4 * model.hidden;
   return model;
@@ -89,12 +89,6 @@ std::string optimizer_note(const LayerProfile& profile, Optimizer optimizer) {
                      name_of(optimizer));
 }
 
-const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
-  const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
-                                  [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
-  return found == job.profiles.end() ? nullptr : &*found;
-}
-
 /// Formats up to four names of kinds for a note; returns nothing if the note concerns all kinds.
 std::string format_layer_names(const std::vector<std::string>& names, std::size_t layer_kind_count) {
   constexpr std::size_t max_shown = 4;
@@ -106,6 +100,12 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
 }
 
 }  // namespace
+
+const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
+  const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
+                                  [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
+  return found == job.profiles.end() ? nullptr : &*found;
+}
 
 /// Counts the FLOPs that every kernel must execute: of the attention core only half, because a causal mask
 /// hides the rest; its backward takes twice as many as its forward.

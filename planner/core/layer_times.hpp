@@ -24,6 +24,9 @@ struct LayerTime {
 /// `tensor` devices took `seconds`: the measurement is then incomplete or of another layer.
 bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
 
+/// The job's profile of this GPU; nullptr if there is none.
+const LayerProfile* profile_of(const Job& job, const Gpu& gpu);
+
 /// Layer times with the micro-batch and the recomputation of an execution, for every GPU of the topology:
 /// from the job's profile of it, else an estimate (by the job's `efficiency`, else by the roofline). All are
 /// multiplied by the calibrated compute scale, but the time to launch kernels by the launch scale.

@@ -47,7 +47,10 @@ Layer block(const Transformer& model, double element_scale) {
   layer.backward = 2 * layer.forward;
   layer.output = Bytes(2 * n.s * n.h * element_scale);
   const double core = n.a * n.s * n.s;
-  if (!model.flash_attention) layer.attention_memory = Bytes(4 * core * element_scale + core);
+  if (!model.flash_attention) {
+    const double probabilities = 2 * core * element_scale;
+    layer.attention_memory = Bytes(model.attention_dropout ? 2 * probabilities + core : probabilities);
+  }
   const double norms = 4 * n.s * n.h, attention = 6 * n.s * n.h + 4 * n.s * n.kv,
                mlp = 2 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f, masks = 2 * n.s * n.h;
   layer.activation_memory = Bytes((norms + attention + mlp) * element_scale + masks) + layer.attention_memory;

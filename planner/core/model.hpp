@@ -26,6 +26,7 @@ struct Transformer {
   bool tied = true;               // embedding and head share one matrix
   bool encoder = false;           // BERT: token types, embedding norm, pooler, transform before the head
   bool flash_attention = false;   // the attention core keeps nothing of size sequence²
+  bool attention_dropout = true;  // without flash attention: dropout of attention probabilities
 
   friend bool operator==(const Transformer&, const Transformer&) = default;
 };
@@ -69,7 +70,7 @@ struct LayerChain {
 using Model = std::variant<Transformer, LayerChain>;
 
 int layer_count(const Model& model);
-/// Tokens per sequence; 1 for models of images, so that a number of tokens is one of images.
+/// Tokens per sequence; 1 for image models, so token counts equal image counts.
 int sequence_length(const Model& model);
 ModelInput model_input(const Model& model);
 
@@ -91,8 +92,8 @@ struct LayerKinds {
 ///   for the causal mask), 24 s h² + 4 s² h for GPT; backward takes twice that (same source);
 /// - it keeps, with 16-bit numbers, norms 4 s h, attention 6 s h + 4 s h g ÷ a + 4 a s², MLP 2 s h + 4 s f (6
 ///   s f if gated: gate, product and the other factor), twice as much with 32 bits, and dropout masks of 2 s
-///   h + a s² bytes, whether or not there is dropout: s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv
-///   2205.05198), of which 5 a s² belong to the attention core;
+///   h + a s² bytes: s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which 5 a s²
+///   belong to the attention core; without attention dropout the core keeps only the probabilities, 2 a s²;
 /// - the head takes 2 s h V FLOPs, and keeps 4 s h bytes (twice that with 32 bits) and logits in fp32, 4 s V;
 /// - the embedding keeps 8 s + s h bytes (activation memory as in the latter paper and in Megatron-LM).
 LayerKinds layer_kinds(const Model& model, double element_bytes);

@@ -26,8 +26,11 @@ constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty
 // The prior, which is no more than an order of magnitude (docs/how-it-works.md): standard deviations of the
 // constants about their prior means, and the relative noise of measured times, weighted like that many runs.
 constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5,  0.02, 0.5, 2,
-                                                                                0.02, 0.5,  0.5, 5e-4};
+                                                                                0.02, 0.5,  0.5, 1e-5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
+// What the model misses in other runs, weighted like that many runs: the errors on published runs
+// (prediction.cpp). The few runs of a fit may agree better than others will.
+constexpr double assumed_model_error = 0.1, assumed_model_error_weight = 4;
 // Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of
 // its standard deviation.
 constexpr double fine_tolerance = 1e-4, coarse_tolerance = 1e-2;
@@ -67,7 +70,7 @@ class Unknowns {
     return linear(center(i) + nearest * deviation(i), constant(i).kind);
   }
   Calibration constants(const VectorXd& x) const {
-    Calibration result;
+    Calibration result = prior_;  // for what is not fitted
     for (Eigen::Index i = 0; i < constant_count; ++i) result.*constant(i).value = value(i, x[i]);
     return result;
   }
@@ -257,8 +260,13 @@ std::vector<RunFit> Calibrator::run_fits(const Estimate& estimate) const {
 CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
   CalibrationFit result;
   result.constants = unknowns_.constants(estimate.x);
-  result.spread.residual = std::sqrt(estimate.variance);
-  result.spread.degrees_of_freedom = estimate.degrees_of_freedom;
+  result.residual = std::sqrt(estimate.variance);
+  result.degrees_of_freedom = estimate.degrees_of_freedom;
+  result.spread.degrees_of_freedom =
+      estimate.degrees_of_freedom - assumed_noise_weight + assumed_model_error_weight;
+  const double model_squares = assumed_model_error_weight * assumed_model_error * assumed_model_error;
+  result.spread.residual =
+      std::sqrt((model_squares + estimate.errors.squaredNorm()) / result.spread.degrees_of_freedom);
   const MatrixXd covariance =
       estimate.variance * normal(estimate).ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
   const double bound = student_critical_value(1 - confidence_level, estimate.degrees_of_freedom);

@@ -35,7 +35,9 @@ struct RunFit {
 
 struct CalibrationFit {
   Calibration constants;
-  CalibrationUncertainty spread;
+  double residual = 0;            // standard deviation of log (simulated ÷ measured) of the fitted runs
+  double degrees_of_freedom = 0;  // of the fit
+  CalibrationUncertainty spread;  // for other runs, in which the model misses more
   /// In the order of calibration_constants.
   std::array<ConstantInterval, CalibrationUncertainty::size> intervals;
   std::vector<RunFit> runs;  // in the order of the arguments

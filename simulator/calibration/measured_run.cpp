@@ -1,9 +1,11 @@
 #include "simulator/calibration/measured_run.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
+#include "simulator/report/stage_memory.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::sim {
@@ -24,6 +26,15 @@ std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Ca
   });
   std::vector<double> result;
   for (const std::size_t i : workload_of_run) result.push_back(seconds[i]);
+  return result;
+}
+
+std::vector<double> predicted_peak_memory(std::span<const MeasuredRun> runs, const Calibration& constants) {
+  std::vector<double> result;
+  for (const MeasuredRun& run : runs) {
+    const std::vector<double> needed = required_memory(run.work->problem_with(constants), run.work->plan);
+    result.push_back(*std::max_element(needed.begin(), needed.end()));
+  }
   return result;
 }
 

@@ -27,11 +27,15 @@ struct MeasuredRun {
   std::shared_ptr<const Workload> work;  // shared by runs of the same workload, which is simulated once
   double seconds = 0;                    // measured, of one iteration
   std::size_t line = 0;                  // in the file it was read from; 0: none
+  double peak_memory_bytes = 0;          // measured, of the device that needs most; 0: unknown
 };
 
 /// Simulated seconds of an iteration of each run with `constants`, computed on `threads` threads.
 std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
                                      int threads);
+
+/// Predicted peak memory of the device that needs most, of each run.
+std::vector<double> predicted_peak_memory(std::span<const MeasuredRun> runs, const Calibration& constants);
 
 /// Simulated ÷ measured − 1 for each run.
 std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,

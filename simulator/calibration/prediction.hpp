@@ -1,7 +1,11 @@
-// Prediction intervals of iteration times, from the uncertainty of the calibration constants.
+// Prediction intervals of iteration times, from the uncertainty of the calibration constants or the errors on
+// published runs.
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
 
 #include "planner/core/calibration.hpp"
 #include "planner/core/plan.hpp"
@@ -22,11 +26,29 @@ inline constexpr double confidence_level = 0.95;
 double prediction_factor(const Calibration& constants, const CalibrationUncertainty& spread,
                          const std::function<double(const Calibration&)>& seconds_with);
 
+/// Errors of iterations that were published with all that a simulation needs, simulated with neutral
+/// constants.
+struct PublishedErrors {
+  std::string_view source;  // the kind of these runs
+  double residual = 0;      // root mean square of log (simulated ÷ measured)
+  int runs = 0;             // number of them
+};
+
+/// All kinds. tests/validation/published_run_accuracy compares them with the runs (docs/validation.md).
+std::span<const PublishedErrors> published_errors_table();
+/// Returns the first matching kind: plans across sites; plans whose GPUs all have a measured or imported
+/// profile; otherwise estimated layer times, on one host or on several.
+const PublishedErrors& published_errors(const Problem& problem, const Plan& plan);
+/// The factor ≥ 1 by which a measured time may be above or below the simulated one: the exponential of the
+/// residual times Student's t.
+double prediction_factor(const PublishedErrors& errors);
+
 /// Prediction interval around `seconds`, the mean iteration time of `plan` simulated with the constants of
-/// `problem`, on the micro-batch `paths` if given, else as pipelines. The factor is that of an undisturbed
-/// iteration, and is applied to runs under any scenario. Throws WorkStopped.
+/// `problem`, on the micro-batch `paths` if given, else as pipelines. It uses the `spread` of these constants
+/// if given, otherwise the errors on published runs. The factor is that of an undisturbed iteration, and is
+/// applied to runs under any scenario. Throws WorkStopped.
 PredictionInterval time_interval(const Problem& problem, const Plan& plan,
-                                 const CalibrationUncertainty& spread, double seconds,
+                                 const std::optional<CalibrationUncertainty>& spread, double seconds,
                                  const PathSchedule* paths = nullptr, const StopFunction& stop = {});
 
 }  // namespace dtfm::sim

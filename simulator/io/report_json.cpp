@@ -123,7 +123,8 @@ ordered_json sim_document(const Topology& topology, const sim::SimReport& report
   if (record.interval)
     json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
                                          {"high", record.interval->high_s},
-                                         {"level", record.interval->level}};
+                                         {"level", record.interval->level},
+                                         {"source", record.interval->source}};
   if (record.samples) json["samples"] = samples_json(*record.samples, record.input);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(record.fairness)}};

@@ -20,7 +20,7 @@ namespace dtfm::sim {
 /// all-reduce becomes a reduce-scatter and an all-gather, which send the same messages.) The all-reduces of
 /// the embedding and of the head are not modelled. Activations inside a stage are not compressed.
 ///
-/// Every all-reduce is a ring over the t devices in the order of their ranks: of S bytes, each device sends 2
+/// Every all-reduce is a ring over the t devices host by host: of S bytes, each device sends 2
 /// (t − 1) messages of S / t bytes to the next. The messages of all layers are merged into one transfer per
 /// device, which takes latency and overhead of every message: n all-reduces over links of B bytes per second
 /// take 2 n (t − 1) (latency + overhead + S / (t B)), with the local overhead inside a host. Messages from

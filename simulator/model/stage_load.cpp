@@ -15,6 +15,7 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       zero_(zero_stage(plan.execution.gradient_sync)),
       replicas_(static_cast<double>(plan.pipelines.size())),
       overhead_(problem.constants.micro_batch_overhead_s),
+      process_memory_bytes_(problem.constants.process_memory_bytes),
       activation_compression_s_per_byte_(
           activation_compression_s_per_byte(problem.topology, problem.job, plan.execution.compression)),
       gradient_compression_s_per_byte_(
@@ -142,7 +143,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   load.weight_bytes = parameters * bytes.checkpointed;
   load.state_bytes = parameters * state_bytes_per_parameter();
   load.activation_bytes = saved_activation_bytes(stage) * share;
-  load.working_bytes = working * share + gathered_bytes(stage);
+  load.working_bytes = working * share + gathered_bytes(stage) + process_memory_bytes_;
   return load;
 }
 

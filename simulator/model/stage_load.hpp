@@ -26,7 +26,7 @@ struct StageLoad {
   double weight_bytes = 0;      // weights and optimizer state, which a replacement device must fetch
   double state_bytes = 0;       // weights, gradients and optimizer state, held permanently
   double activation_bytes = 0;  // per micro-batch, held from its forward to the end of its backward
-  double working_bytes = 0;     // held while computing
+  double working_bytes = 0;     // held while computing, including process memory
 };
 
 /// The loads of the stages of one plan on one topology, with the execution of the plan.
@@ -97,6 +97,7 @@ class LoadModel {
   std::optional<ZeroStage> zero_;
   double replicas_;
   double overhead_;  // s
+  double process_memory_bytes_;
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;
   LayerTimes times_;
   std::vector<Layer> chain_;

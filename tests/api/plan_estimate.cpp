@@ -59,12 +59,16 @@ TEST_CASE("no plan beats the lower bound of its objective") {
   }
 }
 
-TEST_CASE("plan and score give a prediction interval if the spread of the constants is known") {
+TEST_CASE(
+    "plan and score give a prediction interval from the spread of the constants, else from published runs") {
   api::PlanRequest request = small_request();
-  CHECK_FALSE(api::plan(request).interval);
+  const auto published = api::plan(request).interval;
+  REQUIRE(published);
+  CHECK(published->source.starts_with("published runs, "));
   request.spread = CalibrationUncertainty{0.1, 8, {}};
   const api::PlanResult planned = api::plan(request);
   REQUIRE(planned.interval);
+  CHECK(planned.interval->source == "calibration");
   CHECK(planned.interval->low_s < planned.simulated().front().mean_s);
   CHECK(planned.interval->high_s > planned.simulated().front().mean_s);
 

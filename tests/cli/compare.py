@@ -173,7 +173,7 @@ def test_planned_rates_include_device_failures():
 
 
 def test_out_of_memory():
-    write("little.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 0.5 GB"))
+    write("little.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 4 GB"))
     row = rows(compared("--scheme", "single-gpu", "--scheme", "zero3", topology="little.yaml"))
     check(row["single-gpu"]["runs"] == [] and "needs" in row["single-gpu"]["no_layout_reason"], row)
     check(row["zero3"]["runs"], row)
@@ -244,7 +244,7 @@ def test_verification_needs_two_peers():
     check(layout("sites.yaml")[0]["pipeline"] > 4, layout("sites.yaml"))
     found, verified = layout("sites.yaml", "--verify", 0.3)
     check(found["pipeline"] <= 4 and "not verified" not in found["description"] and verified["verified_calls"] > verified["unverified_calls"], found, verified)
-    write("pair.yaml", TOPOLOGY.replace("count: 4, gpu: card", "count: 1, gpu: card").replace("memory: 16 GB", "memory: 0.62 GB"))
+    write("pair.yaml", TOPOLOGY.replace("count: 4, gpu: card", "count: 1, gpu: card").replace("memory: 16 GB", "memory: 4.12 GB"))
     found, verified = layout("pair.yaml", "--verify", 0.3)
     check(found["description"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
 

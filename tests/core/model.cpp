@@ -71,6 +71,12 @@ TEST_CASE("a GPT block has the operations and activations given in the literatur
   Transformer flash{3, 8, 2, 16, 100};
   flash.flash_attention = true;
   CHECK(layer_kinds(flash, 2).kinds[1].activation_memory.value() == 34 * 16 * 8);
+  // Without dropout, eager attention keeps the probabilities alone: 2 or 4 bytes of each.
+  Transformer plain{3, 8, 2, 16, 100};
+  plain.attention_dropout = false;
+  CHECK(layer_kinds(plain, 2).kinds[1].attention_memory.value() == 2 * 2 * 256);
+  CHECK(layer_kinds(plain, 4).kinds[1].attention_memory.value() == 4 * 2 * 256);
+  CHECK(layer_kinds(plain, 2).kinds[1].activation_memory.value() == 34 * 16 * 8 + 2 * 2 * 256);
 }
 
 // Queries and output 2 · 4096², keys and values 2 · 4096 · 1024, three matrices of 4096 · 14336; 8192 tokens.

@@ -106,7 +106,8 @@ TEST_CASE("times and bytes and memory of a stage equal those of the simulator") 
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(1, seed);
-    const Problem problem = random_problem(rng);
+    Problem problem = random_problem(rng);
+    problem.constants.process_memory_bytes = 1e9 * rng.below(3);
     const int tensor = 1 << rng.below(3);
     const StageCosts costs(problem, tensor);
     const int begin = random_int(rng, 0, costs.layers() - 1);

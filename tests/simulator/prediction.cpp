@@ -45,6 +45,11 @@ TEST_CASE("derivatives are taken within the valid range of the constants") {
         Approx(student_critical_value(0.05, 8) * std::hypot(2 * std::log(2.0) / 0.5, 0.03)).epsilon(1e-6));
 }
 
+TEST_CASE("an interval is finite however uncertain the constants are") {
+  CHECK(prediction_factor(constants, CalibrationUncertainty{10, 1, {}},
+                          [](const Calibration&) { return 3.0; }) == Approx(std::exp(50)));
+}
+
 TEST_CASE("exact constants leave only the spread of the runs and zero time has no error") {
   const CalibrationUncertainty spread{0.05, 10, {}};
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 3.0; }) ==

@@ -1,6 +1,7 @@
 #include "simulator/model/stage_load.hpp"
 
 #include "planner/core/model_state.hpp"
+#include "simulator/report/stage_memory.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
@@ -87,6 +88,14 @@ TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
   CHECK((load.forward_s + load.backward_s) * 1e12 == Approx(962.1e9).epsilon(1e-4));
   CHECK(24 * 1024 * (load.forward_s + load.backward_s) * 1e12 == Approx(23.64e15).epsilon(1e-3));
   CHECK(load.output_bytes == 8 * 1048576);
+}
+
+TEST_CASE("a process takes memory whatever its layers") {
+  Problem problem{flat_topology({1}, {}, {}), tiny_transformer(Recomputation::full), {}};
+  const Plan plan = plan_of(problem.job, 1, 1, 1);
+  const double without = required_memory(problem, plan).front();
+  problem.constants.process_memory_bytes = 3e9;
+  CHECK(required_memory(problem, plan).front() == without + 3e9);
 }
 
 TEST_CASE("activation memory is what recomputation leaves") {

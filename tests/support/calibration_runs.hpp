@@ -14,7 +14,7 @@ namespace dtfm {
 using namespace sim;
 
 inline const Calibration shipped{1, 1.5e-3, 0.939, 0.973, 0, 1};
-inline const Calibration truth{1.3, 0.1, 0.8, 0.6, 0.06, 0.7, 1.4, 5e-4};
+inline const Calibration truth{1.3, 0.1, 0.8, 0.6, 0.06, 0.7, 1.4, 2e-5};
 
 class RunTable {
  public:
@@ -39,13 +39,13 @@ class RunTable {
         {"", "", std::make_shared<Workload>(Workload{topology_, job, plan, {roofline, roofline}}), 1});
   }
   /// Adds a run of eight tensor-parallel devices of one host that exchange tiny sums.
-  void add_local_messages(int layers) {
+  void add_local_messages(int layers, int micro_batches) {
     Job job = chain_job(layers, 0, 1);
     for (Layer& layer : std::get<LayerChain>(job.model).layers) layer.forward = layer.backward = Flops(1);
     Topology host = flat_topology({8}, link_of(0, 1e9), link_of(0, 1e9));
     for (Device& device : host.devices) device.host = 0;
     std::get<RuleLinks>(host.links).same_host(0, 0) = 0;
-    Plan plan = plan_of(job, 1, 1, 1);
+    Plan plan = plan_of(job, 1, 1, micro_batches);
     plan.tensor = 8;
     plan.pipelines[0].stages[0].devices = {0, 1, 2, 3, 4, 5, 6, 7};
     runs_.push_back(
@@ -82,7 +82,7 @@ inline std::vector<MeasuredRun> designed_runs(const Calibration& constants, bool
         if (with_gradient_sync) runs.add(2, 3e8, 1e4, parameters, stages, replicas, 1);
   for (const int m : {1, 2})
     for (const int layers : {8, 16}) runs.add_launches(layers, m);
-  for (const int layers : {60, 90, 120, 150, 180}) runs.add_local_messages(layers);
+  for (const int layers : {300, 450, 600, 750, 900}) runs.add_local_messages(layers, 5);
   return runs.measured_with(constants);
 }
 

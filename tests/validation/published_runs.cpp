@@ -177,7 +177,7 @@ std::vector<MeasuredRun> read_gh200_runs(const std::string& data) {
   const auto job_of = [](int batch, int micro_batch, int tensor) {
     return parse_job(fmt::format(R"(version: 1
 name: opt-350m
-model: {{kind: transformer, layers: 24, hidden: 1024, heads: 16, sequence: 2048, vocabulary: 50272, positions: 2050, tied: false}}
+model: {{kind: transformer, layers: 24, hidden: 1024, heads: 16, sequence: 2048, vocabulary: 50272, positions: 2050, tied: false, attention_dropout: false}}
 training: {{global_batch: {}, micro_batch: {}, precision: fp32, optimizer: adam-20, recompute: none}}
 parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, tensor: {}}}
 )",
@@ -199,6 +199,7 @@ parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, tensor: {}}}
                                       degrees.data, degrees.pipeline),
                           fmt::format("{} hosts", count(0)), gh200_topology(count(0)), std::move(job),
                           std::move(plan), (first + second) / 2));
+    runs.back().peak_memory_bytes = table.number(11, Unit{"B", 0}, "the memory");
   });
   return runs;
 }

@@ -17,6 +17,7 @@
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "tests/validation/estimates.hpp"
+#include "tests/validation/measured_all_reduces.hpp"
 #include "tests/validation/measured_layers.hpp"
 #include "tests/validation/measured_runs.hpp"
 #include "tests/validation/published_runs.hpp"
@@ -58,7 +59,7 @@ void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
         "{} "
         "outliers not fitted; residual {:.1f} %\n",
         100 * mean_absolute(it.fitted), 100 * mean_absolute(it.others), it.inside, it.others.size(), outliers,
-        100 * it.fit.spread.residual);
+        100 * it.fit.residual);
   }
 }
 
@@ -112,6 +113,20 @@ void validate_published(const char* what, const std::vector<MeasuredRun>& runs) 
   }
 }
 
+/// Prints the peak memory of the runs as predicted with the default constants.
+void validate_memory(const std::vector<MeasuredRun>& runs) {
+  const std::vector<double> predicted =
+      predicted_peak_memory(runs, io::shipped_calibration("neutral").constants);
+  fmt::print("\npeak memory\n");
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    errors.push_back(predicted[i] / runs[i].peak_memory_bytes - 1);
+    fmt::print("{:8} {:50} {:8.2f} GB {:9.2f} GB {:+6.1f} %\n", runs[i].network, runs[i].name,
+               runs[i].peak_memory_bytes / 1e9, predicted[i] / 1e9, 100 * errors[i]);
+  }
+  fmt::print("{} runs, mean absolute error {:.1f} %\n", runs.size(), 100 * mean_absolute(errors));
+}
+
 void print_roofline_test(const std::string& file) {
   const std::vector<MeasuredRun> runs = roofline_test_runs(file);
   fmt::print(
@@ -130,8 +145,24 @@ void validate_published(const std::string& data) {
   validate_published("vTrain, one host of A100", read_vtrain_runs(one_host));
   print_roofline_test(one_host);
   validate_published("Sailor, OPT-350M on GH200", read_gh200_runs(data));
+  validate_memory(read_gh200_runs(data));
   validate_published("vTrain, many hosts of A100", read_vtrain_runs(many_hosts));
   print_roofline_test(many_hosts);
+}
+
+/// Prints measured all-reduces, simulated without and with the transport of their library.
+void validate_all_reduces(const std::string& file) {
+  fmt::print("\nall-reduces over emulated wide-area networks, without and with transport\n");
+  std::vector<double> without, with;
+  for (const MeasuredAllReduce& run : read_measured_all_reduces(file)) {
+    without.push_back(simulated_seconds(run, false) / run.seconds - 1);
+    with.push_back(simulated_seconds(run, true) / run.seconds - 1);
+    fmt::print("{:5} {:10} {} ranks {:4.0f} ms {:6.1f} Mbps {:4.0f} MB {:8.3f} s {:+6.1f} % {:+6.1f} %\n",
+               run.library, name_of(run.algorithm), run.ranks, run.latency_s * 1e3, run.bytes_per_s * 8e-6,
+               run.bytes / 1e6, run.seconds, 100 * without.back(), 100 * with.back());
+  }
+  fmt::print("{} rows, mean absolute error {:.1f} % and {:.1f} %\n", with.size(),
+             100 * mean_absolute(without), 100 * mean_absolute(with));
 }
 
 void print(const char* what, const RooflineConstants& roofline) {
@@ -285,6 +316,7 @@ int main(int count, char** arguments) {
   try {
     dtfm::validate_runs(arguments[1]);
     dtfm::validate_published(arguments[3]);
+    dtfm::validate_all_reduces(arguments[1] + std::string("/../network/measured_collectives.csv"));
     dtfm::validate_roofline(arguments[2], arguments[3]);
     dtfm::validate_estimates(arguments[4]);
     dtfm::validate_random_jobs();

@@ -87,7 +87,8 @@ ordered_json estimate_json(const PlanRecord& record, const Topology& topology, M
   if (record.interval)
     json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
                                          {"high", record.interval->high_s},
-                                         {"level", record.interval->level}};
+                                         {"level", record.interval->level},
+                                         {"source", record.interval->source}};
   if (const auto& cost = record.comm_cost)
     json["comm_cost"] = {{"data_parallel_s", cost->data_parallel},
                          {"pipeline_parallel_s", cost->pipeline_parallel},

@@ -47,7 +47,7 @@ IterationBounds::IterationBounds(const IterationModel& model, StopFunction stop)
       hop_busy_(hop_occupancies(model, devices_, stop_)),
       one_way_(one_way_costs(model, devices_, stop_)),
       one_way_busy_(one_way_occupancies(model, devices_, stop_)),
-      collective_messages_(model),
+      collective_messages_(model, stop_),
       message_fixed_(collective_messages_.min_message_costs(devices_, stop_)),
       message_per_byte_(collective_messages_.min_byte_costs(devices_, stop_)),
       traffic_(model, devices_, stop_) {
@@ -174,6 +174,8 @@ std::vector<double> IterationBounds::max_of_stages(std::vector<double> of_device
 
 void IterationBounds::find_memory() {
   const StageCosts& costs = model_.stages;
+  // Every device needs this whatever it holds, so it is subtracted from its memory.
+  const double process = model_.problem.constants.process_memory_bytes;
   const StageNeeds all = costs.needs({0, layers_});
   state_ = all.state;
   per_micro_batch_ = all.per_micro_batch;
@@ -182,15 +184,16 @@ void IterationBounds::find_memory() {
     // The increment for a stage that begins at the first layer, so that tied parameters count only once.
     const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
     state_before_.push_back(state_before_.back() + state);
-    largest_layer_ = std::max(largest_layer_, state + costs.needs({layer, layer + 1}).working);
+    largest_layer_ = std::max(largest_layer_, state + costs.needs({layer, layer + 1}).working - process);
   }
   // Memory is counted per device of a stage at the largest degree, as the needs are. A stage at a smaller
   // degree has less, so the bound stays valid; each device contributes 1 ÷ the largest degree.
   std::vector<double> memory, shares;
   for (const int device : devices_) {
     const int gpu = model_.problem.topology->devices[at(device)].gpu;
-    memory.push_back(gpu < 0 ? std::numeric_limits<double>::infinity()
-                             : model_.problem.topology->gpus[at(gpu)].memory.value());
+    memory.push_back(gpu < 0
+                         ? std::numeric_limits<double>::infinity()
+                         : std::max(0.0, model_.problem.topology->gpus[at(gpu)].memory.value() - process));
     shares.push_back(memory.back() / tensor_);
   }
   memory_sums_ = prefix_sums(max_of_stages(memory, shares));

@@ -69,37 +69,45 @@ SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::ve
   });
 }
 
-CollectiveMessages::CollectiveMessages(const IterationModel& model) : model_(model) {
+CollectiveMessages::CollectiveMessages(const IterationModel& model, const StopFunction& stop)
+    : model_(model) {
   if (!traits(model.sync).uses_channels && model.stages.tensor() == 1) return;
   const std::vector<Device>& devices = model.problem.topology->devices;
-  for (const Device& device : devices) {
-    host_sizes_.resize(std::max(host_sizes_.size(), at(device.host) + 1));
-    ++host_sizes_[at(device.host)];
+  std::vector<int> first;  // device of each host
+  bool has_uniform_hosts = true;
+  for (int device = 0; device < model.problem.topology->size(); ++device) {
+    const std::size_t host = at(devices[at(device)].host);
+    if (host >= host_sizes_.size()) host_sizes_.resize(host + 1), first.resize(host + 1, device);
+    if (++host_sizes_[host] == 1) first[host] = device;
+    has_uniform_hosts = has_uniform_hosts && model.network.kind(device) == model.network.kind(first[host]);
   }
   std::vector<int> largest = host_sizes_;
   std::sort(largest.rbegin(), largest.rend());
   if (largest.size() > 1) max_parts_ = largest[1];
-  if (max_parts_ == 1) return;
-  between_hosts_.assign(host_sizes_.size() * host_sizes_.size(), {infinity, infinity, infinity});
-  for (int from = 0; from < model.problem.topology->size(); ++from)
+  if (max_parts_ == 1 || has_uniform_hosts) return;
+  least_ = MessageCost{infinity, infinity, infinity};
+  for (int from = 0; from < model.problem.topology->size(); ++from) {
+    throw_if_stopped(stop);
     for (int to = 0; to < model.problem.topology->size(); ++to) {
-      const int host = devices[at(from)].host, other = devices[at(to)].host;
-      if (host == other) continue;
+      if (devices[at(from)].host == devices[at(to)].host) continue;
       const MessageCost cost = model.network.message(from, to);
-      const double parts = std::min(host_sizes_[at(host)], host_sizes_[at(other)]);
-      MessageCost& least = between_hosts_[at(host) * host_sizes_.size() + at(other)];
-      least = {std::min(least.overhead_s, cost.overhead_s),
-               std::min(least.seconds_per_byte, std::max(cost.seconds_per_byte / parts,
-                                                         model.network.joint_seconds_per_byte(from, to))),
-               std::min(least.latency_s, cost.latency_s)};
+      *least_ = {std::min(least_->overhead_s, cost.overhead_s),
+                 std::min(least_->seconds_per_byte, cost.seconds_per_byte / max_parts_),
+                 std::min(least_->latency_s, cost.latency_s)};
     }
+  }
 }
 
 MessageCost CollectiveMessages::fastest(int from, int to) const {
   const std::vector<Device>& devices = model_.problem.topology->devices;
   const int host = devices[at(from)].host, other = devices[at(to)].host;
-  if (between_hosts_.empty() || host == other) return model_.network.message(from, to);
-  return between_hosts_[at(host) * host_sizes_.size() + at(other)];
+  MessageCost cost = model_.network.message(from, to);
+  if (max_parts_ == 1 || host == other) return cost;
+  if (least_) return *least_;
+  const double parts = std::min(host_sizes_[at(host)], host_sizes_[at(other)]);
+  cost.seconds_per_byte =
+      std::max(cost.seconds_per_byte / parts, model_.network.joint_seconds_per_byte(from, to));
+  return cost;
 }
 
 SpanningTreeBound CollectiveMessages::min_message_costs(const std::vector<int>& devices,

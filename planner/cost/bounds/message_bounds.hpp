@@ -2,6 +2,7 @@
 // `stop` function throw WorkStopped.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/core/stop.hpp"
@@ -29,10 +30,10 @@ SpanningTreeBound one_way_occupancies(const IterationModel& model, const std::ve
 /// any devices of these hosts.
 class CollectiveMessages {
  public:
-  explicit CollectiveMessages(const IterationModel& model);
+  CollectiveMessages(const IterationModel& model, const StopFunction& stop);
 
   MessageCost fastest(int from, int to) const;
-  /// The most parts of a message.
+  /// Maximum number of parts of any message.
   int max_parts() const { return max_parts_; }
   /// Seconds of an empty message, and seconds per byte, each in the better direction of a pair.
   SpanningTreeBound min_message_costs(const std::vector<int>& devices, const StopFunction& stop) const;
@@ -42,7 +43,8 @@ class CollectiveMessages {
   const IterationModel& model_;
   std::vector<int> host_sizes_;
   int max_parts_ = 1;
-  std::vector<MessageCost> between_hosts_;  // [host × hosts + host]: the least of all pairs; empty if unused
+  /// If the devices of some host have different links: minimum over all messages between hosts.
+  std::optional<MessageCost> least_;
 };
 
 /// The cheapest hop over the smallest boundary between devices of different groups: seconds until both

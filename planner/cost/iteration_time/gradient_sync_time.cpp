@@ -156,6 +156,7 @@ Collective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup
     const std::size_t from = channels.order()[i], to = channels.order()[(i + 1) % n];
     Message& message =
         rounds.messages.emplace_back(Message{static_cast<int>(from), static_cast<int>(to), 1, 1, 1, 0});
+    if (channels.hosts() == static_cast<int>(n)) continue;
     const auto parts = channels.between(group.devices[from], group.devices[to]);
     if (parts.size() > 1)
       for (const auto& [sender, receiver] : parts)

@@ -144,6 +144,7 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   if (recomputes(problem_.job))
     for (int layer = begin; layer < end; ++layer)
       needs.working = std::max(needs.working, working_[at(layer)]);
+  needs.working += problem_.constants.process_memory_bytes;
   return needs;
 }
 

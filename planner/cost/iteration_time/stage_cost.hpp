@@ -20,7 +20,7 @@ struct ComputeTime {
 struct StageNeeds {
   double state = 0;            // weights, gradients, optimizer state
   double per_micro_batch = 0;  // from its forward to its backward
-  double working = 0;          // only while computing
+  double working = 0;          // only while computing, including process memory
 };
 
 /// Costs of the stages of one job on one topology at one tensor degree. `layers` is always a range [first,

@@ -27,6 +27,7 @@ using Kind = CalibrationConstant::Kind;
 constexpr std::string_view schema_name = "dtfm-calibration/1";
 constexpr std::size_t calibration_size_limit = std::size_t{4} << 20;
 constexpr std::size_t size = CalibrationUncertainty::size;
+constexpr std::string_view process_memory_key = "process_memory";
 
 double read_constant(const YamlValue& value, Kind kind) {
   if (kind == Kind::seconds) return value.seconds().value();
@@ -44,6 +45,8 @@ Calibration read_constants(const YamlMap& map) {
     if (i >= required && !map.has(constant.name)) continue;
     constants.*constant.value = read_constant(map.required(constant.name), constant.kind);
   }
+  if (const auto memory = map.optional(process_memory_key))
+    constants.process_memory_bytes = memory->bytes().value();
   return constants;
 }
 
@@ -77,6 +80,7 @@ CalibrationUncertainty read_spread(const YamlValue& value) {
   CalibrationUncertainty spread;
   spread.residual = map.required("residual").number(0, 10);
   spread.degrees_of_freedom = map.required("degrees_of_freedom").number(1, 1e9);
+  if (!map.has("covariance")) return spread;  // the constants are exact
   const YamlMap covariance = map.required("covariance").map(constant_names());
   constexpr std::size_t old_size = 6;  // of older files
   std::size_t known = old_size;
@@ -102,7 +106,7 @@ YamlMap read_root(const YamlValue& root) {
   if (!root.is_map()) throw root.error(fmt::format("expected {}: a map that begins with `version: 1`", what));
   std::vector<std::string_view> keys = constant_names();
   keys.insert(keys.begin(), {"version", "schema"});
-  keys.insert(keys.end(), {"spread", "fit", "program"});
+  keys.insert(keys.end(), {process_memory_key, "spread", "fit", "program"});
   const YamlMap map = root.map(keys);
   if (const auto schema = map.optional("schema")) {
     if (!schema->is_word(schema_name))
@@ -192,6 +196,8 @@ nlohmann::ordered_json calibration_json(const FittedCalibration& calibration) {
     else
       json[std::string(constant.name)] = value;
   }
+  if (calibration.constants.process_memory_bytes > 0)
+    json[std::string(process_memory_key)] = fmt::format("{} B", calibration.constants.process_memory_bytes);
   if (!calibration.spread) return json;
   nlohmann::ordered_json rows;
   for (std::size_t i = 0; i < size; ++i)

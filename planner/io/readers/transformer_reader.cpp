@@ -13,9 +13,9 @@ using nlohmann::ordered_json;
 
 constexpr int max_layers = 100'000, max_width = 10'000'000, max_count = 1'000'000'000;
 
-constexpr std::string_view shape_keys[] = {"hidden",       "heads",     "sequence", "vocabulary", "kv_heads",
-                                           "feed_forward", "gated",     "biases",   "tied",       "encoder",
-                                           "norm",         "attention", "positions"};
+constexpr std::string_view shape_keys[] = {
+    "hidden", "heads", "sequence", "vocabulary", "kv_heads",  "feed_forward",      "gated",
+    "biases", "tied",  "encoder",  "norm",       "attention", "attention_dropout", "positions"};
 
 void read_number(const YamlMap& map, std::string_view key, int max_value, int& number) {
   if (const auto value = map.optional(key)) number = static_cast<int>(value->integer(1, max_value));
@@ -72,6 +72,7 @@ void read_sizes(const YamlMap& map, Transformer& model) {
   if (const auto norm = map.optional("norm")) model.rms_norm = norm->choice({"layer", "rms"}) == 1;
   if (const auto attention = map.optional("attention"))
     model.flash_attention = attention->choice({"eager", "flash"}) == 1;
+  read_flag(map, "attention_dropout", model.attention_dropout);
   read_positions(map, model);
 }
 
@@ -110,6 +111,8 @@ ordered_json shape_json(const Transformer& model) {
   if (model.encoder != defaults.encoder) json["encoder"] = model.encoder;
   if (model.rms_norm) json["norm"] = "rms";
   if (model.flash_attention) json["attention"] = "flash";
+  if (model.attention_dropout != defaults.attention_dropout)
+    json["attention_dropout"] = model.attention_dropout;
   if (!model.learned_positions)
     json["positions"] = "rotary";
   else if (model.positions > 0)

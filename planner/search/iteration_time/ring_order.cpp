@@ -23,8 +23,10 @@ constexpr double norm = 8;
 constexpr double guidance = 0.05;
 constexpr double min_gain = 1e-9;  // as a fraction, above rounding errors
 
-/// For the message of one round from each pipeline to each other one: the seconds for which it occupies its
-/// sender, to the power of `norm`, and the seconds until it has arrived.
+/// A guide for the order, which is then evaluated in full: it does not know that the devices of a host follow
+/// one another and send together (HostChannels). For the message of one round from each pipeline to each
+/// other one: the seconds for which it occupies its sender, to the power of `norm`, and the seconds until it
+/// has arrived.
 struct Hops {
   Eigen::MatrixXd occupancy, total_s;
 };
