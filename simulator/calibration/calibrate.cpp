@@ -237,19 +237,30 @@ Estimate Calibrator::without_outliers() const {
   return best ? estimate(best->rows, best->x, best->variance, fine_tolerance) : all;
 }
 
-/// For each run, approximates the constants fitted without it by one Gauss-Newton step with the known
-/// derivatives, and simulates the run with them.
+/// For each run, approximates the constants fitted without it by the known derivatives, within the bounds,
+/// and simulates the run with them.
 std::vector<RunFit> Calibrator::run_fits(const Estimate& estimate) const {
+  constexpr double linear_tolerance = 1e-12, close = 1e-3;
+  constexpr int rounds = 4;
   const std::vector<double> simulated =
       simulate_seconds(runs_, unknowns_.constants(estimate.x), settings_.threads);
   std::vector<RunFit> result;
   for (const double seconds : simulated) result.push_back({seconds, seconds, true});
   for (std::size_t i = 0; i < estimate.rows.size(); ++i) {
     const auto row = static_cast<Eigen::Index>(i);
-    const double rest = std::max(1 - estimate.leverage[row], 1e-9);
-    const VectorXd step =
-        estimate.free_inverse * estimate.jacobian.row(row).transpose() * (estimate.errors[row] / rest);
-    const VectorXd x = unknowns_.bounds().nearest(estimate.x + step);
+    VectorXd x = estimate.x, errors = estimate.errors;
+    for (int round = 0; round < rounds; ++round) {
+      if (round > 0) errors = errors_of(estimate.rows, x);
+      const VectorXd from = x;
+      const Residuals without_run = [&](const VectorXd& to) -> VectorXd {
+        VectorXd all(errors.size() + constant_count);
+        all << errors + estimate.jacobian * (to - from), std::sqrt(estimate.weight) * to;
+        all[row] = 0;
+        return all;
+      };
+      x = least_squares(without_run, from, unknowns_.bounds(), linear_tolerance).x;
+      if ((x - from).cwiseAbs().maxCoeff() < close) break;
+    }
     RunFit& run = result[estimate.rows[i]];
     run.leave_one_out_s = runs_[estimate.rows[i]].seconds * std::exp(errors_of({estimate.rows[i]}, x)[0]);
     run.is_outlier = false;
