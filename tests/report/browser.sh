@@ -80,7 +80,7 @@ scenario '<svg onload=window.hacked=1>' '' >odd-scenario.yaml
 
 schemes=(--scheme megatron --scheme zero3 --scheme data-parallel --scheme swarm)
 printf 'version: 1\nname: leaves\nevents: [{at: 0.5 s, device: ohio/0, leave: true}]\nhorizon: 20 s\n' >leaves.yaml
-little() { sed 's/memory: 16 GB/memory: 400 MB/'; } # too little for a replica on one device
+little() { sed 's/memory: 16 GB/memory: 3.9 GB/'; } # too little for a replica on one device
 network three-sites oregon | little >little.yaml
 "$compare" little.yaml --job job.yaml --scenario events.yaml --scenario leaves.yaml "${schemes[@]}" --quiet \
   -o table.json --report table.html >log
