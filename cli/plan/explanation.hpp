@@ -14,7 +14,7 @@ namespace dtfm::cli {
 std::optional<io::PlanRecord::Explanation> make_explanation(const search::PlanCandidate& candidate,
                                                             int threads, const StopFunction& stop);
 
-/// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". `input`: of the model.
+/// The blocks "Bottleneck", "What if" and "When compute is the bottleneck". `input` is what the model counts.
 std::string format_explanation(const io::PlanRecord::Explanation& explanation, ModelInput input);
 
 }  // namespace dtfm::cli

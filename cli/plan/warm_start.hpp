@@ -39,7 +39,7 @@ std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, con
 io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const api::PlanResult& search,
                                                  const search::IterationSearchOptions& requested);
 
-/// `input`: of the model.
+/// `input` is what the model counts.
 std::string format_warm_start(const io::PlanRecord::WarmStart& warm, Objective objective, ModelInput input,
                               const Topology& topology);
 /// A table of the devices and what they fetch; empty if no state is migrated.

@@ -7,7 +7,8 @@
 
 namespace dtfm {
 
-HostChannels::HostChannels(const Topology& topology, std::span<const int> devices) : topology_(topology) {
+HostChannels::HostChannels(const Topology& topology, std::span<const int> devices)
+    : topology_(topology), devices_(devices.begin(), devices.end()) {
   std::vector<std::size_t> first;  // by device: the first one on the same host
   std::map<int, std::size_t> first_of_host;
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -38,6 +39,10 @@ std::vector<std::pair<int, int>> HostChannels::between(int from, int to) const {
   std::vector<std::pair<int, int>> pairs;
   for (std::size_t i = 0; i < count; ++i) pairs.emplace_back(senders[i], receivers[i]);
   return pairs;
+}
+
+std::vector<std::pair<int, int>> HostChannels::next_in_ring(std::size_t position) const {
+  return between(devices_[order_[position]], devices_[order_[(position + 1) % order_.size()]]);
 }
 
 }  // namespace dtfm

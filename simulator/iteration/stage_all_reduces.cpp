@@ -25,8 +25,7 @@ StageAllReduces::StageAllReduces(GraphBuilder& builder, const Job& job, const Ex
     const HostChannels hosts(builder.topology(), stage.devices);
     for (std::size_t rank = 0; tensor > 1 && rank < tensor; ++rank) {
       std::vector<Channel>& parts = channels_.back().emplace_back();
-      for (const auto& [from, to] : hosts.between(stage.devices[hosts.order()[rank]],
-                                                  stage.devices[hosts.order()[(rank + 1) % tensor]]))
+      for (const auto& [from, to] : hosts.next_in_ring(rank))
         parts.push_back(builder.channel(from, to, Activity::all_reduce));
     }
   }

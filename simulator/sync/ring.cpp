@@ -11,8 +11,7 @@ std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& d
   // first.
   const bool both_ends_send = channels.hosts() == 2;
   std::vector<std::vector<std::pair<int, int>>> parts;  // of the messages from the i-th device of the ring
-  for (std::size_t i = 0; i < n; ++i)
-    parts.push_back(channels.between(devices[channels.order()[i]], devices[channels.order()[(i + 1) % n]]));
+  for (std::size_t i = 0; i < n; ++i) parts.push_back(channels.next_in_ring(i));
   for (std::size_t step = 0; step + 1 < n; ++step)
     for (int half = 0; half < 2; ++half) {  // of the phases: reduce-scatter, all-gather
       std::vector<int> received(n);

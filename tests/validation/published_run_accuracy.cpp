@@ -123,8 +123,8 @@ TEST_CASE("the interval of the V100 calibration holds 90 % of the iterations tha
     const auto seconds = [&](const Calibration& it) { return simulate_seconds({&run, 1}, it, 1).front(); };
     if (std::abs(error) <= std::log(prediction_factor(v100.constants, *v100.spread, seconds))) ++inside;
   }
-  CHECK(v100.spread->degrees_of_freedom == 50 - 4);
-  CHECK(v100.spread->residual == Approx(std::sqrt(squares / (50 - 4))).margin(0.0005));
+  CHECK(v100.spread->degrees_of_freedom == 50 - 3);
+  CHECK(v100.spread->residual == Approx(std::sqrt(squares / (50 - 3))).margin(0.0005));
   CHECK(inside >= 45);
 }
 

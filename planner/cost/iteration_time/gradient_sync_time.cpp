@@ -157,7 +157,7 @@ Collective ring(const Topology& topology, const NetworkCost&, const ReplicaGroup
     Message& message =
         rounds.messages.emplace_back(Message{static_cast<int>(from), static_cast<int>(to), 1, 1, 1, 0});
     if (channels.hosts() == static_cast<int>(n)) continue;
-    const auto parts = channels.between(group.devices[from], group.devices[to]);
+    const auto parts = channels.next_in_ring(i);
     if (parts.size() > 1)
       for (const auto& [sender, receiver] : parts)
         message.parts.emplace_back(node_of.at(sender), node_of.at(receiver));

@@ -1,7 +1,6 @@
 #include "planner/cost/iteration_time/pipeline_cost.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "planner/core/host_channels.hpp"
 #include "planner/core/index.hpp"
@@ -119,8 +118,7 @@ void add_all_reduce_egress(const IterationModel& model, const Pipeline& pipeline
         costs.all_reduces(cost.layers[i], false).bytes + costs.all_reduces(cost.layers[i], true).bytes;
     const HostChannels channels(model.problem.topology, devices);
     for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-      const auto pairs = channels.between(devices[channels.order()[rank]],
-                                          devices[channels.order()[(rank + 1) % devices.size()]]);
+      const auto pairs = channels.next_in_ring(rank);
       for (const auto& [from, to] : pairs)
         usd += bytes / static_cast<double>(pairs.size()) * model.network.usd_per_byte(from, to);
     }
@@ -260,19 +258,10 @@ bool has_all_reduces(const IterationModel& model, const std::vector<int>& device
 }
 
 std::vector<MessageCost> ring_messages(const IterationModel& model, const std::vector<int>& devices) {
-  const auto& all = model.problem.topology->devices;
-  const int host = all[at(devices.front())].host;
-  const bool is_inside =
-      std::all_of(devices.begin(), devices.end(), [&](int device) { return all[at(device)].host == host; });
-  std::optional<HostChannels> channels;
-  if (!is_inside) channels.emplace(model.problem.topology, devices);
+  const HostChannels channels(model.problem.topology, devices);
   std::vector<MessageCost> messages;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const std::size_t next = (i + 1) % devices.size();
-    messages.push_back(is_inside ? model.network.message(devices[i], devices[next])
-                                 : model.network.message_in_parts(channels->between(
-                                       devices[channels->order()[i]], devices[channels->order()[next]])));
-  }
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    messages.push_back(model.network.message_in_parts(channels.next_in_ring(i)));
   return messages;
 }
 
