@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/io/readers/link_rates.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 
@@ -124,6 +125,64 @@ TEST_CASE("a link has the values of its entry") {
   CHECK(back.capacity == unlimited);
   CHECK_FALSE(back.shared_by_sender);
   CHECK(back.egress.value() == 0);
+}
+
+// Rates of 2 ms + size ÷ 8 Gbps: 1 MB takes 3 ms, 4 MB 6 ms, 16 MB 18 ms.
+TEST_CASE("latency and bandwidth are fitted to rates by message size") {
+  const auto link_with = [](const std::string& rates) {
+    return read("  - {between: [\"*\", \"*\"], bandwidth: [" + rates + "]}\n").link(0, 4);
+  };
+  const Link exact = link_with(
+      "{size: 1 MB, rate: 333.333333333 MB/s}, {size: 16 MB, rate: 888.888888889 MB/s}, "
+      "{size: 4 MB, rate: 666.666666667 MB/s}");
+  CHECK(exact.latency.value() == Approx(2e-3));
+  CHECK(exact.bandwidth.value() == Approx(8e9));
+  // Changing either value by 0.1 % increases the sum of the squared relative errors.
+  const std::vector<MeasuredRate> rates = {
+      {Bytes(1e6), BitsPerSecond(1e9)}, {Bytes(8e6), BitsPerSecond(6e9)}, {Bytes(64e6), BitsPerSecond(7e9)}};
+  const LinkTime fitted = fit_link_time(rates).value();
+  const auto squares = [&](double latency, double bandwidth) {
+    double sum = 0;
+    for (const MeasuredRate& it : rates) {
+      const double measured = (it.size / it.rate).value();
+      sum += std::pow((latency + it.size.value() * 8 / bandwidth) / measured - 1, 2);
+    }
+    return sum;
+  };
+  const double latency = fitted.latency.value(), bandwidth = fitted.bandwidth.value();
+  for (const double factor : {0.999, 1.001}) {
+    CHECK(squares(latency, bandwidth) < squares(latency * factor, bandwidth));
+    CHECK(squares(latency, bandwidth) < squares(latency, bandwidth * factor));
+  }
+  // If the rate falls with the size, the latency would be negative; it is 0 instead.
+  const Link falling = link_with("{size: 1 MB, rate: 4 Gbps}, {size: 2 MB, rate: 2 Gbps}");
+  CHECK(falling.latency.value() == 0);
+  CHECK(falling.bandwidth.value() == Approx((16.0 + 4.0) / (4 + 2) * 1e9));
+}
+
+TEST_CASE("rates by message size are validated") {
+  const auto bad = [](const std::string& text) { return error_text("  - {within: a, " + text + "}\n"); };
+  CHECK(bad("latency: 1 ms, bandwidth: [{size: 1 MB, rate: 1 Gbps}, {size: 2 MB, rate: 1 Gbps}]") ==
+        "t.yaml:7:26: `latency`: cannot be combined with rates by message size, which determine the latency");
+  CHECK(bad("bandwidth: [{size: 1 MB, rate: 1 Gbps}]") ==
+        "t.yaml:7:28: `bandwidth`: expected the rates of two or more message sizes, the largest at least "
+        "twice the smallest");
+  CHECK(bad("bandwidth: [{size: 10 MB, rate: 1 Gbps}, {size: 19 MB, rate: 1 Gbps}]") ==
+        "t.yaml:7:28: `bandwidth`: expected the rates of two or more message sizes, the largest at least "
+        "twice the smallest");
+  for (const char* equal_times :
+       {"{size: 1 MB, rate: 1 Gbps}, {size: 2 MB, rate: 2 Gbps}",
+        "{size: 6 MB, rate: 6 Gbps}, {size: 20 MB, rate: 20 Gbps}, {size: 34 MB, rate: 34 Gbps}"})
+    CHECK_THAT(bad(std::string("bandwidth: [") + equal_times + "]"), contains("do not grow with the size"));
+  CHECK(bad("bandwidth: [{size: 1 MB, rate: 1 Gbps}, {size: 1000 kB, rate: 2 Gbps}]") ==
+        "t.yaml:7:64: `size`: duplicate size");
+  CHECK(bad("bandwidth: [{size: 0 MB, rate: 1 Gbps}, {size: 1000 kB, rate: 2 Gbps}]") ==
+        "t.yaml:7:36: `size`: expected at least 1 B");
+  CHECK(bad("bandwidth: [{size: 1 MB, rate: 1 Gbps}, {size: 2 MB, rate: 4 Gbps}]") ==
+        "t.yaml:7:28: `bandwidth`: the measured times (size ÷ rate) do not grow with the size, so no "
+        "bandwidth fits; check that "
+        "each rate belongs to its size");
+  CHECK(bad("bandwidth: [{size: 1 MB}, {size: 2 MB, rate: 4 Gbps}]") == "t.yaml:7:29: missing key `rate`");
 }
 
 TEST_CASE("two equally specific entries for a pair are rejected unless a more specific one decides") {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "planner/io/readers/link_rates.hpp"
 #include "planner/io/text/suggest.hpp"
 
 namespace dtfm::io {
@@ -57,9 +60,43 @@ class EndpointResolver {
   std::map<std::string, LinkEndpoint> endpoints_;
 };
 
-Link read_link(const YamlMap& map) {
+/// Reads a list of rates by message size, which also gives the latency.
+LinkTime read_rates(const YamlValue& value, const YamlMap& map) {
+  constexpr std::size_t max_rates = 100;
+  for (const char* key : {"latency", "rtt"})
+    if (const auto given = map.optional(key))
+      throw given->value_error("cannot be combined with rates by message size, which determine the latency");
+  std::vector<MeasuredRate> rates;
+  std::set<double> sizes;
+  for (const YamlValue& item : value.list()) {
+    if (rates.size() == max_rates) throw item.error(fmt::format("more than {} rates", max_rates));
+    const YamlMap entry = item.map({"size", "rate"});
+    const YamlValue size = entry.required("size");
+    rates.push_back({size.bytes(), entry.required("rate").rate()});
+    if (rates.back().size.value() < 1) throw size.value_error("expected at least 1 B");
+    if (!sizes.insert(rates.back().size.value()).second) throw size.value_error("duplicate size");
+  }
+  if (sizes.empty() || *sizes.rbegin() < 2 * *sizes.begin())
+    throw value.value_error(
+        "expected the rates of two or more message sizes, the largest at least twice the smallest");
+  const auto fitted = fit_link_time(rates);
+  if (!fitted)
+    throw value.value_error(
+        "the measured times (size ÷ rate) do not grow with the size, so no bandwidth fits; check that each "
+        "rate belongs to its size");
+  return *fitted;
+}
+
+LinkTime read_link_time(const YamlMap& map) {
+  const YamlValue bandwidth = map.required("bandwidth");
+  if (bandwidth.is_list()) return read_rates(bandwidth, map);
   const auto [latency, one_way_count] = read_latency(map);
-  Link link{latency.seconds() / one_way_count, map.required("bandwidth").rate()};
+  return {latency.seconds() / one_way_count, bandwidth.rate()};
+}
+
+Link read_link(const YamlMap& map) {
+  const LinkTime time = read_link_time(map);
+  Link link{time.latency, time.bandwidth};
   if (const auto capacity = map.optional("capacity")) link.capacity = capacity->rate();
   if (const auto shared = map.optional("shared"))
     link.shared_by_sender = shared->choice({"flow", "sender"}) == 1;
