@@ -181,6 +181,9 @@ std::string format_topology_check(const Topology& topology, const std::vector<st
       text += fmt::format("between sites  latency {} … {}, bandwidth {} … {}\n",
                           io::format_seconds(range.min_latency), io::format_seconds(range.max_latency),
                           io::format_rate(range.min_bandwidth), io::format_rate(range.max_bandwidth));
+    if (topology.transport)
+      text += fmt::format("transport      {}, window {}\n", topology.transport->library,
+                          io::format_bytes(topology.transport->window));
   }
   for (const std::string& warning : warnings) text += fmt::format("warning: {}\n", warning);
   return text;
@@ -196,10 +199,14 @@ nlohmann::ordered_json topology_check_json(const Topology& topology,
                                  {"gpus", nlohmann::ordered_json::object()},
                                  {"links", format_links(topology)},
                                  {"between_sites", nullptr},
+                                 {"transport", nullptr},
                                  {"warnings", warnings}};
   for (const auto& [name, count] : count_gpus(topology)) json["gpus"][name] = count;
   if (const LinkRange range = inter_site_links(topology); range.has_links)
     json["between_sites"] = range_json(range);
+  if (topology.transport)
+    json["transport"] = {{"library", topology.transport->library},
+                         {"window_bytes", topology.transport->window.value()}};
   return json;
 }
 

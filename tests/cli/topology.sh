@@ -28,6 +28,17 @@ run check net.yaml --format json
 expect_json "$out"
 expect_in "$out" '"between_sites": {"latency_s": [0.049, 0.156], "bandwidth_bps": [400000000.0, 1100000000.0]}'
 
+# A transport is shown.
+sed 's/^name: /transport: {library: mpi, window: 4 MB}\nname: /' net.yaml >mpi.yaml
+run check mpi.yaml
+expect_in "$out" 'transport      mpi, window 4 MB'
+run check mpi.yaml --format json
+expect_in "$out" '"transport": {"library": "mpi", "window_bytes": 4000000.0}'
+sed 's/^name: /transport: [mpi]\nname: /' net.yaml >list.yaml
+run check list.yaml
+expect_status 2 'a list of transports'
+expect_in "$err" '`transport`: expected a name, found a list; known: `tcp`, `mpi`, `gloo`'
+
 # One of each suspicious setting.
 cat >odd.yaml <<'END'
 version: 1
