@@ -11,10 +11,12 @@ namespace {
 constexpr const char* footer =
     R"(RUNS.csv has a header with the names of its columns and one line per measured iteration, 5 to 200:
   seconds                    duration of the iteration
+  peak_memory_bytes          of the device that needs most; two or more fit process_memory
   plan                       file written by dtfm-plan -o, in the folder of RUNS.csv or below
   pipeline, data             instead of a plan: stages and pipelines over the devices in file order
   micro_batch, global_batch  of rows without a plan, overriding the job
   job                        file, overriding --job and the job in the plan
+  topology                   file, overriding TOPOLOGY; at most 20 different ones
   name                       label for the tables
 An empty cell, or one with -, is ignored. A plan may have several rows. For example:
   plan,seconds                 pipeline,data,global_batch,seconds
@@ -25,7 +27,8 @@ An empty cell, or one with -, is ignored. A plan may have several rows. For exam
 To identify the constants, runs must differ in what dominates their time: large and small models or
 micro-batches, few and many micro-batches, one device and many, one pipeline and several. A constant
 that the runs do not identify stays near its default and is marked. A run that the constants cannot
-explain together with the others is reported as an outlier and left out of the fit.
+explain together with the others is reported as an outlier and left out of the fit. The output lists
+which constants affect which runs, and the runs that the fit does not explain.
 
 Exit codes: 0 done, 1 internal error, 2 bad usage or bad input.
 

@@ -19,10 +19,8 @@
 namespace dtfm::cli {
 namespace {
 
-std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options,
+std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options, const std::optional<Job>& job,
                                         const std::shared_ptr<const Topology>& topology) {
-  std::optional<Job> job;
-  if (options.job) job = io::read_job(*options.job);
   const Roofline roofline = io::built_in_roofline();
   std::vector<sim::MeasuredRun> runs = io::read_runs(options.runs, {topology, job, roofline});
   if (runs.size() < sim::min_runs)
@@ -53,9 +51,11 @@ int run_calibrate_command(const CalibrateOptions& options) {
                 std::array{options.output.value_or("")});
   const io::ReadLog read;
   const auto topology = std::make_shared<const Topology>(io::read_topology(options.topology));
-  const std::vector<sim::MeasuredRun> runs = load_runs(options, topology);
+  std::optional<Job> job;
+  if (options.job) job = io::read_job(*options.job);
+  const std::vector<sim::MeasuredRun> runs = load_runs(options, job, topology);
   check_not_read(read, std::array{options.output.value_or("")});
-  const Calibration prior = io::calibration_for({}, Job(), *topology).constants;
+  const Calibration prior = io::calibration_for({}, job.value_or(Job()), *topology).constants;
   const sim::CalibrationFit fit = fit_constants(options, runs, prior);
   write_output(options, {*topology, runs, fit, prior, sim::simulate_seconds(runs, prior, options.threads)});
   return exit_code::done;

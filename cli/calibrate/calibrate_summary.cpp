@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/common/text_formatting.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/text/json_format.hpp"
 #include "planner/io/text/units.hpp"
@@ -53,6 +57,10 @@ std::string constants_table(const CalibrateSummary& s) {
                     format_value(it, s.prior.*it.value),
                     interval.is_identified ? "" : "hardly identified by these runs"});
   }
+  if (const auto& interval = s.fit.process_memory)
+    rows.push_back({"process_memory", io::format_bytes(Bytes(s.fit.constants.process_memory_bytes)),
+                    io::format_bytes(Bytes(interval->low)) + " … " + io::format_bytes(Bytes(interval->high)),
+                    io::format_bytes(Bytes(s.prior.process_memory_bytes)), ""});
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
   return table(rows);
@@ -77,6 +85,85 @@ std::string runs_table(const CalibrateSummary& s) {
   return table(rows);
 }
 
+/// The runs with a measured peak; empty if there are none.
+std::string memory_table(const CalibrateSummary& s) {
+  Rows rows = {{"line", "peak memory", "predicted", "error"}};
+  for (std::size_t i = 0; i < s.runs.size(); ++i) {
+    const double peak = s.runs[i].peak_memory_bytes, predicted = s.fit.runs[i].peak_memory_bytes;
+    if (peak == 0) continue;
+    rows.push_back({fmt::format("{}", s.runs[i].line), io::format_bytes(Bytes(peak)),
+                    io::format_bytes(Bytes(predicted)), format_percent_error(predicted, peak)});
+  }
+  return rows.size() == 1 ? "" : table(rows);
+}
+
+/// Lines of the table as ranges of consecutive runs: "2-5, 9".
+std::string format_lines(const CalibrateSummary& s, const std::vector<std::size_t>& runs) {
+  std::vector<std::string> ranges;
+  for (std::size_t first = 0; first < runs.size();) {
+    std::size_t last = first;
+    while (last + 1 < runs.size() && runs[last + 1] == runs[last] + 1) ++last;
+    const std::size_t from = s.runs[runs[first]].line, to = s.runs[runs[last]].line;
+    ranges.push_back(from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
+    first = last + 1;
+  }
+  return fmt::format("{}", fmt::join(ranges, ", "));
+}
+
+/// For each constant, the runs whose simulated time it changes by at least `min_effect`, and by how much.
+std::string effects_table(const CalibrateSummary& s) {
+  constexpr double min_effect = 0.05;
+  Rows rows;
+  for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
+    std::vector<std::size_t> changed;
+    double low = std::numeric_limits<double>::infinity(), high = -low;
+    for (std::size_t run = 0; run < s.runs.size(); ++run) {
+      const double effect = s.fit.runs[run].effects[i];
+      if (std::abs(effect) < min_effect) continue;
+      changed.push_back(run);
+      low = std::min(low, effect);
+      high = std::max(high, effect);
+    }
+    if (changed.empty()) continue;
+    const std::string from = fmt::format("{:+.0f}", 100 * low), to = fmt::format("{:+.0f}", 100 * high);
+    rows.push_back({"  " + std::string(calibration_constants[i].name),
+                    from == to ? from + " %" : fmt::format("{} … {} %", from, to),
+                    "lines " + format_lines(s, changed)});
+  }
+  const std::string heading = fmt::format(
+      "Runs whose simulated time changes by {:.0f} % or more when a constant moves from its prior to its "
+      "fitted value:",
+      100 * min_effect);
+  return rows.empty() ? "" : heading + "\n" + table(rows, false);
+}
+
+/// Formats the degrees of a plan, which show what unexplained runs have in common.
+std::string format_shape(const sim::Workload& work) {
+  std::size_t stages = 0;
+  for (const Pipeline& pipeline : work.plan.pipelines) stages = std::max(stages, pipeline.stages.size());
+  return fmt::format("tensor {}, pipeline {}, data {}, micro-batch {}",
+                     fmt::join(tensor_degrees(work.plan), " and "), stages, work.plan.pipelines.size(),
+                     work.plan.execution.micro_batch);
+}
+
+/// The runs that the fit does not explain.
+std::string unexplained_runs(const CalibrateSummary& s) {
+  constexpr double max_error = 0.1;  // of the model on published runs (assumed_model_error)
+  Rows rows;
+  for (std::size_t i = 0; i < s.runs.size(); ++i) {
+    const double error = s.fit.runs[i].simulated_s / s.runs[i].seconds - 1;
+    if (std::abs(error) < max_error && !s.fit.runs[i].is_outlier) continue;
+    rows.push_back({fmt::format("  line {}", s.runs[i].line), fmt::format("{:+.0f} %", 100 * error),
+                    format_shape(*s.runs[i].work) + (s.fit.runs[i].is_outlier ? "; not fitted" : "")});
+  }
+  if (rows.empty()) return "";
+  return fmt::format(
+      "Outliers, and runs with an error of {:.0f} % or more. A property that they share may be something "
+      "that\n"
+      "the simulator does not model; the intervals do not cover it:\n{}",
+      100 * max_error, table(rows, false));
+}
+
 std::size_t outliers(const sim::CalibrationFit& fit) {
   return static_cast<std::size_t>(
       std::count_if(fit.runs.begin(), fit.runs.end(), [](const sim::RunFit& run) { return run.is_outlier; }));
@@ -95,20 +182,41 @@ std::string format_errors(const CalibrateSummary& s) {
 /// Notes to print before the numbers.
 std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
   constexpr double max_residual = 0.25;  // three times the residual of the published runs
-  if (s.fit.residual <= max_residual) return {};
-  return {fmt::format(
+  std::vector<std::string> notes;
+  const auto has_peak = [](const sim::MeasuredRun& run) { return run.peak_memory_bytes > 0; };
+  if (std::count_if(s.runs.begin(), s.runs.end(), has_peak) == 1)
+    notes.emplace_back("process_memory is not fitted, which requires the peak memory of two or more runs");
+  if (s.fit.residual <= max_residual) return notes;
+  notes.push_back(fmt::format(
       "no constants explain these runs: the residual is {:.0f} %; check that times are in seconds, and that "
       "topology, job and plans are those of the runs",
-      100 * s.fit.residual)};
+      100 * s.fit.residual));
+  return notes;
 }
 
 ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {
-  return {{"line", run.line},
-          {"run", run.name},
-          {"measured_s", run.seconds},
-          {"simulated_s", fit.simulated_s},
-          {"leave_one_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.leave_one_out_s)},
-          {"outlier", fit.is_outlier}};
+  ordered_json json = {
+      {"line", run.line},
+      {"run", run.name},
+      {"topology", run.network},
+      {"measured_s", run.seconds},
+      {"simulated_s", fit.simulated_s},
+      {"leave_one_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.leave_one_out_s)},
+      {"outlier", fit.is_outlier}};
+  if (run.peak_memory_bytes > 0) json["measured_peak_memory_bytes"] = run.peak_memory_bytes;
+  json["predicted_peak_memory_bytes"] = fit.peak_memory_bytes;
+  ordered_json effects;
+  for (std::size_t i = 0; i < calibration_constants.size(); ++i)
+    effects[std::string(calibration_constants[i].name)] = fit.effects[i];
+  json["effects"] = std::move(effects);
+  return json;
+}
+
+/// The name of the topology of all runs, or the number of their topologies.
+std::string format_topologies(const CalibrateSummary& s) {
+  std::set<std::string> all;
+  for (const sim::MeasuredRun& run : s.runs) all.insert(run.work->topology->fingerprint());
+  return all.size() == 1 ? s.runs.front().network : fmt::format("{} topologies", all.size());
 }
 
 }  // namespace
@@ -119,10 +227,12 @@ std::string format_summary(const CalibrateSummary& s) {
       left_out == 0
           ? ""
           : fmt::format(", {} not fitted", format_count(static_cast<long long>(left_out), "outlier"));
-  return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
-                     format_count(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
-                     format_remarks("note", calibration_notes(s)), constants_table(s), runs_table(s),
-                     format_errors(s));
+  const std::string heading =
+      fmt::format("{}: {}{}\n{}", format_topologies(s),
+                  format_count(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
+                  format_remarks("note", calibration_notes(s)));
+  return join_blocks({heading, constants_table(s), runs_table(s), memory_table(s), effects_table(s),
+                      unexplained_runs(s), format_errors(s)});
 }
 
 std::string calibration_file_json(const CalibrateSummary& s) {
@@ -135,6 +245,8 @@ std::string calibration_file_json(const CalibrateSummary& s) {
         {"is_identified", s.fit.intervals[i].is_identified}};
   ordered_json runs = ordered_json::array();
   for (std::size_t i = 0; i < s.runs.size(); ++i) runs.push_back(run_json(s.runs[i], s.fit.runs[i]));
+  if (const auto& interval = s.fit.process_memory)
+    constants["process_memory"] = {{"low", interval->low}, {"high", interval->high}};
   const MeanErrors mean = mean_errors(s);
   json["fit"] = {{"topology", {{"name", s.topology.name}, {"fingerprint", s.topology.fingerprint()}}},
                  {"interval_level", sim::confidence_level},

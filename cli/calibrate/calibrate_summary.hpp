@@ -13,7 +13,7 @@ struct CalibrateSummary {
   const Topology& topology;
   const std::vector<sim::MeasuredRun>& runs;
   const sim::CalibrationFit& fit;
-  const Calibration& prior;            // its mean: the constants of the topology, or neutral
+  const Calibration& prior;            // its mean: the constants of --job or the topology, or neutral
   const std::vector<double>& prior_s;  // simulated seconds of each run with `prior`
 };
 

@@ -21,14 +21,14 @@ struct Calibration {
   double launch_scale = 1;              // actual time to launch a layer's kernels ÷ its estimate
   double local_message_overhead_s = 0;  // per message inside a host
   /// Memory that each process uses on its device, regardless of its layers: CUDA context, communication
-  /// buffers, framework. No time depends on it, and it is not fitted.
+  /// buffers, framework. No time depends on it.
   double process_memory_bytes = 0;
 
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
-/// A fitted constant: its name in files, its member and its range. All code that handles these constants one
-/// by one goes through the table below.
+/// A constant that times depend on: its name in files, its member and its range. All code that handles these
+/// constants one by one goes through the table below.
 struct CalibrationConstant {
   enum class Kind { factor, share, seconds };  // > 0; in (0, 1]; ≥ 0
 

@@ -34,7 +34,10 @@ constexpr double assumed_model_error = 0.1, assumed_model_error_weight = 4;
 // Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of
 // its standard deviation.
 constexpr double fine_tolerance = 1e-4, coarse_tolerance = 1e-2;
-constexpr double outlier_chance = 0.01;  // probability of reporting an outlier where there is none
+// An outlier is wrong by more than the model misses (three times assumed_model_error), so that a run which
+// the model does not explain is not taken for a mistake; with the probability of reporting one where there is
+// none.
+constexpr double min_outlier_error = 0.3, outlier_chance = 0.01;
 
 const CalibrationConstant& constant(Eigen::Index i) {
   return calibration_constants[static_cast<std::size_t>(i)];
@@ -113,6 +116,8 @@ class Calibrator {
   void update_statistics(Estimate& estimate) const;
   Estimate without_outliers() const;
   std::vector<RunFit> run_fits(const Estimate& estimate) const;
+  void find_effects(const Estimate& estimate, std::vector<RunFit>& runs) const;
+  void fit_memory(CalibrationFit& fit) const;
   CalibrationFit make_fit(const Estimate& estimate) const;
   MatrixXd normal(const Estimate& estimate) const;
   void report_progress(double share, const std::string& what) const {
@@ -173,6 +178,7 @@ Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& sta
   result.x = start;
   result.weight = std::min(variance, assumed_noise * assumed_noise);
   const auto count = static_cast<Eigen::Index>(result.rows.size());
+  LeastSquaresFit fit;
   for (int round = 0; round < max_rounds; ++round) {
     const double noise = std::sqrt(result.weight);
     const Residuals residuals = [&](const VectorXd& x) -> VectorXd {
@@ -180,7 +186,13 @@ Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& sta
       all << errors_of(result.rows, x), noise * x;
       return all;
     };
-    const LeastSquaresFit fit = least_squares(residuals, result.x, unknowns_.bounds(), squares_tolerance);
+    if (round == 0) {
+      fit = least_squares(residuals, result.x, unknowns_.bounds(), squares_tolerance);
+    } else {  // only the weight of the prior has changed
+      fit.residuals.tail(constant_count) = noise * fit.x;
+      fit.jacobian.bottomRows(constant_count).diagonal().setConstant(noise);
+      fit = least_squares(residuals, std::move(fit), unknowns_.bounds(), squares_tolerance);
+    }
     result.x = fit.x;
     result.errors = fit.residuals.head(count);
     result.jacobian = fit.jacobian.topRows(count);
@@ -192,10 +204,16 @@ Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& sta
   return result;
 }
 
-/// The row with the largest externally studentised residual (the residual over its standard deviation
-/// estimated without the row), and the probability of such a residual among all rows, by Bonferroni's bound.
-std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
-  std::pair<std::size_t, double> result{0, 1};
+struct WorstResidual {
+  std::size_t row = 0;
+  double chance = 1;          // probability of such a residual among all rows, by Bonferroni's bound
+  double left_out_error = 0;  // error of the row if it is not fitted, by its leverage
+};
+
+/// The row with the largest externally studentised residual: the residual over its standard deviation
+/// estimated without the row.
+WorstResidual worst_residual(const Estimate& estimate) {
+  WorstResidual result;
   double largest = -1;
   for (std::size_t i = 0; i < estimate.rows.size(); ++i) {
     const auto row = static_cast<Eigen::Index>(i);
@@ -206,8 +224,10 @@ std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
     const double t = others > 0 ? std::sqrt(square / others) : 1e9;
     if (t <= largest) continue;
     largest = t;
-    result = {i, static_cast<double>(estimate.rows.size()) *
-                     student_two_sided_p(t, estimate.degrees_of_freedom - 1)};
+    result = {
+        i,
+        static_cast<double>(estimate.rows.size()) * student_two_sided_p(t, estimate.degrees_of_freedom - 1),
+        estimate.errors[row] / rest};
   }
   return result;
 }
@@ -228,11 +248,11 @@ Estimate Calibrator::without_outliers() const {
   for (std::size_t left_out = 1; left_out <= max_outliers; ++left_out) {
     report_progress(static_cast<double>(left_out) / static_cast<double>(max_outliers + 1),
                     "looking for outliers");
-    const auto [row, chance] = worst_residual(now);
+    const WorstResidual worst = worst_residual(now);
     rows = now.rows;
-    rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(row));
+    rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(worst.row));
     now = estimate(rows, now.x, now.variance, coarse_tolerance);
-    if (chance < outlier_chance) best = now;
+    if (worst.chance < outlier_chance && std::abs(worst.left_out_error) > min_outlier_error) best = now;
   }
   return best ? estimate(best->rows, best->x, best->variance, fine_tolerance) : all;
 }
@@ -240,7 +260,7 @@ Estimate Calibrator::without_outliers() const {
 /// For each run, approximates the constants fitted without it by the known derivatives, within the bounds,
 /// and simulates the run with them.
 std::vector<RunFit> Calibrator::run_fits(const Estimate& estimate) const {
-  constexpr double linear_tolerance = 1e-12, close = 1e-3;
+  constexpr double linear_tolerance = 1e-12, close = 0.003;  // change of log times
   constexpr int rounds = 4;
   const std::vector<double> simulated =
       simulate_seconds(runs_, unknowns_.constants(estimate.x), settings_.threads);
@@ -259,13 +279,53 @@ std::vector<RunFit> Calibrator::run_fits(const Estimate& estimate) const {
         return all;
       };
       x = least_squares(without_run, from, unknowns_.bounds(), linear_tolerance).x;
-      if ((x - from).cwiseAbs().maxCoeff() < close) break;
+      if ((estimate.jacobian * (x - from)).cwiseAbs().maxCoeff() < close) break;
     }
     RunFit& run = result[estimate.rows[i]];
     run.leave_one_out_s = runs_[estimate.rows[i]].seconds * std::exp(errors_of({estimate.rows[i]}, x)[0]);
     run.is_outlier = false;
   }
   return result;
+}
+
+/// Sets the effects of the constants on each run.
+void Calibrator::find_effects(const Estimate& estimate, std::vector<RunFit>& runs) const {
+  for (Eigen::Index i = 0; i < constant_count; ++i) {
+    if (estimate.x[i] == 0) continue;
+    VectorXd x = estimate.x;
+    x[i] = 0;
+    const std::vector<double> without = simulate_seconds(runs_, unknowns_.constants(x), settings_.threads);
+    for (std::size_t run = 0; run < runs.size(); ++run)
+      if (without[run] > 0)
+        runs[run].effects[static_cast<std::size_t>(i)] = runs[run].simulated_s / without[run] - 1;
+  }
+}
+
+/// Fits process_memory_bytes, which is added to every predicted peak, by weighted least squares.
+void Calibrator::fit_memory(CalibrationFit& fit) const {
+  Calibration constants = fit.constants;
+  constants.process_memory_bytes = 0;
+  const std::vector<double> others = predicted_peak_memory(runs_, constants);
+  double weights = 0, sum = 0, squares = 0, count = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    const double measured = runs_[i].peak_memory_bytes;
+    if (measured == 0) continue;
+    weights += 1 / (measured * measured);
+    sum += (measured - others[i]) / (measured * measured);
+    ++count;
+  }
+  if (count >= 2) fit.constants.process_memory_bytes = std::max(0.0, sum / weights);
+  const std::vector<double> peaks = predicted_peak_memory(runs_, fit.constants);
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    fit.runs[i].peak_memory_bytes = peaks[i];
+    if (const double measured = runs_[i].peak_memory_bytes; measured > 0)
+      squares += std::pow(peaks[i] / measured - 1, 2);
+  }
+  if (count < 2) return;
+  const double process = fit.constants.process_memory_bytes;
+  const double half =
+      student_critical_value(1 - confidence_level, count - 1) * std::sqrt(squares / (count - 1) / weights);
+  fit.process_memory = {std::max(0.0, process - half), process + half, true};
 }
 
 CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
@@ -301,6 +361,8 @@ CalibrationFit Calibrator::fit() {
   const Estimate best = without_outliers();
   CalibrationFit result = make_fit(best);
   result.runs = run_fits(best);
+  find_effects(best, result.runs);
+  fit_memory(result);
   return result;
 }
 

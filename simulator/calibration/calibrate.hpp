@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,11 +27,15 @@ struct ConstantInterval {
   bool is_identified = false;  // its standard deviation is less than half of the prior's
 };
 
-/// Simulated times of one run.
+/// What the fitted constants predict of one run.
 struct RunFit {
-  double simulated_s = 0;      // with the fitted constants
+  double simulated_s = 0;
   double leave_one_out_s = 0;  // with constants fitted to the other runs; simulated_s for an outlier
   bool is_outlier = false;
+  /// Relative change of the simulated time by each constant against its prior mean, in the order of
+  /// calibration_constants, while the others are as fitted.
+  std::array<double, CalibrationUncertainty::size> effects = {};
+  double peak_memory_bytes = 0;  // of the device that needs most
 };
 
 struct CalibrationFit {
@@ -40,12 +45,17 @@ struct CalibrationFit {
   CalibrationUncertainty spread;  // for other runs, in which the model misses more
   /// In the order of calibration_constants.
   std::array<ConstantInterval, CalibrationUncertainty::size> intervals;
+  /// 95 % interval of process_memory_bytes. Empty if fewer than two runs have a measured peak; the constant
+  /// then keeps its prior value.
+  std::optional<ConstantInterval> process_memory;
   std::vector<RunFit> runs;  // in the order of the arguments
 };
 
 /// The constants that minimize the sum of squares of log (simulated ÷ measured) plus that of the prior.
-/// Outliers, runs that no constants explain together with the others, are left out. Throws Error for fewer
-/// than min_runs runs.
+/// Outliers, runs that no constants explain together with the others, are left out. Memory of a
+/// process is fitted by least squares of the relative errors of all measured peaks, with those of outliers.
+/// Throws
+/// Error for fewer than min_runs runs.
 CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
 }  // namespace dtfm::sim

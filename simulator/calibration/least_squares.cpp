@@ -1,5 +1,8 @@
 #include "simulator/calibration/least_squares.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <Eigen/Dense>
 
 namespace dtfm::sim {
@@ -41,31 +44,48 @@ MatrixXd jacobian(const Residuals& residuals, const VectorXd& x, const VectorXd&
 
 }  // namespace
 
-LeastSquaresFit least_squares(const Residuals& residuals, const VectorXd& start, const Bounds& bounds,
+LeastSquaresFit least_squares(const Residuals& residuals, LeastSquaresFit fit, const Bounds& bounds,
                               double tolerance) {
   constexpr int max_steps = 50;
-  constexpr double max_damping = 1e6;
-  LeastSquaresFit fit;
-  fit.x = bounds.nearest(start);
-  fit.residuals = residuals(fit.x);
+  constexpr double min_damping = 1e-9, max_damping = 1e6;
+  constexpr int max_failures = 2;  // with a Jacobian of Broyden's, before a better one is computed
   double damping = 1e-3;
-  for (int step = 0; step < max_steps && damping < max_damping; ++step) {
-    fit.jacobian = jacobian(residuals, fit.x, fit.residuals, bounds);
-    bool better = false;
-    for (; !better && damping < max_damping; damping *= 10) {
+  bool has_exact_jacobian = true;
+  for (int step = 0; step < max_steps; ++step) {
+    bool better = false, done = true;
+    for (int failures = 0; !better && damping < max_damping; damping *= 10) {
+      if (!has_exact_jacobian && failures++ == max_failures) break;
       LeastSquaresFit next;
       next.x = bounds.nearest(fit.x + damped_step(fit.jacobian, fit.residuals, damping, fit.x, bounds));
       next.residuals = residuals(next.x);
-      next.jacobian = fit.jacobian;
       better = next.sum_of_squares() < fit.sum_of_squares();
       if (!better) continue;
-      const bool done = next.sum_of_squares() > fit.sum_of_squares() * (1 - tolerance);
-      fit = next;
-      damping /= 100;
-      if (done) return fit;
+      done = next.sum_of_squares() > fit.sum_of_squares() * (1 - tolerance);
+      const VectorXd moved = next.x - fit.x;
+      next.jacobian = fit.jacobian;
+      if (!done)
+        next.jacobian +=
+            (next.residuals - fit.residuals - fit.jacobian * moved) * moved.transpose() / moved.squaredNorm();
+      fit = std::move(next);
+      damping = std::max(damping / 100, min_damping);
     }
+    if (done && has_exact_jacobian) return fit;
+    has_exact_jacobian = done;
+    if (!done) continue;
+    fit.jacobian = jacobian(residuals, fit.x, fit.residuals, bounds);
+    damping = 1e-3;
   }
+  if (!has_exact_jacobian) fit.jacobian = jacobian(residuals, fit.x, fit.residuals, bounds);
   return fit;
+}
+
+LeastSquaresFit least_squares(const Residuals& residuals, const VectorXd& start, const Bounds& bounds,
+                              double tolerance) {
+  LeastSquaresFit fit;
+  fit.x = bounds.nearest(start);
+  fit.residuals = residuals(fit.x);
+  fit.jacobian = jacobian(residuals, fit.x, fit.residuals, bounds);
+  return least_squares(residuals, std::move(fit), bounds, tolerance);
 }
 
 }  // namespace dtfm::sim

@@ -18,15 +18,21 @@ using Residuals = std::function<Eigen::VectorXd(const Eigen::VectorXd& x)>;
 
 struct LeastSquaresFit {
   Eigen::VectorXd x, residuals;
-  Eigen::MatrixXd jacobian;  // [residual, unknown], from before the last step, which was small
+  Eigen::MatrixXd jacobian;  // [residual, unknown], at `x` or before the last step, which was small
   double sum_of_squares() const { return residuals.squaredNorm(); }
 };
 
 /// A local minimum of the sum of squares, reached from `start` by an active-set method: an unknown on a bound
-/// that would step over it is fixed for that step. Derivatives are finite differences with step 0.02,
-/// backward if a forward step would leave the bounds, and 0 for fixed unknowns. Stops when a step reduces the
-/// sum by at most the fraction `tolerance`.
+/// that would step over it is fixed for that step. The Jacobian is computed by finite differences (step 0.02,
+/// backward if a forward step would leave the bounds, 0 for fixed unknowns) at the start and again before
+/// convergence is accepted, and updated by Broyden's rank-one formula in between. Stops when a step from a
+/// Jacobian by finite differences reduces the sum by at most the fraction `tolerance`, when no step reduces
+/// it, or after 50 steps.
 LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds,
+                              double tolerance);
+/// Continues from `start`, which must lie within the bounds and have its residuals and their Jacobian by
+/// finite differences.
+LeastSquaresFit least_squares(const Residuals& residuals, LeastSquaresFit start, const Bounds& bounds,
                               double tolerance);
 
 }  // namespace dtfm::sim

@@ -30,10 +30,15 @@ std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Ca
 }
 
 std::vector<double> predicted_peak_memory(std::span<const MeasuredRun> runs, const Calibration& constants) {
+  std::map<const Workload*, double> known;  // lookups only
   std::vector<double> result;
   for (const MeasuredRun& run : runs) {
-    const std::vector<double> needed = required_memory(run.work->problem_with(constants), run.work->plan);
-    result.push_back(*std::max_element(needed.begin(), needed.end()));
+    const auto [peak, is_new] = known.try_emplace(run.work.get());
+    if (is_new) {
+      const std::vector<double> needed = required_memory(run.work->problem_with(constants), run.work->plan);
+      peak->second = *std::max_element(needed.begin(), needed.end());
+    }
+    result.push_back(peak->second);
   }
   return result;
 }

@@ -12,6 +12,7 @@
 #include "planner/core/index.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/csv_table.hpp"
 #include "planner/io/text/named_file.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -38,9 +39,21 @@ Plan shorten_plan(Plan plan) {
   return plan;
 }
 
-enum class Column { name, plan, job, pipeline, data, micro_batch, global_batch, seconds };
-constexpr std::array<std::string_view, 8> column_names = {"name", "plan",        "job",          "pipeline",
-                                                          "data", "micro_batch", "global_batch", "seconds"};
+enum class Column {
+  name,
+  topology,
+  plan,
+  job,
+  pipeline,
+  data,
+  micro_batch,
+  global_batch,
+  seconds,
+  peak_memory_bytes
+};
+constexpr std::array<std::string_view, 10> column_names = {
+    "name", "topology",    "plan",         "job",     "pipeline",
+    "data", "micro_batch", "global_batch", "seconds", "peak_memory_bytes"};
 
 std::string_view name_of(Column column) {
   return column_names[static_cast<std::size_t>(column)];
@@ -130,15 +143,27 @@ class RunsReader {
     if (run.seconds < min_seconds || run.seconds > max_seconds)
       throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", min_seconds,
                                            max_seconds, quote(table_.cells()[time].text)));
+    if (const auto memory = cell(Column::peak_memory_bytes)) run.peak_memory_bytes = peak_memory(*memory);
+    const std::shared_ptr<const Topology> topology = topology_of_row();
+    run.network = topology->name;
     if (cell(Column::plan))
-      read_plan(run);
+      read_plan(run, topology);
     else
-      deploy(run);
+      deploy(run, topology);
     if (const auto index = cell(Column::name)) run.name = text(*index);
     return run;
   }
 
-  void read_plan(sim::MeasuredRun& run) {
+  double peak_memory(std::size_t index) const {
+    const double bytes = table_.number(index, Unit{"B", 0}, "the memory");
+    constexpr double min_bytes = 1e6, max_bytes = 1e15;
+    if (bytes < min_bytes || bytes > max_bytes)
+      throw table_.error(index, fmt::format("the memory must be from 1e6 to 1e15 bytes; found {}",
+                                            quote(table_.cells()[index].text)));
+    return bytes;
+  }
+
+  void read_plan(sim::MeasuredRun& run, const std::shared_ptr<const Topology>& topology) {
     for (const Column column : {Column::pipeline, Column::data, Column::micro_batch, Column::global_batch})
       if (const auto index = cell(column))
         throw table_.error(*index, fmt::format("`{}` cannot be combined with a plan", name_of(column)));
@@ -148,32 +173,32 @@ class RunsReader {
     std::optional<Job> own = job_of_row();
     if (!own) own = parse_plan_job(file.text, file.path);
     if (!own) throw table_.error(index, fmt::format("{} has no job: name one in a column `job`", file.path));
-    auto& known = workloads_[{job_json(*own).dump(), file.path, 0, 0}];
+    auto& known = workloads_[{topology.get(), job_json(*own).dump(), file.path, 0, 0}];
     if (!known)
-      known = make_workload(*own, parse_plan(file.text, file.path, *context_.topology, *own), index);
+      known = make_workload(topology, *own, parse_plan(file.text, file.path, *topology, *own), index);
     run.work = known;
   }
 
   /// Assigns devices in file order, pipeline by pipeline.
-  void deploy(sim::MeasuredRun& run) {
+  void deploy(sim::MeasuredRun& run, const std::shared_ptr<const Topology>& topology) {
     const std::size_t index = required(Column::pipeline);
     const int stages = count(index), pipelines = count(required(Column::data));
     const long long devices = static_cast<long long>(stages) * pipelines;
-    if (devices > context_.topology->size())
+    if (devices > topology->size())
       throw table_.error(index, fmt::format("{} stages × {} pipelines are {} devices; the topology has {}",
-                                            stages, pipelines, devices, context_.topology->size()));
+                                            stages, pipelines, devices, topology->size()));
     const Job job = job_with_batches(pipelines);
     if (job.parallelism.tensor != 1)
       throw table_.error(index, fmt::format("job {} has tensor degree {}, which requires a plan", job.name,
                                             job.parallelism.tensor));
     run.name = fmt::format("{} × {}, batch {} by {}", stages, pipelines, job.training.global_batch,
                            job.execution.micro_batch);
-    auto& known = workloads_[{job_json(job).dump(), "", stages, pipelines}];
+    auto& known = workloads_[{topology.get(), job_json(job).dump(), "", stages, pipelines}];
     if (!known) {
       Placement placement(stages, pipelines);
       for (int device = 0; device < stages * pipelines; ++device)
         placement.at(device % stages, device / stages) = device;
-      known = make_workload(job, plan_from_placement(placement, job), index);
+      known = make_workload(topology, job, plan_from_placement(placement, job), index);
     }
     run.work = known;
   }
@@ -213,6 +238,20 @@ class RunsReader {
     });
   }
 
+  /// The topology that the row names, or else that of the context.
+  std::shared_ptr<const Topology> topology_of_row() {
+    const auto index = cell(Column::topology);
+    if (!index) return context_.topology;
+    return with_cell_position(*index, [&] {
+      const std::string path = path_below(folder_, text(*index)).lexically_normal().string();
+      const auto known = topologies_.find(path);
+      if (known != topologies_.end()) return known->second;
+      if (topologies_.size() == max_topologies)
+        throw Error("", fmt::format("more than {} topology files; split the table", max_topologies));
+      return topologies_.emplace(path, std::make_shared<const Topology>(read_topology(path))).first->second;
+    });
+  }
+
   const NamedFile& plan_file(std::size_t index) {
     return with_cell_position(index, [&]() -> const NamedFile& {
       const std::string path = path_below(folder_, text(index)).string();
@@ -226,7 +265,8 @@ class RunsReader {
   }
 
   /// Throws Error if the workload cannot be simulated, or would take too long for calibration.
-  std::shared_ptr<const sim::Workload> make_workload(Job job, Plan plan, std::size_t index) const {
+  std::shared_ptr<const sim::Workload> make_workload(const std::shared_ptr<const Topology>& topology, Job job,
+                                                     Plan plan, std::size_t index) const {
     double computations = 0;
     for (const Pipeline& pipeline : plan.pipelines)
       for (const Stage& stage : pipeline.stages)
@@ -236,7 +276,7 @@ class RunsReader {
                          fmt::format("the run has {:.3g} computations per iteration; the maximum is {:.3g}",
                                      computations, max_computations));
     auto work = std::make_shared<sim::Workload>(
-        sim::Workload{context_.topology, std::move(job), std::move(plan), context_.roofline});
+        sim::Workload{topology, std::move(job), std::move(plan), context_.roofline});
     with_cell_position(index,
                        [&] { sim::iteration_graph(work->problem_with({}), shorten_plan(work->plan)); });
     return work;
@@ -249,8 +289,11 @@ class RunsReader {
   std::size_t named_bytes_left_ = named_size_limit;
   std::map<std::string, NamedFile> files_;
   std::map<std::string, Job> jobs_;
-  // Keyed by job, file of the plan, and numbers of stages and pipelines.
-  std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const sim::Workload>> workloads_;
+  std::map<std::string, std::shared_ptr<const Topology>> topologies_;
+  // Keyed by topology, job, file of the plan, and numbers of stages and pipelines.
+  std::map<std::tuple<const Topology*, std::string, std::string, int, int>,
+           std::shared_ptr<const sim::Workload>>
+      workloads_;
 };
 
 }  // namespace

@@ -11,19 +11,19 @@
 
 namespace dtfm::io {
 
-inline constexpr std::size_t max_runs = 200;  // per table
+inline constexpr std::size_t max_runs = 200, max_topologies = 20;  // per table
 
 struct RunsContext {
-  const std::shared_ptr<const Topology>& topology;
+  const std::shared_ptr<const Topology>& topology;  // for rows that name no topology
   /// The job of rows that name none, which replaces the jobs in plans. docs/files/calibration.md says which
   /// applies if empty.
   const std::optional<Job>& job;
   const Roofline& roofline;
 };
 
-/// The runs of a table, at most `max_runs`. Runs of the same job and plan share their workload. Throws Error
-/// with file:line:column for missing or unknown columns, invalid numbers, unreadable files, and runs that
-/// cannot be simulated.
+/// Reads at most `max_runs` runs, whose rows may name at most `max_topologies` topology files. Runs with the
+/// same topology, job and plan share their workload. Throws Error with file:line:column for missing or
+/// unknown columns, invalid numbers, unreadable files, and runs that cannot be simulated.
 std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const RunsContext& context);
 
 /// The same for a text; the files that it names are relative to `folder`.

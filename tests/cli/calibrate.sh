@@ -57,7 +57,8 @@ run gpus.yaml runs.csv --job model.json -o fitted.json
 expect_status 0 'a calibration'
 expect_no_warning 'a calibration'
 for words in 'three-sites: 15 measured iterations, 1 outlier not fitted' 'constant  ' '95 % interval' 'compute_scale  ' 'sync_efficiency  ' \
-  'Mean absolute error ' 'outlier: not fitted' 'plan.json' '4 × 2, batch 64 by 1'; do expect_in "$out" "$words"; done
+  'Mean absolute error ' 'Runs whose simulated time changes by 5 % or more when a constant' \
+  'Outliers, and runs with an error of 10 % or more.' '  line 17  -78 %  tensor 1, pipeline 1, data 1, micro-batch 1; not fitted' 'outlier: not fitted' 'plan.json' '4 × 2, batch 64 by 1'; do expect_in "$out" "$words"; done
 python3 - fitted.json <<'END' || fail 'the calibration is not what it should be'
 import json, sys
 result = json.load(open(sys.argv[1]))
@@ -105,6 +106,25 @@ sed 's/"compute_scale": 1/"compute_scale": -1/' fitted.json >negative.json
 "$sim" gpus.yaml plan.json --calibration negative.json 2>"$err" && fail 'a negative scale is taken'
 expect_in "$err" 'dtfm-sim: negative.json:3:'
 
+# process_memory is fitted to measured peaks, and rows may name other topologies.
+cp gpus.yaml again.yaml
+awk -F, 'NR == 1 {print; next} NR == 2 {print $0 ",topology,peak_memory_bytes"; next}
+  {print $0 "," (NR % 2 ? "again.yaml" : "") "," (NR == 3 ? "10e9" : NR == 6 ? "8.9e9" : NR == 7 ? "6e9" : "")}' runs.csv >peaks.csv
+run gpus.yaml peaks.csv --job model.json -o peaks.json
+expect_status 0 'a calibration with peaks'
+for words in 'three-sites: 15 measured iterations' 'process_memory  ' 'peak memory  predicted' '8.9 GB'; do expect_in "$out" "$words"; done
+python3 - peaks.json <<'END' || fail 'the memory of a process is not fitted'
+import json, sys
+result = json.load(open(sys.argv[1]))
+size = float(result["process_memory"].split()[0])
+interval = result["fit"]["intervals"]["process_memory"]
+assert interval["low"] < size < interval["high"] and 2.9e9 < size < 3.1e9, (size, interval)
+peaks = [run.get("measured_peak_memory_bytes") for run in result["fit"]["runs"]]
+assert peaks[:5] == [10e9, None, None, 8.9e9, 6e9] and not any(peaks[5:]), peaks
+for run in result["fit"]["runs"]:
+    assert abs(run["predicted_peak_memory_bytes"] / run.get("measured_peak_memory_bytes", run["predicted_peak_memory_bytes"]) - 1) < 0.03, run
+END
+
 # Errors are reported with their position, and nothing is written.
 table=(--job model.json -o never.json)
 expect_refused "TOPOLOGY is missing $help"
@@ -119,7 +139,7 @@ expect_refused '--threads: expected a whole number from 1 to 1024; found `0`' gp
 head -6 runs.csv >few.csv
 expect_refused 'few.csv: has 4 runs; fitting the constants requires at least 5' gpus.yaml few.csv "${table[@]}"
 sed 's/seconds/time/' runs.csv >column.csv
-expect_refused 'column.csv:2:45: unknown column `time`; known: `name`, `plan`, `job`, `pipeline`, `data`, `micro_batch`, `global_batch`, `seconds`' gpus.yaml column.csv "${table[@]}"
+expect_refused 'column.csv:2:45: unknown column `time`; known: `name`, `topology`, `plan`, `job`, `pipeline`, `data`, `micro_batch`, `global_batch`, `seconds`, `peak_memory_bytes`' gpus.yaml column.csv "${table[@]}"
 sed '5s/^1/one/' runs.csv >word.csv
 expect_refused 'word.csv:5:1: `pipeline`: expected a whole number from 1 to 1000000; found `one`' gpus.yaml word.csv "${table[@]}"
 sed '17s/plan.json/plans.json/' runs.csv >gone.csv

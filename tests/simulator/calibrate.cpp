@@ -45,7 +45,55 @@ TEST_CASE("runs that no constants explain are outliers even if two of them agree
   }
 }
 
-TEST_CASE("a fit keeps the memory of a process, which it does not fit") {
+// First the measured peaks are the predicted ones. Then one is raised and another lowered by 10 %.
+TEST_CASE("the memory of a process is fitted by least squares of relative errors") {
+  std::vector<MeasuredRun> runs = designed_runs(truth);
+  runs.resize(min_runs + 1);
+  Calibration with = shipped;
+  with.process_memory_bytes = 3e9;
+  const std::vector<double> peaks = predicted_peak_memory(runs, with);
+  for (std::size_t i = 0; i < 4; ++i) runs[i].peak_memory_bytes = peaks[i];
+  const CalibrationFit exact = calibrate(runs, {shipped, 1, {}});
+  CHECK(exact.constants.process_memory_bytes == Approx(3e9));
+  REQUIRE(exact.process_memory);
+  CHECK(exact.process_memory->low == Approx(3e9));
+  CHECK(exact.process_memory->high == Approx(3e9));
+  for (std::size_t i = 0; i < runs.size(); ++i) CHECK(exact.runs[i].peak_memory_bytes == Approx(peaks[i]));
+  runs[0].peak_memory_bytes *= 1.1;
+  runs[1].peak_memory_bytes *= 0.9;
+  const CalibrationFit noisy = calibrate(runs, {shipped, 1, {}});
+  const auto squares = [&](double process) {
+    double sum = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      sum += std::pow((peaks[i] - 3e9 + process) / runs[i].peak_memory_bytes - 1, 2);
+    return sum;
+  };
+  const double fitted = noisy.constants.process_memory_bytes;
+  CHECK(squares(fitted) <= squares(fitted * 1.001));
+  CHECK(squares(fitted) <= squares(fitted * 0.999));
+  CHECK(noisy.process_memory->low < fitted);
+  CHECK(noisy.process_memory->high > fitted);
+  for (MeasuredRun& run : runs) run.peak_memory_bytes = run.peak_memory_bytes > 0 ? 1 : 0;
+  CHECK(calibrate(runs, {shipped, 1, {}}).constants.process_memory_bytes == 0);
+}
+
+TEST_CASE("the effect of a constant is the change of the time against its prior") {
+  const std::vector<MeasuredRun> runs = designed_runs(truth);
+  const CalibrationFit fit = calibrate(runs, {shipped, 2, {}});
+  for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
+    Calibration without = fit.constants;
+    without.*calibration_constants[i].value = value(shipped, i);
+    const std::vector<double> seconds = simulate_seconds(runs, without, 2);
+    double largest = 0;
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      CHECK(fit.runs[run].effects[i] == Approx(fit.runs[run].simulated_s / seconds[run] - 1).margin(1e-9));
+      largest = std::max(largest, std::abs(fit.runs[run].effects[i]));
+    }
+    CHECK(largest > 0.05);
+  }
+}
+
+TEST_CASE("without measured peaks a fit keeps the memory of a process") {
   Calibration prior = shipped;
   prior.process_memory_bytes = 3e9;
   std::vector<MeasuredRun> runs = designed_runs(truth);

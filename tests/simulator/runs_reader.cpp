@@ -87,6 +87,44 @@ TEST_CASE("a row with a plan uses that plan with its own or the named job") {
   CHECK(simulate_seconds(runs, {}, 1)[0] == simulate_seconds(runs, {}, 1)[1]);
 }
 
+TEST_CASE("a row may name another topology and its peak memory") {
+  const TemporaryFolder folder;
+  folder.write("two.yaml",
+               "version: 1\nname: pair\ndevices: [{site: a, count: 2, gpu: V100-16GB}]\n"
+               "links: [{within: a, latency: 1 ms, bandwidth: 1 Gbps}]\n");
+  Job job = chain_job(8, 0, 1e6);
+  job.training.global_batch = 8;
+  const std::string head = "topology,pipeline,data,seconds,peak_memory_bytes\n";
+  const std::vector<MeasuredRun> runs =
+      runs_in(head + "two.yaml,2,1,1,3e9\n,2,1,2,\ntwo.yaml,2,1,3,-\n", folder.path(), job);
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].work->topology->name == "pair");
+  CHECK(runs[0].network == "pair");
+  CHECK(runs[0].peak_memory_bytes == 3e9);
+  CHECK(runs[1].work->topology == topology);
+  CHECK(runs[1].peak_memory_bytes == 0);
+  CHECK(runs[2].work == runs[0].work);
+  const auto error_with = [&](const std::string& row) {
+    return error_message([&] { runs_in(head + row + "\n", folder.path(), job); });
+  };
+  CHECK(error_with("two.yaml,3,1,1,") ==
+        "runs.csv:2:10: 3 stages × 1 pipelines are 3 devices; the topology has 2");
+  CHECK_THAT(error_with("one.yaml,2,1,1,"),
+             contains("runs.csv:2:1: " + folder.path().string() + "/one.yaml: cannot be opened"));
+  CHECK_THAT(error_with("../two.yaml,2,1,1,"), contains("runs.csv:2:1: "));
+  CHECK(error_with(",2,1,1,12") == "runs.csv:2:8: the memory must be from 1e6 to 1e15 bytes; found `12`");
+  std::string many = head;
+  for (std::size_t i = 0; i <= max_topologies; ++i) {
+    const std::string name = "t" + std::to_string(i) + ".yaml";
+    folder.write(name,
+                 "version: 1\ndevices: [{site: a, count: 2, gpu: V100-16GB}]\n"
+                 "links: [{within: a, latency: 1 ms, bandwidth: 1 Gbps}]\n");
+    many += name + ",2,1,1,\n";
+  }
+  CHECK(error_message([&] { runs_in(many, folder.path(), job); }) ==
+        "runs.csv:22:1: more than 20 topology files; split the table");
+}
+
 TEST_CASE("runs of the same parameters share their simulation") {
   const std::vector<MeasuredRun> runs =
       runs_in("pipeline,data,global_batch,seconds\n2,1,8,1\n2,1,,2\n2,1,16,3\n1,2,8,4\n");
