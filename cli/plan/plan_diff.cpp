@@ -54,6 +54,10 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
   add("tensor",
       [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
+  const auto is_divided = [](const auto& it) { return tensor_degrees(it.named.plan) != std::vector{1}; };
+  add("sequence_parallel",
+      [&](const auto& it) { return it.job.parallelism.sequence_parallel || !is_divided(it); });
+  add("scatter_gather", [&](const auto& it) { return it.job.parallelism.scatter_gather && is_divided(it); });
   add("schedule", [](const auto& it) { return name_of(it.job.execution.schedule); });
   add("chunks", [](const auto& it) { return it.job.execution.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.execution.flush.value_or(0); });

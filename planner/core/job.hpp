@@ -24,6 +24,10 @@ struct Training {
 struct Parallelism {
   std::optional<int> pipeline, data;  // empty: auto
   int tensor = 1;
+  /// The devices of a tensor-parallel group divide all activations (arXiv 2205.05198). Otherwise each holds
+  /// Layer::replicated_memory and the boundaries of its stage whole, and sends them whole, unless
+  /// `scatter_gather`: then it sends its part (arXiv 2104.04473, section 4.1).
+  bool sequence_parallel = true, scatter_gather = false;
   bool uniform_pipelines = false;  // all pipelines have the same layers and equally many micro-batches
 };
 
@@ -59,6 +63,12 @@ struct Job {
   std::optional<CommVolumes> comm_cost;          // empty: derived from the model by `comm_volumes`
   std::optional<int> comm_cost_stages;           // number of stages that `comm_cost` is valid for
 };
+
+/// Whether tensor-parallel devices each send a part of a boundary activation (planner/core/shards.hpp). If
+/// not, every message carries all of it.
+inline bool divides_messages(const Parallelism& parallelism) {
+  return parallelism.sequence_parallel || parallelism.scatter_gather;
+}
 
 /// Number of micro-batches per iteration, of all pipelines together.
 inline int micro_batch_count(const Job& job) {

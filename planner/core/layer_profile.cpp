@@ -76,6 +76,7 @@ ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, i
     const double share = tensor_scale * micro_batch / first.micro_batch;
     time.forward_s = first.forward.median_s * share;
     time.backward_s = first.backward.median_s * share;
+    if (micro_batch != first.micro_batch) time.scaled_from = &first;
     return time;
   }
   std::size_t above = 1;

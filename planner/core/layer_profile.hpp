@@ -59,13 +59,16 @@ struct ProfiledTime {
   double forward_s = 0, backward_s = 0;
   std::optional<double> update_s;
   bool includes_all_reduces = false;  // of tensor parallelism
+  /// The row that was scaled in proportion to the size; nullptr if times are on a line or measured.
+  const ProfileRow* scaled_from = nullptr;
   bool extrapolated = false;  // beyond the measured sizes, or at a tensor degree that was not measured
 };
 
 /// Interpolates linearly between two measured sizes. Above them, extrapolates the line through the last two,
-/// never below 0; below them, and if only one size was measured, scales in proportion to the size. A tensor
-/// degree that was not measured gets the times of the largest smaller degree, divided by the ratio of the
-/// degrees. Throws Error if the profile lacks the kind; the message lists the kinds it has.
+/// never below 0; below them, and if only one size was measured, scales in
+/// proportion to the size. A tensor degree that was not measured gets the times of the largest smaller
+/// degree, divided by the ratio of the degrees. Throws Error if the profile lacks the kind; the message lists
+/// the kinds it has.
 ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, int micro_batch, int tensor);
 
 }  // namespace dtfm

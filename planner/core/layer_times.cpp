@@ -193,6 +193,31 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
   return notes;
 }
 
+/// Scales the times of the only measured row to the micro-batch by the ratio of roofline estimates without
+/// calibration. The time to launch kernels is at most the measured time.
+void LayerTimes::scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, int tensor,
+                                   const RooflineConstants& estimated) const {
+  const ProfileRow& row = *time.scaled_from;
+  const double tensor_scale = static_cast<double>(row.tensor) / tensor;
+  const auto scaled_s = [&](const Timing ProfileRow::*pass) {
+    const double measured_s = (row.*pass).median_s;
+    RooflineConstants constants = estimated;
+    constants.launch_s = std::min(constants.launch_s, measured_s);
+    const auto estimate_s = [&](int micro_batch) {
+      return (estimated_row(gpu, kind, job_.training, constants, micro_batch, row.tensor,
+                            job_.parallelism.sequence_parallel).*
+              pass)
+          .median_s;
+    };
+    const double from_s = estimate_s(row.micro_batch);
+    const double growth =
+        from_s > 0 ? estimate_s(micro_batch_) / from_s : static_cast<double>(micro_batch_) / row.micro_batch;
+    return measured_s * growth * tensor_scale;
+  };
+  time.forward_s = scaled_s(&ProfileRow::forward);
+  time.backward_s = scaled_s(&ProfileRow::backward);
+}
+
 LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const {
   const Calibration& constants = problem.constants;
   const double scale = constants.compute_scale;
@@ -204,7 +229,8 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Proble
   const auto row_of = [&](const Layer& kind) {
     return job_.efficiency
                ? analytic_row(gpu, kind, job_.training, *job_.efficiency / scale, micro_batch_, tensor)
-               : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor);
+               : estimated_row(gpu, kind, job_.training, roofline, micro_batch_, tensor,
+                               job_.parallelism.sequence_parallel);
   };
   Times times;
   try {
@@ -212,6 +238,8 @@ LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Proble
       ProfiledTime time;
       if (profile) {
         time = profiled_time(*profile, kind.name, micro_batch_, tensor);
+        if (time.scaled_from && !job_.efficiency && can_estimate(gpu, job_.training))
+          scale_by_roofline(time, gpu, kind, tensor, estimated);
         if (time.extrapolated) times.extrapolated.push_back(kind.name);
         if (is_beyond_peak(gpu, kind, micro_batch_, tensor, time.forward_s + time.backward_s))
           times.beyond_peak.push_back(kind.name);

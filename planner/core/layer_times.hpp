@@ -61,6 +61,8 @@ class LayerTimes {
     bool has_unknown_updates = false;  // for layers with parameters; unknown updates count as 0
     std::string error;
   };
+  void scale_by_roofline(ProfiledTime& time, const Gpu& gpu, const Layer& kind, int tensor,
+                         const RooflineConstants& estimated) const;
   Times gpu_times(const Gpu& gpu, int tensor, const Problem& problem) const;
   const Times& times_of(int device, int tensor) const;
 

@@ -54,6 +54,8 @@ Layer block(const Transformer& model, double element_scale) {
   const double norms = 4 * n.s * n.h, attention = 6 * n.s * n.h + 4 * n.s * n.kv,
                mlp = 2 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f, masks = 2 * n.s * n.h;
   layer.activation_memory = Bytes((norms + attention + mlp) * element_scale + masks) + layer.attention_memory;
+  const double inputs = 4 * n.s * n.h;  // of attention and of the MLP
+  layer.replicated_memory = Bytes((norms + inputs) * element_scale + masks);
   return layer;
 }
 
@@ -65,7 +67,7 @@ Layer embedding(const Transformer& model, double element_scale) {
   if (model.learned_positions) layer.parameters += n.positions * n.h;
   if (model.encoder) layer.parameters += 2 * n.h + n.norm;
   layer.output = Bytes(2 * n.s * n.h * element_scale);
-  layer.activation_memory = Bytes(8 * n.s + n.s * n.h);
+  layer.activation_memory = layer.replicated_memory = Bytes(8 * n.s + n.s * n.h);
   return layer;
 }
 
@@ -82,7 +84,8 @@ Layer head(const Transformer& model, double element_scale) {
   layer.backward = 2 * layer.forward;
   layer.head = layer.forward;
   layer.output = Bytes(2 * n.s * n.h * element_scale);  // for a further layer; logits are not sent
-  layer.activation_memory = Bytes(4 * n.s * n.h * element_scale + 4 * n.s * n.v);  // logits in fp32
+  layer.replicated_memory = Bytes(4 * n.s * n.h * element_scale);
+  layer.activation_memory = layer.replicated_memory + Bytes(4 * n.s * n.v);  // logits in fp32
   return layer;
 }
 
@@ -118,6 +121,7 @@ Layer concatenate(Layer first, const Layer& second) {
   first.output = second.output;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;
+  first.replicated_memory += second.replicated_memory;
   return first;
 }
 
@@ -159,6 +163,15 @@ std::vector<Layer> layer_chain(const LayerKinds& kinds) {
       chain.back() = concatenate(std::move(chain.back()), kinds.kinds[at(parts[i])]);
   }
   return chain;
+}
+
+Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel) {
+  const Bytes replicated = sequence_parallel ? Bytes() : layer.replicated_memory;
+  layer.activation_memory = replicated + (layer.activation_memory - replicated) / tensor;
+  layer.attention_memory = layer.attention_memory / tensor;
+  layer.replicated_memory = replicated;
+  if (sequence_parallel) layer.output = layer.output / tensor;
+  return layer;
 }
 
 double parameters_of(const std::vector<Layer>& chain, std::pair<int, int> layers) {

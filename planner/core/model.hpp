@@ -42,6 +42,9 @@ struct Layer {
   Bytes output;                // sent to the next layer
   Bytes activation_memory;     // kept from forward to backward without recomputation, including the input
   Bytes attention_memory;      // part of it that selective recomputation does not keep
+  /// Part of `activation_memory`, without the attention core, that every device of a tensor-parallel group
+  /// keeps whole unless sequence parallelism divides it.
+  Bytes replicated_memory;
 
   friend auto operator<=>(const Layer&, const Layer&) = default;
 };
@@ -94,6 +97,9 @@ struct LayerKinds {
 ///   s f if gated: gate, product and the other factor), twice as much with 32 bits, and dropout masks of 2 s
 ///   h + a s² bytes: s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198), of which 5 a s²
 ///   belong to the attention core; without attention dropout the core keeps only the probabilities, 2 a s²;
+/// - of that, the inputs of norms, attention and MLP and the dropout masks (10 s h) are replicated in a
+///   tensor-parallel group without sequence parallelism (same source); so are the inputs of the final norm
+///   and of the head, and what the embedding keeps;
 /// - the head takes 2 s h V FLOPs, and keeps 4 s h bytes (twice that with 32 bits) and logits in fp32, 4 s V;
 /// - the embedding keeps 8 s + s h bytes (activation memory as in the latter paper and in Megatron-LM).
 LayerKinds layer_kinds(const Model& model, double element_bytes);
@@ -103,6 +109,11 @@ std::vector<Layer> layer_chain(const LayerKinds& kinds);
 inline std::vector<Layer> layer_chain(const Model& model, double element_bytes) {
   return layer_chain(layer_kinds(model, element_bytes));
 }
+
+/// Returns `layer` with `output` and the activation sizes reduced to what one of `tensor` devices holds: with
+/// sequence parallelism 1 / `tensor` of everything; without it, `output` and `replicated_memory` stay whole
+/// and the rest is divided. Parameters and FLOPs are unchanged.
+Layer with_activations_of_device(Layer layer, int tensor, bool sequence_parallel);
 
 /// Parameters of layers [first, second) of a chain; tied parameters count once.
 double parameters_of(const std::vector<Layer>& chain, std::pair<int, int> layers);

@@ -38,10 +38,15 @@ struct Roofline {
 /// Returns the peak FLOP/s of a GPU in a job's precision; nullopt if the GPU catalogue does not give it.
 std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision);
 
-/// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices. Throws Error
+/// Whether the catalogue gives the GPU's peak in the job's precision and its memory bandwidth.
+bool can_estimate(const Gpu& gpu, const Training& training);
+
+/// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices, which divide
+/// its memory traffic as they divide its activations. Throws Error
 /// if the catalogue gives no peak of the GPU in the job's precision, or no memory bandwidth.
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
-                         const RooflineConstants& roofline, int micro_batch, int tensor);
+                         const RooflineConstants& roofline, int micro_batch, int tensor,
+                         bool sequence_parallel);
 
 /// Like `estimated_row`, from FLOPs alone: seconds = FLOPs ÷ (peak · efficiency); updates take no time.
 /// Throws Error if no peak is known.

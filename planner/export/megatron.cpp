@@ -83,7 +83,7 @@ ExportFiles files(const ExportBundle& bundle) {
   std::string text = fmt::format(
       "# shellcheck shell=bash disable=SC2034\n"
       "# Arguments of Megatron-LM (megatron-core 0.14 or later). Source this file; ranks are {}.\n"
-      "MEGATRON_ARGS=(\n"
+      "{}MEGATRON_ARGS=(\n"
       "  --tensor-model-parallel-size {}\n"
       "  --pipeline-model-parallel-size {}\n"
       "  --context-parallel-size 1\n"
@@ -91,9 +91,12 @@ ExportFiles files(const ExportBundle& bundle) {
       "  --pipeline-model-parallel-layout \"{}\"\n"
       "  --micro-batch-size {}\n"
       "  --global-batch-size {}\n",
-      rank_order_name(bundle.order), tensor_degree(bundle), stage_count(bundle),
-      layer_count(bundle.job.model), format_layout(bundle), bundle.job.execution.micro_batch,
-      training.global_batch);
+      rank_order_name(bundle.order),
+      tensor_degree(bundle) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1  # required by Megatron-LM\n" : "",
+      tensor_degree(bundle), stage_count(bundle), layer_count(bundle.job.model), format_layout(bundle),
+      bundle.job.execution.micro_batch, training.global_batch);
+  if (tensor_degree(bundle) > 1 && bundle.job.parallelism.sequence_parallel)
+    text += "  --sequence-parallel\n";
   if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += model_flags(std::get<Transformer>(bundle.job.model)) + training_flags(bundle.job) + ")\n";
   return {{file_name, text}};
@@ -143,6 +146,11 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
     notes.emplace_back(
         "the first and last stages all-reduce the gradient of the tied embedding in every iteration, which "
         "the plan ignores; --untie-embeddings-and-output-weights avoids it");
+  if (tensor_degree(bundle) > 1 && bundle.job.parallelism.scatter_gather)
+    notes.emplace_back(
+        "without sequence parallelism every rank sends the whole output of its stage; the plan counts a "
+        "part, "
+        "because the job has scatter_gather: true");
   notes.emplace_back("over slow links, --distributed-timeout-minutes may have to exceed its default of 10");
   return notes;
 }

@@ -160,6 +160,10 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   if (!is_llama_like(std::get<Transformer>(bundle.job.model)))
     notes.emplace_back(
         "the module names are those of torchtitan's Llama, but the job's model is not Llama-like");
+  if (tensor_degree(bundle) > 1 && !bundle.job.parallelism.sequence_parallel)
+    notes.emplace_back(
+        "torchtitan's tensor parallelism includes sequence parallelism, but the job has sequence_parallel: "
+        "false; the plan counts more memory than torchtitan needs");
   if (replica_count(bundle) > 1)
     notes.emplace_back(
         "if torchtitan rejects DDP with other parallelism, swap the values of data_parallel_shard_degree and "

@@ -16,9 +16,9 @@ constexpr std::size_t size = CalibrationUncertainty::size;
 
 constexpr std::array published = {
     PublishedErrors{"published runs, several sites", 0.167, 50},
-    PublishedErrors{"published runs, profiled layer times", 0.09, 15},
-    PublishedErrors{"published runs, estimated layer times, one host", 0.108, 120},
-    PublishedErrors{"published runs, estimated layer times, several hosts", 0.143, 36},
+    PublishedErrors{"published runs, profiled layer times", 0.07, 15},
+    PublishedErrors{"published runs, estimated layer times, one host", 0.104, 120},
+    PublishedErrors{"published runs, estimated layer times, several hosts", 0.124, 36},
 };
 
 /// Moves the i-th constant by one standard deviation, downward if a share would exceed 1. Returns the change.

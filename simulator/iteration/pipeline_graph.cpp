@@ -42,9 +42,10 @@ class PipelineGraph {
   bool has_stage(int stage) const { return stage >= 0 && stage < stages(); }
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
-  /// Uncompressed bytes of one of `shares` equal shares of a message between `stage` and the next stage.
-  double boundary_bytes(int stage, int shares) const {
-    return loads_[at(stage)].output_bytes * (static_cast<double>(degree(stage)) / shares);
+  /// Uncompressed bytes of each of the `parts` messages between `stage` and the next stage.
+  double boundary_bytes(int stage, int parts) const {
+    return loads_[at(stage)].output_bytes *
+           (divides_messages_ ? static_cast<double>(degree(stage)) / parts : 1);
   }
   int part_count(int stage, Kind kind) const {
     return parts_between(pipeline_.stages[at(stage)].devices,
@@ -84,6 +85,7 @@ class PipelineGraph {
   const bool adds_compression_;  // compressing messages takes time
   const bool splits_backward_;   // into gradients of activations and of parameters
   const bool is_blocking_;       // a device does not compute while it sends
+  const bool divides_messages_;  // between the devices of a stage
   int devices_ = 1;              // number of devices of each rank; stage s is on device s % devices_
   std::vector<StageLoad> loads_;
   std::optional<StageAllReduces> all_reduces_;  // set if some stage has several devices
@@ -121,6 +123,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       adds_compression_(model.activation_compression_s(1) > 0),
       splits_backward_(traits(plan.execution.schedule).splits_backward),
       is_blocking_(traits(plan.execution.schedule).is_blocking || plan.execution.blocking_sends),
+      divides_messages_(divides_messages(job.parallelism)),
       devices_(count_devices(pipeline_, plan.execution.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));
@@ -221,7 +224,9 @@ double PipelineGraph::compressed_bytes(int stage, int other, int rank, bool send
     const int own = device_of(stage, rank), peer = device_of_part(there, part, parts);
     if (sends ? model_.is_compressed(own, peer) : model_.is_compressed(peer, own)) ++compressed;
   }
-  return compressed * boundary_bytes(std::min(stage, other), parts);
+  // A device that sends the whole boundary to several peers compresses it once, for part of them in part.
+  const double copies = divides_messages_ ? 1 : of_rank;
+  return compressed * boundary_bytes(std::min(stage, other), parts) / copies;
 }
 
 /// Compresses or decompresses the activations (or their gradients) of a message. Phases 0 and 1 decompress, 2

@@ -99,21 +99,27 @@ double LoadModel::gathered_bytes(const Stage& stage) const {
   return max_bytes;
 }
 
-/// Bytes per sequence. The input of the first layer is assumed to be as large as its output.
-double LoadModel::input_bytes(int layer) const {
-  return chain_[at(std::max(0, layer - 1))].output.value();
+Layer LoadModel::layer_on_device(const Stage& stage, int layer) const {
+  return with_activations_of_device(chain_[at(layer)], static_cast<int>(stage.devices.size()),
+                                    job_.parallelism.sequence_parallel);
 }
 
-/// Bytes per sequence held from forward to backward.
+/// Bytes per sequence that one device holds. The input of the first layer is assumed to be as large as its
+/// output.
+double LoadModel::input_bytes(const Stage& stage, int layer) const {
+  return layer_on_device(stage, std::max(0, layer - 1)).output.value();
+}
+
+/// Bytes per sequence that one device holds from forward to backward.
 double LoadModel::saved_activation_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   const RecomputationTraits& recomputation = traits(execution_.recomputation);
   double sum = 0;
   for (int layer = begin; layer < end; ++layer)
-    sum += recomputation.kept(chain_[at(layer)], Bytes(input_bytes(layer))).value();
+    sum += recomputation.kept(layer_on_device(stage, layer), Bytes(input_bytes(stage, layer))).value();
   const bool buffers = traits(execution_.schedule).keeps_boundary_buffers;
-  if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(end);
-  if (begin > 0 && buffers) sum += input_bytes(begin);
+  if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(stage, end);
+  if (begin > 0 && buffers) sum += input_bytes(stage, begin);
   return sum;
 }
 
@@ -121,7 +127,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   DTFM_ASSERT(!stage.devices.empty() && begin >= 0 && begin <= end && end <= layers());
   const double tensor = static_cast<double>(stage.devices.size());
-  const double share = execution_.micro_batch / tensor;
+  const double micro_batch = execution_.micro_batch;
   StageLoad load;
   load.forward_s = load.backward_s = load.overhead_s = overhead_;
   const RecomputationTraits& recomputation = traits(execution_.recomputation);
@@ -133,17 +139,18 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.backward_s += time.backward_s;
     load.weight_gradient_s += time.weight_gradient_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
-    load.model_flops += (it.forward + it.backward).value() * share;
+    load.model_flops += (it.forward + it.backward).value() * micro_batch / tensor;
     load.gradient_bytes += gradient_bytes(layer, begin == 0, true) / tensor;
-    working = std::max(working, recomputation.working(it).value());
+    working = std::max(working, recomputation.working(layer_on_device(stage, layer)).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
-  load.output_bytes = input_bytes(end) * share;
+  load.output_bytes = chain_[at(std::max(0, end - 1))].output.value() * micro_batch /
+                      (divides_messages(job_.parallelism) ? tensor : 1);
   load.weight_bytes = parameters * bytes.checkpointed;
   load.state_bytes = parameters * state_bytes_per_parameter();
-  load.activation_bytes = saved_activation_bytes(stage) * share;
-  load.working_bytes = working * share + gathered_bytes(stage) + process_memory_bytes_;
+  load.activation_bytes = saved_activation_bytes(stage) * micro_batch;
+  load.working_bytes = working * micro_batch + gathered_bytes(stage) + process_memory_bytes_;
   return load;
 }
 

@@ -21,7 +21,7 @@ struct StageLoad {
   double overhead_s = 0;                 // part of each of them that belongs to no layer
   double update_s = 0;                   // optimizer step, once per iteration
   double model_flops = 0;                // per micro-batch, forward and backward, without recomputation
-  double output_bytes = 0;      // per micro-batch: uncompressed activations, and as many of their gradients
+  double output_bytes = 0;  // sent per micro-batch: uncompressed activations, and as many of their gradients
   double gradient_bytes = 0;    // synchronized gradients of all layers, compressed
   double weight_bytes = 0;      // weights and optimizer state, which a replacement device must fetch
   double state_bytes = 0;       // weights, gradients and optimizer state, held permanently
@@ -32,8 +32,9 @@ struct StageLoad {
 /// The loads of the stages of one plan on one topology, with the execution of the plan.
 ///
 /// Times are those of LayerTimes, plus the calibrated overhead per micro-batch. Tensor parallelism divides
-/// messages and memory evenly, which assumes sequence parallelism (arXiv 2205.05198), and the slowest device
-/// of a stage determines its times. The all-reduces inside a stage are not included (see StageAllReduces).
+/// work and parameters evenly; Parallelism says whether it divides messages and activations. The slowest
+/// device of a stage determines its times. The all-reduces inside a stage are not included (see
+/// StageAllReduces).
 ///
 /// From its forward to its backward, a micro-batch holds the activations of every layer (recompute `none`),
 /// those without the attention core (`selective`), or the inputs of the layers (`full`), and the output until
@@ -85,7 +86,8 @@ class LoadModel {
  private:
   LayerTime time_of(const Stage& stage, int layer) const;
   double uncompressed_gradient_bytes(int layer, bool tied) const;
-  double input_bytes(int layer) const;
+  Layer layer_on_device(const Stage& stage, int layer) const;
+  double input_bytes(const Stage& stage, int layer) const;
   double saved_activation_bytes(const Stage& stage) const;
 
   double state_bytes_per_parameter() const;

@@ -36,7 +36,7 @@ BEYOND_A_SCHEMA = {
         r"unknown (GPU|site|host|device)|is not in `sites`|expected `host`, a site",
     "a name is given once": r"is given twice|has the name of a site",
     "links cover all pairs, once": r"no entry matches|equally specific|missing key `links` or `measured`",
-    "sizes fit each other": r"do not divide|does not divide|are too few for|of which it is a part",
+    "sizes fit each other": r"do not divide|does not divide|are too few for|of which it is a part|must be at most `activation_memory`|at least twice the smallest|duplicate size|do not grow with the size",
     "files that are named are there, below the folder, and hold what they should": r"cannot be opened|outside|\.csv:",
     "quantities have limits": r"out of range",
     "a text has so many bytes, whatever its characters": r"is longer than \d+ bytes",
@@ -371,18 +371,19 @@ class Schemas(unittest.TestCase):
             "devices": [{"site": "oregon", "count": 2, "gpu": "T4", "speed": 0.5, "uplink": "1 Gbps", "price": "2 USD/h"}, {"site": "ohio", "hosts": 1, "gpus_per_host": 2},
                         {"name": "desk", "site": "ohio", "host_uplink": "1 Gbps"}],
             "links": [{"within": "host", "latency": "5 us", "bandwidth": "300 Gbps"}, {"between": ["*", "*"], "rtt": "5 ms", "bandwidth": "2 Gbps", "egress": "0.09 USD/GB", "shared": "sender"},
-                      {"from": "oregon", "to": "ohio", "latency": "5 ms", "bandwidth": "1 Gbps", "capacity": "2 Gbps"}]})
+                      {"from": "oregon", "to": "ohio", "latency": "5 ms", "bandwidth": "1 Gbps", "capacity": "2 Gbps"},
+                      {"from": "ohio", "to": "oregon", "bandwidth": [{"size": "1 MB", "rate": "1 Gbps"}, {"size": "1 GB", "rate": "2 Gbps"}]}]})
 
     def test_agreement_on_jobs(self):
         training = {"global_batch": 8, "micro_batch": 1, "precision": "fp16", "optimizer": "adam-16", "recompute": "full"}
         models = [{"kind": "transformer", "layers": 6, "hidden": 64, "heads": 4, "sequence": 128, "vocabulary": 1000, "kv_heads": 2, "gated": True, "norm": "rms", "attention": "flash", "positions": "rotary"},
                   {"preset": "gpt2", "sequence": 512}, {"preset": "vgg-16", "image": 224}, {"preset": "mlp", "widths": [784, 300, 10]},
-                  {"kind": "layers", "sequence": 4, "layers": [{"name": "one", "parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB", "repeat": 6}]},
+                  {"kind": "layers", "sequence": 4, "layers": [{"name": "one", "parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB", "replicated_memory": "1 MB", "repeat": 6}]},
                   {"kind": "layers", "input": "images", "sequence": 1, "layers": [{"parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB"}]}]
         for model in models:
             self.check_agreement("job", {"version": 1, "name": "small", "model": model, "training": {"global_batch": 8}}, ("model",))
         self.check_agreement("job", {"version": 1, "name": "small", "model": models[1], "training": training,
-                                     "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True, "uniform_pipelines": True},
+                                     "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True, "uniform_pipelines": True, "sequence_parallel": False, "scatter_gather": True},
                                      "compression": {"activations": 0.5, "gradients": "auto", "throughput": "10 GB/s", "bandwidth_threshold": "1 Gbps"}, "profile": [{"analytic": True, "efficiency": 0.4}],
                                      "comm_cost": {"gradient": "1 GB", "activation": "1 MB", "stages": 2}})
         for gradients in ("4-bit", "top-0.5%", "rank-4"):

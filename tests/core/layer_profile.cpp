@@ -37,8 +37,11 @@ TEST_CASE("times outside the measured range are marked as extrapolated") {
   CHECK(profiled_time(profile(), "head", 4, 1).forward_s == 12);
   CHECK(profiled_time(profile(), "head", 4, 1).extrapolated);
   CHECK(profiled_time(profile(), "head", 1, 1).backward_s == 6);
-  // So are times below the smallest of several sizes: the line through 1 at 4 and 3 at 8 would be negative
-  // there.
+  CHECK(profiled_time(profile(), "head", 1, 1).scaled_from);
+  CHECK_FALSE(profiled_time(profile(), "head", 2, 1).scaled_from);
+  CHECK_FALSE(profiled_time(profile(), "block", 10, 1).scaled_from);
+  // So are times below the smallest of several sizes: the line through 1 s at 4 and 3 s at 8 would be
+  // negative there.
   LayerProfile large = profile();
   large.rows = {row("block", 4, 1, 1), row("block", 8, 1, 3)};
   CHECK(profiled_time(large, "block", 1, 1).forward_s == 0.25);

@@ -43,6 +43,21 @@ TEST_CASE("stages of a transformer have the parameters of their blocks and embed
   CHECK(parameters_of(chain, {5, 7}) == 203743232);
 }
 
+// h = 8, s = 16, a = 2, t = 4.
+TEST_CASE("without sequence parallelism a device keeps s h (10 + 24 ÷ t + 5 a s ÷ (h t)) bytes") {
+  const std::vector<Layer> chain = layer_chain(Model(Transformer{3, 8, 2, 16, 100}), 2);
+  const double sh = 16 * 8;
+  const Layer whole = with_activations_of_device(chain[1], 4, false),
+              divided = with_activations_of_device(chain[1], 4, true);
+  CHECK(whole.activation_memory.value() == sh * (10 + 24.0 / 4 + 5.0 * 2 * 16 / (8 * 4)));
+  CHECK(divided.activation_memory.value() == sh * (34 + 5.0 * 2 * 16 / 8) / 4);
+  CHECK(whole.attention_memory == divided.attention_memory);
+  CHECK(whole.output == chain[1].output);
+  CHECK(divided.output.value() == 2 * sh / 4);
+  CHECK(whole.parameters == chain[1].parameters);
+  CHECK(with_activations_of_device(chain[1], 1, false) == chain[1]);
+}
+
 // h = 8, s = 16, a = 2: forward 24 s h² + 4 s² h, activations s h (34 + 5 a s ÷ h), of which 10 s h are not
 // divided by tensor parallelism.
 TEST_CASE("a GPT block has the operations and activations given in the literature") {
@@ -55,16 +70,20 @@ TEST_CASE("a GPT block has the operations and activations given in the literatur
   CHECK(block.backward.value() == 2 * block.forward.value());
   CHECK(block.activation_memory.value() == 16 * 8 * (34 + 5 * 2 * 16 / 8));
   CHECK(block.attention_memory.value() == 5 * 2 * 256);
+  CHECK(block.replicated_memory.value() == 10 * 16 * 8);
   CHECK(block.output.value() == 2 * 16 * 8);
   CHECK(embedding.forward.value() == 0);
   CHECK(embedding.activation_memory.value() == 8 * 16 + 16 * 8);
+  CHECK(embedding.replicated_memory == embedding.activation_memory);
   CHECK(head.forward.value() == 2 * 16 * 8 * 100);
   CHECK(head.activation_memory.value() == 4 * 16 * 8 + 4 * 16 * 100);
+  CHECK(head.replicated_memory.value() == 4 * 16 * 8);
   // In 32 bits everything doubles except the one-byte masks, 2 s h + a s², and the logits, which are fp32
   // anyway.
   const LayerKinds wide = layer_kinds(Transformer{3, 8, 2, 16, 100}, 4);
   CHECK(wide.kinds[1].activation_memory.value() ==
         2 * block.activation_memory.value() - (2 * 16 * 8 + 2 * 256));
+  CHECK(wide.kinds[1].replicated_memory.value() == 2 * 8 * 16 * 8 + 2 * 16 * 8);
   CHECK(wide.kinds[1].attention_memory.value() == 2 * 4 * 2 * 256 + 2 * 256);
   CHECK(wide.kinds[2].activation_memory.value() == 2 * 4 * 16 * 8 + 4 * 16 * 100);
 

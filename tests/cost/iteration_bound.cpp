@@ -42,6 +42,8 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
                     random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     set_training(rng, problem.job);
+    problem.job.parallelism.sequence_parallel = seed % 3 > 0;
+    problem.job.parallelism.scatter_gather = seed % 6 == 0;
     const int tensor = problem.topology->size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
     const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
@@ -317,6 +319,48 @@ TEST_CASE("a model that cannot fit in memory is reported") {
   problem.topology.edit().gpus[0].memory = Bytes(held / 10);
   CHECK_FALSE(IterationBounds(model).for_all_plans().fits);
   CHECK(IterationBounds(model).min_stages() == 0);
+}
+
+// Activations of 8 layers, all replicated: stages of one device hold one copy, those of four hold four.
+TEST_CASE("memory bounds count no more copies of activations than the smallest tensor degree holds") {
+  Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e3, 1e6), {}};
+  for (Layer& layer : std::get<LayerChain>(problem.job.model).layers)
+    layer.activation_memory = layer.replicated_memory = Bytes(1e9);
+  problem.job.training.global_batch = 1;
+  problem.job.parallelism.sequence_parallel = false;
+  problem.topology.edit().gpus[0].memory = Bytes(2.1e9);
+  const Plan plan = plan_of(problem.job, 4, 1, 1);
+  for (const std::vector<int>& degrees : {std::vector{1}, std::vector{1, 4}}) {
+    const IterationModel model(problem, degrees,
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+    CHECK(estimate_iteration(model, plan).deficit_bytes <= 0);
+    CHECK(IterationBounds(model).for_all_plans(4, 1).fits);
+  }
+  const IterationModel whole(problem, 4);
+  CHECK_FALSE(IterationBounds(whole).for_all_plans(1, 1).fits);
+}
+
+// One large GPU and four small ones, which together have 1.4 times its memory: all layers fit on the large
+// one.
+TEST_CASE("memory bounds allow one large device if devices differ and degrees are mixed") {
+  Problem problem{flat_topology({1, 4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e3, 1e6), {}};
+  for (Layer& layer : std::get<LayerChain>(problem.job.model).layers)
+    layer.activation_memory = layer.replicated_memory = Bytes(5e9);
+  problem.job.training.global_batch = 1;
+  problem.job.parallelism.sequence_parallel = false;
+  Topology& topology = problem.topology.edit();
+  topology.gpus.push_back(topology.gpus.front());
+  topology.gpus[0].memory = Bytes(80e9);
+  topology.gpus[1].memory = Bytes(8e9);
+  for (int device = 1; device < 5; ++device) topology.devices[at(device)].gpu = 1;
+  for (const Recomputation recomputation : {Recomputation::none, Recomputation::full}) {
+    problem.job.execution.recomputation = recomputation;
+    const IterationModel model(problem, {1, 4},
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+    REQUIRE(estimate_iteration(model, plan_of(problem.job, 1, 1, 1)).deficit_bytes <= 0);
+    CHECK(IterationBounds(model).for_all_plans().fits);
+    CHECK(IterationBounds(model).for_all_plans(1, 1).fits);
+  }
 }
 
 // The activations of a micro-batch take 1 / 64 of the memory that the state leaves on the largest of two

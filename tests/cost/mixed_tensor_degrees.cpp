@@ -96,7 +96,8 @@ struct Errors {
 
 /// Returns the errors on 60 random plans, with every gradient-sync algorithm in turn, or with `sync` only.
 Errors errors_of(Schedule schedule, bool shared, bool overlap, std::uint64_t stream,
-                 std::optional<GradientSync> sync = {}, const Compression& compression = {}) {
+                 std::optional<GradientSync> sync = {}, const Compression& compression = {},
+                 const Parallelism& parallelism = {}) {
   Errors errors;
   std::vector<std::pair<double, double>> pairs;
   Rng of_problem = Rng::for_task(stream, 1000);
@@ -105,6 +106,7 @@ Errors errors_of(Schedule schedule, bool shared, bool overlap, std::uint64_t str
                   {1, 0.01, 0.9, 0.5}};
   problem.job.execution.overlap = overlap;
   problem.job.execution.compression = compression;
+  problem.job.parallelism = parallelism;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Rng rng = Rng::for_task(stream, seed);
     problem.job.execution.gradient_sync = sync.value_or(syncs[seed % 5]);
@@ -197,6 +199,26 @@ TEST_CASE("without shared links the estimate is close to the simulator for all d
     CAPTURE(schedule, errors.worst);
     CHECK(std::abs(errors.worst) <= 0.02);
   }
+}
+
+// Every message between two stages then has the whole boundary.
+TEST_CASE("without sequence parallelism the estimate is close to the simulator for all degrees") {
+  Parallelism parallelism;
+  parallelism.sequence_parallel = false;
+  for (const bool scatter_gather : {false, true})
+    for (const bool shared : {false, true})
+      for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+        parallelism.scatter_gather = scatter_gather;
+        const Errors errors = errors_of(schedule, shared, false, 6, {}, {}, parallelism),
+                     compressed = errors_of(schedule, shared, false, 7, {}, {0.25, 0.1, BitsPerSecond(1e8)},
+                                            parallelism);
+        CAPTURE(schedule, shared, scatter_gather, errors.worst, errors.mean, compressed.worst,
+                compressed.mean);
+        CHECK(std::abs(errors.worst) <= 0.2);
+        CHECK(errors.mean <= 0.02);
+        CHECK(std::abs(compressed.worst) <= 0.3);
+        CHECK(compressed.mean <= 0.08);
+      }
 }
 
 // A device that holds several parts compresses and decompresses them one after the other.

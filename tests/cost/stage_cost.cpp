@@ -108,6 +108,8 @@ TEST_CASE("times and bytes and memory of a stage equal those of the simulator") 
     Rng rng = Rng::for_task(1, seed);
     Problem problem = random_problem(rng);
     problem.constants.process_memory_bytes = 1e9 * rng.below(3);
+    problem.job.parallelism.sequence_parallel = rng.below(2) == 0;
+    problem.job.parallelism.scatter_gather = !problem.job.parallelism.sequence_parallel && rng.below(2) == 0;
     const int tensor = 1 << rng.below(3);
     const StageCosts costs(problem, tensor);
     const int begin = random_int(rng, 0, costs.layers() - 1);

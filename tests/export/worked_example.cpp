@@ -50,6 +50,25 @@ TEST_CASE("Megatron gets its documented flags") {
   CHECK(has(file("megatron", "megatron.sh", RankOrder::pipeline_major), "\n  --use-tp-pp-dp-mapping\n"));
 }
 
+TEST_CASE("Megatron gets the sequence parallelism of the job with tensor parallelism") {
+  const auto flags = [](const std::string& parallelism) {
+    std::string plan = worked_example.substr(0, worked_example.find("\"pipelines\""));
+    const std::string_view schedule = "{\"schedule\": \"1f1b\"}";
+    plan.replace(plan.find(schedule), schedule.size(), parallelism);
+    plan +=
+        R"("pipelines": [{"micro_batches": 16, "stages": [{"layers": [0, 7], "devices": ["ga:0", "ga:1"]}]}]})";
+    return file_text(make_export_files(plan, {"megatron"}, {}, {}), "megatron.sh");
+  };
+  const std::string divided = flags(R"({"schedule": "1f1b", "tensor": 2})"),
+                    whole = flags(R"({"schedule": "1f1b", "tensor": 2, "sequence_parallel": false})"),
+                    single = file("megatron", "megatron.sh");
+  CHECK(has(divided, "\n  --tensor-model-parallel-size 2\n"));
+  CHECK(has(divided, "\n  --sequence-parallel\n"));
+  for (const std::string& text : {divided, whole}) CHECK(has(text, "\nexport CUDA_DEVICE_MAX_CONNECTIONS=1"));
+  for (const std::string& text : {whole, single}) CHECK_FALSE(has(text, "--sequence-parallel"));
+  CHECK_FALSE(has(single, "CUDA_DEVICE_MAX_CONNECTIONS"));
+}
+
 TEST_CASE("torchtitan gets its documented configuration in both dialects") {
   CHECK(has(file("torchtitan", "torchtitan.toml"), R"(
 [parallelism]

@@ -71,6 +71,7 @@ TEST_CASE("keys that a job omits have the usual defaults") {
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
   CHECK(job.parallelism.tensor == 1);
+  CHECK(job.parallelism.sequence_parallel);
   CHECK(job.execution.schedule == Schedule::gpipe);
   CHECK(job.execution.gradient_sync == GradientSync::sharded_ps);
   CHECK(job.execution.compression.gradients == 1);
@@ -84,7 +85,7 @@ TEST_CASE("keys that a job omits have the usual defaults") {
 TEST_CASE("every key is read and the job written as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
-  overlap: true, uniform_pipelines: true}
+  overlap: true, sequence_parallel: false, scatter_gather: true, uniform_pipelines: true}
 compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, bandwidth_threshold: 1 Gbps}
 profile: {analytic: true, efficiency: 0.3}
 comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
@@ -97,6 +98,8 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.execution.flush == 64);
   CHECK(job.execution.gradient_sync == GradientSync::ring);
   CHECK(job.execution.overlap);
+  CHECK_FALSE(job.parallelism.sequence_parallel);
+  CHECK(job.parallelism.scatter_gather);
   CHECK(job.parallelism.uniform_pipelines);
   CHECK(job.execution.compression.throughput->value() == 400e9);
   CHECK(job.execution.compression.bandwidth_threshold->value() == 1e9);
@@ -322,17 +325,30 @@ TEST_CASE("layers of a chain may define what recomputation repeats") {
         "activation_memory: 8 B" +
         more + "}]}\ntraining: {global_batch: 1}\n");
   };
-  const Job job = layer(", attention_flops: 3 FLOP, head_flops: 7 FLOP, attention_memory: 5 B");
+  const Job job =
+      layer(", attention_flops: 3 FLOP, head_flops: 7 FLOP, attention_memory: 5 B, replicated_memory: 3 B");
   const Layer only = layer_chain(job).front();
   CHECK(only.attention.value() == 3);
   CHECK(only.head.value() == 7);
   CHECK(only.attention_memory.value() == 5);
+  CHECK(only.replicated_memory.value() == 3);
   CHECK(layer_chain(job_of(job_json(job).dump())).front() == only);
   CHECK(layer_chain(layer("")).front().head.value() == 0);
   CHECK_THAT(error_message([&] { layer(", attention_flops: 4 FLOP, head_flops: 7 FLOP"); }),
              contains("`attention_flops`: exceeds the total of which it is a part"));
+  CHECK_THAT(error_message([&] { layer(", attention_memory: 5 B, replicated_memory: 4 B"); }),
+             contains("`replicated_memory`: must be at most `activation_memory` − `attention_memory`"));
   CHECK_THAT(error_message([&] { layer(", attention_memory: 9 B"); }),
              contains("`attention_memory`: exceeds the total of which it is a part"));
+}
+
+TEST_CASE("scatter_gather requires sequence_parallel: false") {
+  const auto error_with = [](const std::string& keys) {
+    return error_in(small + "parallelism: {tensor: 2, " + keys + "}\n");
+  };
+  CHECK_THAT(error_with("scatter_gather: true"),
+             contains("`scatter_gather`: requires `sequence_parallel: false`"));
+  CHECK(job_of(small + "parallelism: {scatter_gather: false}\n").parallelism.sequence_parallel);
 }
 
 TEST_CASE("a model must state its kind") {

@@ -41,13 +41,15 @@ Job job_of(int layers) {
 }
 
 /// Returns the plan of these flags and ranks on four hosts with two devices each.
-Plan plan_of(const std::string& flags, const std::string& ranks, const Job& job) {
+Plan plan_of(const std::string& flags, const std::string& ranks, const Job& job,
+             std::vector<std::string>* all_notes = nullptr) {
   InputErrors errors;
   const Topology topology = hosts(4, 2);
   DeviceResolver resolver(topology, errors);
   std::vector<std::string> notes;
   Plan plan = read_megatron_plan({"flags", flags}, {"ranks", ranks}, job, resolver, errors, notes);
   errors.throw_if_any();
+  if (all_notes) *all_notes = notes;
   return plan;
 }
 
@@ -293,4 +295,25 @@ TEST_CASE("all errors in ranks are reported") {
   CHECK(error_in_ranks("a slots=8000\nb slots=8000\n").find("ranks:2:1: more than 8192 ranks") !=
         std::string::npos);
   CHECK(error_in_ranks("# nothing\n") == "ranks: there are no ranks");
+}
+
+TEST_CASE("a note says that flags and job differ in sequence parallelism") {
+  const auto notes_of = [](const std::string& more, bool sequence_parallel) {
+    Job job = job_of(8);
+    job.parallelism.tensor = 2;
+    job.parallelism.sequence_parallel = sequence_parallel;
+    std::vector<std::string> notes;
+    plan_of("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 " + more, eight, job, &notes);
+    std::erase_if(
+        notes, [](const std::string& note) { return note.find("--sequence-parallel") == std::string::npos; });
+    return notes;
+  };
+  CHECK(notes_of("--sequence-parallel", true).empty());
+  CHECK(notes_of("", false).empty());
+  CHECK(notes_of("", true) ==
+        std::vector<std::string>{"--sequence-parallel is not among the flags, but the "
+                                 "plan assumes sequence_parallel: true, as job small says"});
+  CHECK(notes_of("--sequence-parallel", false) ==
+        std::vector<std::string>{"--sequence-parallel is among the flags, but the plan assumes "
+                                 "sequence_parallel: false, as job small says"});
 }

@@ -212,6 +212,23 @@ TEST_CASE("tensor parallelism divides everything and the slowest device sets the
   CHECK(two.activation_bytes == one.activation_bytes / 2);
 }
 
+TEST_CASE("without sequence parallelism tensor parallelism does not divide the inputs of layers") {
+  Job job = tiny_transformer(Recomputation::full);
+  const StageLoad one = load_of(job, {1, 3}), divided = stage_load(job, two_devices(), {{1, 3}, {0, 1}});
+  job.parallelism.sequence_parallel = false;
+  const StageLoad two = stage_load(job, two_devices(), {{1, 3}, {0, 1}});
+  CHECK(two.activation_bytes == one.activation_bytes);
+  CHECK(two.output_bytes == one.output_bytes);
+  CHECK(two.state_bytes == divided.state_bytes);
+  CHECK(two.working_bytes > divided.working_bytes);
+  CHECK(two.working_bytes < one.working_bytes);
+  CHECK(load_of(job, {1, 3}).working_bytes == one.working_bytes);
+  job.parallelism.scatter_gather = true;
+  const StageLoad scattered = stage_load(job, two_devices(), {{1, 3}, {0, 1}});
+  CHECK(scattered.output_bytes == divided.output_bytes);
+  CHECK(scattered.activation_bytes == two.activation_bytes);
+}
+
 TEST_CASE("an unknown compute speed is an error") {
   Topology topology = two_devices();
   topology.gpus[0].peak.reset();

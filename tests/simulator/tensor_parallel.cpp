@@ -118,6 +118,15 @@ TEST_CASE("a stage sends its output after its all-reduces") {
   // m micro-batches: (m + p − 1) forward and backward passes, as messages of 3.2 s hide behind passes of 9.08
   // s, except for the first and the last message.
   CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 8)) == Approx(9 * (forward + backward) + 2 * 3.2));
+  // Without sequence parallelism each rank sends all of it, 0.2 + 6 s, unless its part is enough.
+  Job whole = job;
+  whole.parallelism.sequence_parallel = false;
+  const Problem sent_whole{problem.topology, whole, {}};
+  const Plan plan = tensor_plan(job, 2, 1, 2, 1);
+  CHECK(makespan(sent_whole, plan) == Approx(2 * (forward + backward + 6.2)));
+  CHECK(bytes_of(iteration_graph(sent_whole, plan), Activity::send_activations) == Approx(2 * 2e6));
+  whole.parallelism.scatter_gather = true;
+  CHECK(makespan({problem.topology, whole, {}}, plan) == Approx(2 * (forward + backward + 3.2)));
 }
 
 // Two replicas of one stage of two devices with 4 layers: each rank synchronizes its half of the gradients

@@ -42,6 +42,7 @@ inline Job random_chain_job(Rng& rng, int layers) {
   for (int i = 0; i < layers; ++i) {
     Layer layer = random_layer(rng, i, {1e6, 1e9}, {1e11, 1e13}, {1e5, 1e8});
     layer.activation_memory = Bytes(layer.output.value() * (1 + rng.uniform()));
+    layer.replicated_memory = layer.output;
     chain.layers.push_back(layer);
   }
   job.model = chain;

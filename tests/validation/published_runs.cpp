@@ -135,7 +135,7 @@ std::vector<MeasuredRun> read_vtrain_runs(const std::string& file) {
 name: vtrain
 model: {{kind: transformer, layers: {}, hidden: {}, heads: {}, sequence: {}, vocabulary: 51200}}
 training: {{global_batch: {}, micro_batch: {}, precision: fp16, optimizer: adam-16, recompute: full}}
-parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}}}
+parallelism: {{schedule: 1f1b, gradient_sync: ring, tensor: {}, sequence_parallel: false, scatter_gather: true}}
 )",
                             layers, count(3), count(4), count(6), count(1), count(2), degrees.tensor),
                         "vtrain.yaml");
@@ -179,7 +179,7 @@ std::vector<MeasuredRun> read_gh200_runs(const std::string& data) {
 name: opt-350m
 model: {{kind: transformer, layers: 24, hidden: 1024, heads: 16, sequence: 2048, vocabulary: 50272, positions: 2050, tied: false, attention_dropout: false}}
 training: {{global_batch: {}, micro_batch: {}, precision: fp32, optimizer: adam-20, recompute: none}}
-parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, tensor: {}}}
+parallelism: {{schedule: 1f1b-blocking, gradient_sync: ring, tensor: {}, sequence_parallel: false}}
 )",
                                  batch, micro_batch, tensor),
                      "opt-350m.yaml");

@@ -40,7 +40,7 @@ struct IterationModel {
   bool is_compressed(int from, int to) const {
     return dtfm::is_compressed(problem.topology, problem.job.execution.compression, from, to);
   }
-  /// Bytes of one of `parts` parts of a message at the boundary before `layer`.
+  /// Bytes of each of the `parts` messages at the boundary before `layer`.
   double boundary_bytes(int from, int to, int parts, int layer) const {
     return stages_of(static_cast<std::size_t>(parts)).boundary_bytes(layer, is_compressed(from, to));
   }

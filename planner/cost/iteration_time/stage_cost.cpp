@@ -56,26 +56,33 @@ void StageCosts::find_kinds() {
 void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
+  const auto of_device = [&](const Layer& layer) {
+    return with_activations_of_device(layer, tensor_, job.parallelism.sequence_parallel);
+  };
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
   const ParameterBytes bytes = parameter_bytes(job.training);
   held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
   gradient_bytes_per_parameter_ = bytes.synced;
   saved_ = bytes.checkpointed;
-  const double share = static_cast<double>(job.execution.micro_batch) / tensor_;
+  const double micro_batch = job.execution.micro_batch,
+               sent = micro_batch / (divides_messages(job.parallelism) ? tensor_ : 1);
   parameters_ = kept_ = all_reduced_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     const Layer& it = chain[at(layer)];
+    const Layer held = of_device(it);
     // The input of the first layer is assumed to be as large as its output.
-    const Bytes input = chain[at(std::max(0, layer - 1))].output;
-    output_.push_back(input.value() * share);
+    const Layer& before = chain[at(std::max(0, layer - 1))];
+    const Bytes input = of_device(before).output;
+    output_.push_back(before.output.value() * sent);
+    held_output_.push_back(input.value() * micro_batch);
     parameters_.push_back(parameters_.back() + it.parameters / tensor_);
-    kept_.push_back(kept_.back() + recomputation.kept(it, input).value() * share);
-    all_reduced_.push_back(all_reduced_.back() + it.output.value() * job.execution.micro_batch);
-    working_.push_back(recomputation.working(it).value() * share);
+    kept_.push_back(kept_.back() + recomputation.kept(held, input).value() * micro_batch);
+    all_reduced_.push_back(all_reduced_.back() + it.output.value() * micro_batch);
+    working_.push_back(recomputation.working(held).value() * micro_batch);
     tied_.push_back(it.tied_parameters / tensor_);
     model_flops_ += (it.forward + it.backward).value();
   }
-  output_.push_back(chain.back().output.value() * share);
+  output_.push_back(chain.back().output.value() * sent);
   const double compression_s_per_byte =
       activation_compression_s_per_byte(problem_.topology, job, job.execution.compression);
   gradient_compression_s_per_byte_ =
@@ -139,8 +146,8 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   StageNeeds needs;
   needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
   needs.per_micro_batch = between(kept_, layers);
-  if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * output_[at(end)];
-  if (begin > 0 && buffers) needs.per_micro_batch += output_[at(begin)];
+  if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
+  if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
   if (recomputes(problem_.job))
     for (int layer = begin; layer < end; ++layer)
       needs.working = std::max(needs.working, working_[at(layer)]);

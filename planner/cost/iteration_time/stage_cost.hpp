@@ -41,8 +41,8 @@ class StageCosts {
   /// Time of a device of that kind, whose times must be known, without the all-reduces of tensor parallelism.
   ComputeTime compute(int kind, std::pair<int, int> layers) const;
 
-  /// Bytes of one device's share of a micro-batch at the boundary before `layer`, and seconds to compress or
-  /// decompress it.
+  /// Bytes of a micro-batch that one device sends over the boundary before `layer`, and seconds to compress
+  /// or decompress them.
   double boundary_bytes(int layer, bool compressed = true) const {
     return (compressed ? boundary_bytes_ : output_)[static_cast<std::size_t>(layer)];
   }
@@ -92,7 +92,8 @@ class StageCosts {
   double held_ = 0, gradient_bytes_per_parameter_ = 0, saved_ = 0;  // bytes per parameter
   double model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
-      output_;  // bytes of a micro-batch on one device, uncompressed, before each layer and at the end
+      output_;  // uncompressed bytes that a device sends per micro-batch before each layer, and at the end
+  std::vector<double> held_output_;                      // bytes of the same activation that a device holds
   std::vector<double> boundary_bytes_, compression_s_;   // before each layer
   std::vector<double> parameters_, kept_, all_reduced_;  // prefix sums for one device
   std::vector<double> working_;                          // by layer

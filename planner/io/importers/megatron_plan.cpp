@@ -151,8 +151,14 @@ class MegatronReader {
 };
 
 /// Notes on differences between the plan and what Megatron does.
-std::vector<std::string> megatron_notes(const Plan& plan) {
+std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& flags, const Job& job) {
   std::vector<std::string> notes;
+  if (const bool divides = job.parallelism.sequence_parallel;
+      plan.tensor > 1 && divides != flags.has("--sequence-parallel"))
+    notes.push_back(
+        fmt::format("--sequence-parallel is {}among the flags, but the plan assumes sequence_parallel: {}, "
+                    "as job {} says",
+                    divides ? "not " : "", divides, job.name));
   if (plan.execution.schedule == Schedule::gpipe)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;
@@ -178,7 +184,7 @@ Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Jo
         fmt::format("{} names hosts: their ranks take their GPUs in order, as LOCAL_RANK counts (slots are "
                     "CPU cores); use device ids such as {}:1 for another order",
                     ranks.path, host));
-  for (std::string& note : megatron_notes(plan)) notes.push_back(std::move(note));
+  for (std::string& note : megatron_notes(plan, reader.flags(), job)) notes.push_back(std::move(note));
   return plan;
 }
 

@@ -123,13 +123,20 @@ void read_training(const YamlValue& value, Job& job) {
 
 void read_parallelism(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
-                                 "overlap", "uniform_pipelines"});
+                                 "overlap", "sequence_parallel", "scatter_gather", "uniform_pipelines"});
   job.parallelism.pipeline = count_or_auto(map, "pipeline");
   job.parallelism.data = count_or_auto(map, "data");
   job.parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
   const auto tensor = map.optional("tensor");
   job.automatic.tensor = tensor && tensor->is_word("auto");
   read_schedule_and_sync(map, job);
+  if (const auto sequence_parallel = map.optional("sequence_parallel"))
+    job.parallelism.sequence_parallel = sequence_parallel->boolean();
+  if (const auto scatter_gather = map.optional("scatter_gather")) {
+    job.parallelism.scatter_gather = scatter_gather->boolean();
+    if (job.parallelism.scatter_gather && job.parallelism.sequence_parallel)
+      throw scatter_gather->value_error("requires `sequence_parallel: false`");
+  }
   if (const auto uniform_pipelines = map.optional("uniform_pipelines"))
     job.parallelism.uniform_pipelines = uniform_pipelines->boolean();
 }

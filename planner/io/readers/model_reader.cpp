@@ -51,6 +51,11 @@ Layer read_layer(const YamlMap& map) {
   layer.output = map.required("output").bytes();
   layer.activation_memory = map.required("activation_memory").bytes();
   layer.attention_memory = read_part(layer.activation_memory, map, "attention_memory", &YamlValue::bytes);
+  if (const auto replicated = map.optional("replicated_memory")) {
+    layer.replicated_memory = replicated->bytes();
+    if (layer.replicated_memory > layer.activation_memory - layer.attention_memory)
+      throw replicated->value_error("must be at most `activation_memory` − `attention_memory`");
+  }
   return layer;
 }
 
@@ -72,7 +77,7 @@ LayerChain read_layers(const YamlValue& value) {
   for (const YamlValue& item : layers.list()) {
     const YamlMap entry =
         item.map({"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory",
-                  "repeat", "attention_flops", "head_flops", "attention_memory"});
+                  "repeat", "attention_flops", "head_flops", "attention_memory", "replicated_memory"});
     const int repeat = read_count_or(entry, "repeat", max_dimension, 1);
     if (repeat > max_layers - static_cast<int>(model.layers.size()))
       throw entry.error(fmt::format("more than {} layers in all", max_layers));
@@ -111,6 +116,7 @@ ordered_json layer_json(const Layer& layer, int repeat) {
   if (layer.attention.value() > 0) json["attention_flops"] = format_flops(layer.attention);
   if (layer.head.value() > 0) json["head_flops"] = format_flops(layer.head);
   if (layer.attention_memory.value() > 0) json["attention_memory"] = format_size(layer.attention_memory);
+  if (layer.replicated_memory.value() > 0) json["replicated_memory"] = format_size(layer.replicated_memory);
   if (repeat > 1) json["repeat"] = repeat;
   return json;
 }

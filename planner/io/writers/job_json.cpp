@@ -60,6 +60,8 @@ ordered_json parallelism_json(const Job& job) {
   if (execution.flush) json["flush"] = *execution.flush;
   json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(execution.gradient_sync));
   if (execution.overlap) json["overlap"] = true;
+  if (!parallelism.sequence_parallel) json["sequence_parallel"] = false;
+  if (parallelism.scatter_gather) json["scatter_gather"] = true;
   if (parallelism.uniform_pipelines) json["uniform_pipelines"] = true;
   return json;
 }
