@@ -41,6 +41,31 @@ MeanErrors mean_errors(const CalibrateSummary& s) {
   return {mean.fitted / count, mean.leave_one_out / count, mean.prior / count};
 }
 
+/// Lines of the table as ranges of consecutive runs: "2-5, 9".
+std::string format_lines(const CalibrateSummary& s, const std::vector<std::size_t>& runs) {
+  std::vector<std::string> ranges;
+  for (std::size_t first = 0; first < runs.size();) {
+    std::size_t last = first;
+    while (last + 1 < runs.size() && runs[last + 1] == runs[last] + 1) ++last;
+    const std::size_t from = s.runs[runs[first]].line, to = s.runs[runs[last]].line;
+    ranges.push_back(from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
+    first = last + 1;
+  }
+  return fmt::format("{}", fmt::join(ranges, ", "));
+}
+
+std::size_t count_topologies(const CalibrateSummary& s) {
+  std::set<std::string> all;
+  for (const sim::MeasuredRun& run : s.runs) all.insert(run.work->topology->fingerprint());
+  return all.size();
+}
+
+/// The name of the topology of all runs, or the number of their topologies.
+std::string format_topologies(const CalibrateSummary& s) {
+  const std::size_t count = count_topologies(s);
+  return count == 1 ? s.runs.front().network : fmt::format("{} topologies", count);
+}
+
 std::string format_value(const CalibrationConstant& constant, double value) {
   if (constant.kind != CalibrationConstant::Kind::seconds) return fmt::format("{:.4g}", value);
   return value == 0 ? "0 s" : io::format_seconds(Seconds(value));
@@ -97,19 +122,6 @@ std::string memory_table(const CalibrateSummary& s) {
   return rows.size() == 1 ? "" : table(rows);
 }
 
-/// Lines of the table as ranges of consecutive runs: "2-5, 9".
-std::string format_lines(const CalibrateSummary& s, const std::vector<std::size_t>& runs) {
-  std::vector<std::string> ranges;
-  for (std::size_t first = 0; first < runs.size();) {
-    std::size_t last = first;
-    while (last + 1 < runs.size() && runs[last + 1] == runs[last] + 1) ++last;
-    const std::size_t from = s.runs[runs[first]].line, to = s.runs[runs[last]].line;
-    ranges.push_back(from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
-    first = last + 1;
-  }
-  return fmt::format("{}", fmt::join(ranges, ", "));
-}
-
 /// For each constant, the runs whose simulated time it changes by at least `min_effect`, and by how much.
 std::string effects_table(const CalibrateSummary& s) {
   constexpr double min_effect = 0.05;
@@ -141,20 +153,24 @@ std::string effects_table(const CalibrateSummary& s) {
 std::string format_shape(const sim::Workload& work) {
   std::size_t stages = 0;
   for (const Pipeline& pipeline : work.plan.pipelines) stages = std::max(stages, pipeline.stages.size());
-  return fmt::format("tensor {}, pipeline {}, data {}, micro-batch {}",
-                     fmt::join(tensor_degrees(work.plan), " and "), stages, work.plan.pipelines.size(),
+  const std::vector<int> tensor = tensor_degrees(work.plan);
+  const bool is_whole = tensor != std::vector{1} && !work.job.parallelism.sequence_parallel;
+  return fmt::format("tensor {}{}, pipeline {}, data {}, micro-batch {}", fmt::join(tensor, " and "),
+                     is_whole ? " without sequence parallelism" : "", stages, work.plan.pipelines.size(),
                      work.plan.execution.micro_batch);
 }
 
 /// The runs that the fit does not explain.
 std::string unexplained_runs(const CalibrateSummary& s) {
   constexpr double max_error = 0.1;  // of the model on published runs (assumed_model_error)
+  const bool names_topologies = count_topologies(s) > 1;
   Rows rows;
   for (std::size_t i = 0; i < s.runs.size(); ++i) {
     const double error = s.fit.runs[i].simulated_s / s.runs[i].seconds - 1;
     if (std::abs(error) < max_error && !s.fit.runs[i].is_outlier) continue;
     rows.push_back({fmt::format("  line {}", s.runs[i].line), fmt::format("{:+.0f} %", 100 * error),
-                    format_shape(*s.runs[i].work) + (s.fit.runs[i].is_outlier ? "; not fitted" : "")});
+                    format_shape(*s.runs[i].work) + (names_topologies ? ", on " + s.runs[i].network : "") +
+                        (s.fit.runs[i].is_outlier ? "; not fitted" : "")});
   }
   if (rows.empty()) return "";
   return fmt::format(
@@ -186,6 +202,18 @@ std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
   const auto has_peak = [](const sim::MeasuredRun& run) { return run.peak_memory_bytes > 0; };
   if (std::count_if(s.runs.begin(), s.runs.end(), has_peak) == 1)
     notes.emplace_back("process_memory is not fitted, which requires the peak memory of two or more runs");
+  constexpr double max_memory_error = 0.25;
+  std::vector<std::size_t> off;
+  for (std::size_t i = 0; i < s.runs.size(); ++i)
+    if (has_peak(s.runs[i]) &&
+        std::abs(s.fit.runs[i].peak_memory_bytes / s.runs[i].peak_memory_bytes - 1) > max_memory_error)
+      off.push_back(i);
+  if (!off.empty())
+    notes.push_back(
+        fmt::format("the predicted peak memory of lines {} is more than {:.0f} % off; check that it is that "
+                    "of the device that "
+                    "needs most, and that the jobs are those of the runs",
+                    format_lines(s, off), 100 * max_memory_error));
   if (s.fit.residual <= max_residual) return notes;
   notes.push_back(fmt::format(
       "no constants explain these runs: the residual is {:.0f} %; check that times are in seconds, and that "
@@ -210,13 +238,6 @@ ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {
     effects[std::string(calibration_constants[i].name)] = fit.effects[i];
   json["effects"] = std::move(effects);
   return json;
-}
-
-/// The name of the topology of all runs, or the number of their topologies.
-std::string format_topologies(const CalibrateSummary& s) {
-  std::set<std::string> all;
-  for (const sim::MeasuredRun& run : s.runs) all.insert(run.work->topology->fingerprint());
-  return all.size() == 1 ? s.runs.front().network : fmt::format("{} topologies", all.size());
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ std::string format_job_decisions(const Job& job, const Plan& plan) {
                                  name_of(job.execution.gradient_sync), job.execution.micro_batch,
                                  name_of(job.execution.recomputation));
   if (plan.tensor > 1)
-    text += fmt::format(", {} tensor-parallel devices per stage", fmt::join(tensor_degrees(plan), " or "));
+    text += fmt::format(", {} tensor-parallel devices per stage{}", fmt::join(tensor_degrees(plan), " or "),
+                        job.parallelism.sequence_parallel ? "" : " without sequence parallelism");
   if (job.execution.chunks) text += fmt::format(", {} chunks per device", *job.execution.chunks);
   if (const auto flush = job.execution.flush)
     text += *flush == 1 ? ", pipeline flush after every micro-batch"

@@ -17,6 +17,7 @@
 #include "planner/io/text/named_file.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
+#include "planner/io/text/units.hpp"
 #include "planner/io/writers/plan_json.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 
@@ -151,7 +152,23 @@ class RunsReader {
     else
       deploy(run, topology);
     if (const auto index = cell(Column::name)) run.name = text(*index);
+    check_peak_memory(run);
     return run;
+  }
+
+  void check_peak_memory(const sim::MeasuredRun& run) const {
+    const Topology& topology = *run.work->topology;
+    double largest = 0;
+    for (const Pipeline& pipeline : run.work->plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        for (const int device : stage.devices)
+          if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
+            largest = std::max(largest, topology.gpus[at(gpu)].memory.value());
+    if (run.peak_memory_bytes > largest)
+      throw table_.error(
+          *cell(Column::peak_memory_bytes),
+          fmt::format("{} exceed the memory of the GPUs of the plan, {}",
+                      format_bytes(Bytes(run.peak_memory_bytes)), format_bytes(Bytes(largest))));
   }
 
   double peak_memory(std::size_t index) const {

@@ -36,7 +36,7 @@ BEYOND_A_SCHEMA = {
         r"unknown (GPU|site|host|device)|is not in `sites`|expected `host`, a site",
     "a name is given once": r"is given twice|has the name of a site",
     "links cover all pairs, once": r"no entry matches|equally specific|missing key `links` or `measured`",
-    "sizes fit each other": r"do not divide|does not divide|are too few for|of which it is a part|must be at most `activation_memory`|at least twice the smallest|duplicate size|do not grow with the size",
+    "sizes fit each other": r"do not divide|does not divide|are too few for|of which it is a part|must be at most `activation_memory`|at least twice the smallest|duplicate size|do not grow with the size|no latency and bandwidth fit|too small to determine",
     "files that are named are there, below the folder, and hold what they should": r"cannot be opened|outside|\.csv:",
     "quantities have limits": r"out of range",
     "a text has so many bytes, whatever its characters": r"is longer than \d+ bytes",

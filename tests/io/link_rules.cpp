@@ -155,9 +155,9 @@ TEST_CASE("latency and bandwidth are fitted to rates by message size") {
     CHECK(squares(latency, bandwidth) < squares(latency, bandwidth * factor));
   }
   // If the rate falls with the size, the latency would be negative; it is 0 instead.
-  const Link falling = link_with("{size: 1 MB, rate: 4 Gbps}, {size: 2 MB, rate: 2 Gbps}");
+  const Link falling = link_with("{size: 1 MB, rate: 4 Gbps}, {size: 2 MB, rate: 2.5 Gbps}");
   CHECK(falling.latency.value() == 0);
-  CHECK(falling.bandwidth.value() == Approx((16.0 + 4.0) / (4 + 2) * 1e9));
+  CHECK(falling.bandwidth.value() == Approx((16.0 + 6.25) / (4 + 2.5) * 1e9));
 }
 
 TEST_CASE("rates by message size are validated") {
@@ -182,6 +182,17 @@ TEST_CASE("rates by message size are validated") {
         "t.yaml:7:28: `bandwidth`: the measured times (size ÷ rate) do not grow with the size, so no "
         "bandwidth fits; check that "
         "each rate belongs to its size");
+  CHECK(bad("bandwidth: [{size: 1 MB, rate: 1 Gbps}, {size: 10 MB, rate: 5 Gbps}, {size: 100 MB, rate: 9 "
+            "Mbps}]") ==
+        "t.yaml:7:28: `bandwidth`: no latency and bandwidth fit: 100 MB take 1.481 min, with the fitted ones "
+        "96.42 ms; "
+        "check the rates, or list only sizes near those that will be sent");
+  CHECK(bad("bandwidth: [{size: 1 MB, rate: 1 Gbps}, {size: 2 MB, rate: 1.9999 Gbps}]") ==
+        "t.yaml:7:28: `bandwidth`: the sizes are too small to determine the bandwidth, fitted as 20 Tbps; "
+        "add larger "
+        "messages");
+  CHECK(bad("bandwidth: {size: 1 MB, rate: 1 Gbps}") ==
+        "t.yaml:7:28: `bandwidth`: expected a data rate, or a list of `{size, rate}`");
   CHECK(bad("bandwidth: [{size: 1 MB}, {size: 2 MB, rate: 4 Gbps}]") == "t.yaml:7:29: missing key `rate`");
 }
 

@@ -297,6 +297,11 @@ TEST_CASE("all errors in ranks are reported") {
   CHECK(error_in_ranks("# nothing\n") == "ranks: there are no ranks");
 }
 
+TEST_CASE("a flag without a value is not turned off by one") {
+  CHECK(error_in("--pipeline-model-parallel-size 8 --use-tp-pp-dp-mapping=false") ==
+        "flags:1:34: --use-tp-pp-dp-mapping takes no value; remove the flag to turn it off");
+}
+
 TEST_CASE("a note says that flags and job differ in sequence parallelism") {
   const auto notes_of = [](const std::string& more, bool sequence_parallel) {
     Job job = job_of(8);

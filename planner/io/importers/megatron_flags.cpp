@@ -98,6 +98,7 @@ MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Inp
     if (flag == nullptr) {
       if (ignored.insert(name).second) ignored_.push_back(name);
     } else if (flag->argument == FlagArgument::none) {
+      if (equals != word.npos) errors.add(where, name + " takes no value; remove the flag to turn it off");
       add(name, {"", where, {}}, errors);
     } else if (equals != word.npos) {
       add(name, parse_flag_value(*flag, {word.substr(equals + 1), where}, errors), errors);

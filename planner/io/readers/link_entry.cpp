@@ -9,6 +9,7 @@
 
 #include "planner/io/readers/link_rates.hpp"
 #include "planner/io/text/suggest.hpp"
+#include "planner/io/text/units.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -80,15 +81,34 @@ LinkTime read_rates(const YamlValue& value, const YamlMap& map) {
     throw value.value_error(
         "expected the rates of two or more message sizes, the largest at least twice the smallest");
   const auto fitted = fit_link_time(rates);
+  constexpr double max_misfit = 2;         // of a time, in both directions
+  constexpr double max_extrapolation = 4;  // of the largest rate
   if (!fitted)
     throw value.value_error(
         "the measured times (size ÷ rate) do not grow with the size, so no bandwidth fits; check that each "
         "rate belongs to its size");
+  double largest_rate = 0;
+  for (const MeasuredRate& it : rates) {
+    const double measured_s = (it.size / it.rate).value(),
+                 fitted_s = fitted->latency.value() + (it.size / fitted->bandwidth).value();
+    if (fitted_s > measured_s * max_misfit || measured_s > fitted_s * max_misfit)
+      throw value.value_error(fmt::format(
+          "no latency and bandwidth fit: {} take {}, with the fitted ones {}; check the rates, or list only "
+          "sizes near "
+          "those that will be sent",
+          format_bytes(it.size), format_seconds(Seconds(measured_s)), format_seconds(Seconds(fitted_s))));
+    largest_rate = std::max(largest_rate, it.rate.value());
+  }
+  if (fitted->bandwidth.value() > max_extrapolation * largest_rate)
+    throw value.value_error(
+        fmt::format("the sizes are too small to determine the bandwidth, fitted as {}; add larger messages",
+                    format_rate(fitted->bandwidth)));
   return *fitted;
 }
 
 LinkTime read_link_time(const YamlMap& map) {
   const YamlValue bandwidth = map.required("bandwidth");
+  if (bandwidth.is_map()) throw bandwidth.value_error("expected a data rate, or a list of `{size, rate}`");
   if (bandwidth.is_list()) return read_rates(bandwidth, map);
   const auto [latency, one_way_count] = read_latency(map);
   return {latency.seconds() / one_way_count, bandwidth.rate()};
