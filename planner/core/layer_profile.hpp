@@ -65,10 +65,9 @@ struct ProfiledTime {
 };
 
 /// Interpolates linearly between two measured sizes. Above them, extrapolates the line through the last two,
-/// never below 0; below them, and if only one size was measured, scales in
-/// proportion to the size. A tensor degree that was not measured gets the times of the largest smaller
-/// degree, divided by the ratio of the degrees. Throws Error if the profile lacks the kind; the message lists
-/// the kinds it has.
+/// never below 0; below them, and if only one size was measured, scales in proportion to the size. A tensor
+/// degree that was not measured gets the times of the largest smaller degree, divided by the ratio of the
+/// degrees. Throws Error if no row has the kind; the message lists the kinds that rows have.
 ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, int micro_batch, int tensor);
 
 }  // namespace dtfm

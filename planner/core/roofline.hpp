@@ -42,8 +42,7 @@ std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, Precision precision);
 bool can_estimate(const Gpu& gpu, const Training& training);
 
 /// Estimates one kind of the job's layers at one micro-batch size, on one of `tensor` devices, which divide
-/// its memory traffic as they divide its activations. Throws Error
-/// if the catalogue gives no peak of the GPU in the job's precision, or no memory bandwidth.
+/// its memory traffic as they divide its activations. Throws Error unless `can_estimate`.
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
                          const RooflineConstants& roofline, int micro_batch, int tensor,
                          bool sequence_parallel);

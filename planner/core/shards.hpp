@@ -10,10 +10,10 @@ namespace dtfm {
 
 // A stage of t devices holds everything in t equal shards, one after another on its devices in their order:
 // its input and output activations, weights and gradients. (Activations only with sequence parallelism; see
-// divides_messages in planner/core/job.hpp.) Data sent between two stages is cut into as many
-// parts as the larger of both has shards, and every part is sent between the two devices that hold it: max(a,
-// b) messages, of which a device of the smaller stage sends or receives several. (Resharding by overlapping
-// parts: Zhuang et al., arXiv 2211.05322, section 3, without its broadcasts.)
+// divides_messages in planner/core/job.hpp.) Data sent between two stages is cut into as many parts as the
+// larger of both has shards, and every part is sent between the two devices that hold it: max(a, b) messages,
+// of which a device of the smaller stage sends or receives several. (Resharding by overlapping parts: Zhuang
+// et al., arXiv 2211.05322, section 3, without its broadcasts.)
 
 /// Rank of the device that holds part `part` of `parts`; `parts` must be a multiple of `degree`.
 inline int rank_of_part(int part, int parts, int degree) {

@@ -92,7 +92,8 @@ ExportFiles files(const ExportBundle& bundle) {
       "  --micro-batch-size {}\n"
       "  --global-batch-size {}\n",
       rank_order_name(bundle.order),
-      tensor_degree(bundle) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1  # required by Megatron-LM\n" : "",
+      tensor_degree(bundle) > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1  # required before Blackwell GPUs\n"
+                                : "",
       tensor_degree(bundle), stage_count(bundle), layer_count(bundle.job.model), format_layout(bundle),
       bundle.job.execution.micro_batch, training.global_batch);
   if (tensor_degree(bundle) > 1 && bundle.job.parallelism.sequence_parallel)
@@ -148,9 +149,8 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
         "the plan ignores; --untie-embeddings-and-output-weights avoids it");
   if (tensor_degree(bundle) > 1 && bundle.job.parallelism.scatter_gather)
     notes.emplace_back(
-        "without sequence parallelism every rank sends the whole output of its stage; the plan counts a "
-        "part, "
-        "because the job has scatter_gather: true");
+        "without sequence parallelism every rank sends the whole output of its stage; the plan "
+        "counts a part, because the job has scatter_gather: true");
   notes.emplace_back("over slow links, --distributed-timeout-minutes may have to exceed its default of 10");
   return notes;
 }

@@ -28,16 +28,14 @@ constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty
 constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5,  0.02, 0.5, 2,
                                                                                 0.02, 0.5,  0.5, 1e-5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
-// What the model misses in other runs, weighted like that many runs: the errors on published runs
-// (prediction.cpp). The few runs of a fit may agree better than others will.
-constexpr double assumed_model_error = 0.1, assumed_model_error_weight = 4;
+// The weight of assumed_model_error, in runs. The few runs of a fit may agree better than others will.
+constexpr double assumed_model_error_weight = 4;
 // Tolerances of least_squares. At the fine one, the remaining error of any constant is less than a tenth of
 // its standard deviation.
 constexpr double fine_tolerance = 1e-4, coarse_tolerance = 1e-2;
-// An outlier is wrong by more than the model misses (three times assumed_model_error), so that a run which
-// the model does not explain is not taken for a mistake; with the probability of reporting one where there is
-// none.
-constexpr double min_outlier_error = 0.3, outlier_chance = 0.01;
+// Smaller errors may be those of the model, three standard deviations at most, rather than mistakes.
+constexpr double min_outlier_error = 3 * assumed_model_error;
+constexpr double outlier_chance = 0.01;  // probability of reporting an outlier where there is none
 
 const CalibrationConstant& constant(Eigen::Index i) {
   return calibration_constants[static_cast<std::size_t>(i)];
@@ -305,6 +303,8 @@ void Calibrator::find_effects(const Estimate& estimate, std::vector<RunFit>& run
 void Calibrator::fit_memory(CalibrationFit& fit) const {
   Calibration constants = fit.constants;
   constants.process_memory_bytes = 0;
+  if (std::none_of(runs_.begin(), runs_.end(), [](const auto& run) { return run.peak_memory_bytes > 0; }))
+    return;
   const std::vector<double> others = predicted_peak_memory(runs_, constants);
   double weights = 0, sum = 0, squares = 0, count = 0;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
@@ -325,7 +325,7 @@ void Calibrator::fit_memory(CalibrationFit& fit) const {
   const double process = fit.constants.process_memory_bytes;
   const double half =
       student_critical_value(1 - confidence_level, count - 1) * std::sqrt(squares / (count - 1) / weights);
-  fit.process_memory = {std::max(0.0, process - half), process + half, true};
+  fit.process_memory = {std::max(0.0, process - half), process + half};
 }
 
 CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {

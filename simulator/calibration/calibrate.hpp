@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simulator/calibration/measured_run.hpp"
@@ -14,6 +15,9 @@
 namespace dtfm::sim {
 
 inline constexpr std::size_t min_runs = 5;
+/// What the model misses in runs that it was not fitted to, relative: about the root mean square of the
+/// errors on published runs (published_errors_table).
+inline constexpr double assumed_model_error = 0.1;
 
 struct CalibrateSettings {
   Calibration prior;  // mean of the prior
@@ -35,7 +39,7 @@ struct RunFit {
   /// Relative change of the simulated time by each constant against its prior mean, in the order of
   /// calibration_constants, while the others are as fitted.
   std::array<double, CalibrationUncertainty::size> effects = {};
-  double peak_memory_bytes = 0;  // of the device that needs most
+  double peak_memory_bytes = 0;  // of the device that needs most; 0 if no run has a measured peak
 };
 
 struct CalibrationFit {
@@ -47,15 +51,14 @@ struct CalibrationFit {
   std::array<ConstantInterval, CalibrationUncertainty::size> intervals;
   /// 95 % interval of process_memory_bytes. Empty if fewer than two runs have a measured peak; the constant
   /// then keeps its prior value.
-  std::optional<ConstantInterval> process_memory;
+  std::optional<std::pair<double, double>> process_memory;
   std::vector<RunFit> runs;  // in the order of the arguments
 };
 
 /// The constants that minimize the sum of squares of log (simulated ÷ measured) plus that of the prior.
-/// Outliers, runs that no constants explain together with the others, are left out. Memory of a
-/// process is fitted by least squares of the relative errors of all measured peaks, with those of outliers.
-/// Throws
-/// Error for fewer than min_runs runs.
+/// Outliers, runs that no constants explain together with the others, are left out. The memory of a process
+/// is fitted by least squares of the relative errors of all measured peaks, outliers included. Throws Error
+/// for fewer than min_runs runs.
 CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
 }  // namespace dtfm::sim

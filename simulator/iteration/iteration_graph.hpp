@@ -24,13 +24,13 @@ namespace dtfm::sim {
 /// synchronization of a layer begins when all replicas have its gradients.
 ///
 /// With tensor parallelism, the devices of a stage wait for its all-reduces after every computation
-/// (StageAllReduces). Each device sends 1 / t of a boundary activation to the
-/// device of the same rank, and a stage computes when all parts have arrived. With `sequence_parallel: false`
-/// it sends all of it, unless `scatter_gather` is set (arXiv 2104.04473, section 4.1); the all-gather after
-/// receiving is not modelled. Gradients are synchronized
-/// between devices of the same rank. If stages have different numbers of devices, messages (unless they
-/// carry all) and gradients are cut into the parts of planner/core/shards.hpp; every part of the gradients is
-/// synchronized separately, and a device that holds several parts takes part in several synchronizations.
+/// (StageAllReduces). Each device sends 1 / t of a boundary activation to the device of the same rank, and a
+/// stage computes when all parts have arrived. With `sequence_parallel: false` it sends all of it, unless
+/// `scatter_gather` is set (arXiv 2104.04473, section 4.1); the all-gather after receiving is not modelled.
+/// Gradients are synchronized between devices of the same rank. If stages have different numbers of devices,
+/// messages (unless they carry all) and gradients are cut into the parts of planner/core/shards.hpp; every
+/// part of the gradients is synchronized separately, and a device that holds several parts takes part in
+/// several synchronizations.
 ///
 /// The two copies of tied embeddings, at the ends of a pipeline, are not synchronized with each other.
 ///

@@ -122,7 +122,8 @@ assert interval["low"] < size < interval["high"] and 2.9e9 < size < 3.1e9, (size
 peaks = [run.get("measured_peak_memory_bytes") for run in result["fit"]["runs"]]
 assert peaks[:5] == [10e9, None, None, 8.9e9, 6e9] and not any(peaks[5:]), peaks
 for run in result["fit"]["runs"]:
-    assert abs(run["predicted_peak_memory_bytes"] / run.get("measured_peak_memory_bytes", run["predicted_peak_memory_bytes"]) - 1) < 0.03, run
+    if "measured_peak_memory_bytes" in run:
+        assert abs(run["predicted_peak_memory_bytes"] / run["measured_peak_memory_bytes"] - 1) < 0.03, run
 END
 
 # Errors are reported with their position, and nothing is written.

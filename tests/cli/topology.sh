@@ -37,7 +37,7 @@ expect_in "$out" '"transport": {"library": "mpi", "window_bytes": 4000000.0}'
 sed 's/^name: /transport: [mpi]\nname: /' net.yaml >list.yaml
 run check list.yaml
 expect_status 2 'a list of transports'
-expect_in "$err" '`transport`: expected a name, found a list; known: `tcp`, `mpi`, `gloo`'
+expect_in "$err" '`transport`: expected a name (known: `tcp`, `mpi`, `gloo`); found a list'
 
 # One of each suspicious setting.
 cat >odd.yaml <<'END'

@@ -56,8 +56,8 @@ TEST_CASE("the memory of a process is fitted by least squares of relative errors
   const CalibrationFit exact = calibrate(runs, {shipped, 1, {}});
   CHECK(exact.constants.process_memory_bytes == Approx(3e9));
   REQUIRE(exact.process_memory);
-  CHECK(exact.process_memory->low == Approx(3e9));
-  CHECK(exact.process_memory->high == Approx(3e9));
+  CHECK(exact.process_memory->first == Approx(3e9));
+  CHECK(exact.process_memory->second == Approx(3e9));
   for (std::size_t i = 0; i < runs.size(); ++i) CHECK(exact.runs[i].peak_memory_bytes == Approx(peaks[i]));
   runs[0].peak_memory_bytes *= 1.1;
   runs[1].peak_memory_bytes *= 0.9;
@@ -71,8 +71,8 @@ TEST_CASE("the memory of a process is fitted by least squares of relative errors
   const double fitted = noisy.constants.process_memory_bytes;
   CHECK(squares(fitted) <= squares(fitted * 1.001));
   CHECK(squares(fitted) <= squares(fitted * 0.999));
-  CHECK(noisy.process_memory->low < fitted);
-  CHECK(noisy.process_memory->high > fitted);
+  CHECK(noisy.process_memory->first < fitted);
+  CHECK(noisy.process_memory->second > fitted);
   for (MeasuredRun& run : runs) run.peak_memory_bytes = run.peak_memory_bytes > 0 ? 1 : 0;
   CHECK(calibrate(runs, {shipped, 1, {}}).constants.process_memory_bytes == 0);
 }

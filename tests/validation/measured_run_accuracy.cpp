@@ -92,7 +92,7 @@ TEST_CASE("a network excluded from the fit is simulated within 8 % on average") 
 }
 
 TEST_CASE("with constants calibrated on half of the runs the other half is within 7 % on average") {
-  for (const HalfSplitFit& half : fit_to_halves(runs(), threads)) {
+  for (const SplitFit& half : fit_to_halves(runs(), threads)) {
     CHECK(half.others.size() == 25);
     CHECK(mean_absolute(half.fitted) <= 0.06);
     CHECK(mean_absolute(half.others) <= 0.07);

@@ -92,26 +92,28 @@ std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun
   return result;
 }
 
-std::array<HalfSplitFit, 2> fit_to_halves(const std::vector<MeasuredRun>& runs, int threads) {
-  std::array<std::vector<MeasuredRun>, 2> halves;
-  for (std::size_t i = 0; i < runs.size(); ++i) halves[i % 2].push_back(runs[i]);
-  Calibration prior;
-  prior.message_overhead_s = *directly_measured_constants().message_overhead_s;
-  std::array<HalfSplitFit, 2> result;
-  for (std::size_t half = 0; half < 2; ++half) {
-    HalfSplitFit& it = result[half];
-    it.fit = calibrate(halves[half], {prior, threads, {}});
-    it.fitted = relative_errors(halves[half], it.fit.constants, threads);
-    it.others = relative_errors(halves[1 - half], it.fit.constants, threads);
-    for (std::size_t i = 0; i < it.others.size(); ++i) {
-      const MeasuredRun& run = halves[1 - half][i];
-      const double factor = prediction_factor(it.fit.constants, it.fit.spread, [&](const Calibration& other) {
-        return simulate_seconds(std::span(&run, 1), other, threads)[0];
-      });
-      if (std::abs(std::log1p(it.others[i])) <= std::log(factor)) ++it.inside;
-    }
+SplitFit fit_to_every(std::size_t step, std::size_t first, const std::vector<MeasuredRun>& runs,
+                      const Calibration& prior, int threads) {
+  std::vector<MeasuredRun> fitted, others;
+  for (std::size_t i = 0; i < runs.size(); ++i) (i % step == first ? fitted : others).push_back(runs[i]);
+  SplitFit result;
+  result.fit = calibrate(fitted, {prior, threads, {}});
+  result.fitted = relative_errors(fitted, result.fit.constants, threads);
+  result.others = relative_errors(others, result.fit.constants, threads);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const double factor =
+        prediction_factor(result.fit.constants, result.fit.spread, [&](const Calibration& other) {
+          return simulate_seconds(std::span(&others[i], 1), other, threads)[0];
+        });
+    if (std::abs(std::log1p(result.others[i])) <= std::log(factor)) ++result.inside;
   }
   return result;
+}
+
+std::array<SplitFit, 2> fit_to_halves(const std::vector<MeasuredRun>& runs, int threads) {
+  Calibration prior;
+  prior.message_overhead_s = *directly_measured_constants().message_overhead_s;
+  return {fit_to_every(2, 0, runs, prior, threads), fit_to_every(2, 1, runs, prior, threads)};
 }
 
 }  // namespace dtfm

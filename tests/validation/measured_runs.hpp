@@ -33,14 +33,17 @@ struct HeldOutErrors {
 std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs,
                                                    const KnownCalibration& known, int threads);
 
-/// A calibration as by a user (dtfm-calibrate) with every second run, which does not see the others. Its
-/// prior is the time of a block in its profile, the overhead of single messages, and no other losses.
-struct HalfSplitFit {
+/// A calibration as by a user (dtfm-calibrate) with some of the runs, which does not see the others.
+struct SplitFit {
   CalibrationFit fit;
-  std::vector<double> fitted, others;  // errors of this half, and of the other
+  std::vector<double> fitted, others;  // errors of the fitted runs, and of the others
   std::size_t inside = 0;              // how many of the others are in their predicted intervals
 };
-/// Fits the first, third, … runs, and the second, fourth, … .
-std::array<HalfSplitFit, 2> fit_to_halves(const std::vector<MeasuredRun>& runs, int threads);
+/// Fits every `step`-th run, beginning with `first`.
+SplitFit fit_to_every(std::size_t step, std::size_t first, const std::vector<MeasuredRun>& runs,
+                      const Calibration& prior, int threads);
+/// Fits the first, third, … runs, and the second, fourth, … . The prior is the overhead of single messages,
+/// and no other losses.
+std::array<SplitFit, 2> fit_to_halves(const std::vector<MeasuredRun>& runs, int threads);
 
 }  // namespace dtfm

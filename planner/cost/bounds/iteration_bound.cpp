@@ -180,15 +180,14 @@ void IterationBounds::find_memory() {
   // Per device of a stage at the largest degree. A stage at the smallest degree holds the fewest copies of
   // what tensor parallelism replicates.
   const StageCosts& fewest = model_.by_degree.front();
-  activation_share_ = static_cast<double>(fewest.tensor()) / tensor_;
-  per_micro_batch_ = fewest.needs({0, layers_}).per_micro_batch * activation_share_;
+  per_micro_batch_ = fewest.needs({0, layers_}).per_micro_batch * model_.smallest_degree_share();
   state_before_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     // The increment for a stage that begins at the first layer, so that tied parameters count only once.
     const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
     state_before_.push_back(state_before_.back() + state);
     const double working = fewest.needs({layer, layer + 1}).working - process;
-    largest_layer_ = std::max(largest_layer_, state + working * activation_share_);
+    largest_layer_ = std::max(largest_layer_, state + working * model_.smallest_degree_share());
   }
   // Memory is counted per device of a stage at the largest degree, as the needs are. A stage at a smaller
   // degree has less, so the bound stays valid; each device contributes 1 ÷ the largest degree.

@@ -130,7 +130,6 @@ class IterationBounds {
   double min_rate_ = 0;                    // smallest rate of a stage
   double gradient_bytes_ = 0, first_gradient_bytes_ = 0;
   double state_ = 0, per_micro_batch_ = 0, largest_layer_ = 0;  // bytes
-  double activation_share_ = 1;                                 // smallest ÷ largest tensor degree
   std::vector<double> memory_sums_;                             // bytes: most that n stages can have, by n
   std::vector<double> state_before_, gradients_before_;         // bytes of the first n layers, by n
   // By number of pipelines with micro-batches: after a device's last backward pass, as a function of the

@@ -112,7 +112,7 @@ bool IterationBounds::stage_runs(std::pair<int, int> layers, int stage, int stag
 /// Whether a device has enough memory for these layers. If not, more frequent flushes may help.
 bool IterationBounds::stage_fits(std::pair<int, int> layers, int in_flight) const {
   return state_before_[at(layers.second)] - state_before_[at(layers.first)] +
-             in_flight * model_.by_degree.front().kept_bytes(layers) * activation_share_ <=
+             in_flight * model_.by_degree.front().kept_bytes(layers) * model_.smallest_degree_share() <=
          memory_sums_[1] * (1 + bisection_precision);
 }
 

@@ -37,6 +37,10 @@ struct IterationModel {
   /// Largest degree below this one; 0 if there is none.
   std::size_t degree_below(std::size_t degree) const;
   bool has_degree(std::size_t degree) const;
+  /// Smallest ÷ largest degree.
+  double smallest_degree_share() const {
+    return static_cast<double>(by_degree.front().tensor()) / stages.tensor();
+  }
   bool is_compressed(int from, int to) const {
     return dtfm::is_compressed(problem.topology, problem.job.execution.compression, from, to);
   }

@@ -5,8 +5,7 @@
 namespace dtfm::io {
 
 std::optional<LinkTime> fit_link_time(std::span<const MeasuredRate> rates) {
-  constexpr double min_growth = 1e-6;     // of the time over all sizes: less is rounding
-  constexpr double max_bandwidth = 1e18;  // bps, the limit of all rates in files
+  constexpr double min_growth = 1e-6;  // of the time over all sizes: less is rounding
   double weights = 0, size_sum = 0, time_sum = 0, largest = 0;
   const auto time_of = [](const MeasuredRate& it) { return (it.size / it.rate).value(); };
   const auto weight_of = [&](const MeasuredRate& it) { return 1 / (time_of(it) * time_of(it)); };
@@ -30,9 +29,8 @@ std::optional<LinkTime> fit_link_time(std::span<const MeasuredRate> rates) {
     latency = 0;
     s_per_byte = products_at_0 / squares_at_0;
   }
-  const double bandwidth = bits_per_byte / s_per_byte;
-  if (!(s_per_byte * largest > min_growth * mean_time) || !(bandwidth <= max_bandwidth)) return std::nullopt;
-  return LinkTime{Seconds(latency), BitsPerSecond(bandwidth)};
+  if (!(s_per_byte * largest > min_growth * mean_time)) return std::nullopt;
+  return LinkTime{Seconds(latency), BitsPerSecond(bits_per_byte / s_per_byte)};
 }
 
 }  // namespace dtfm::io

@@ -175,9 +175,7 @@ DollarsPerByte YamlValue::data_price() const {
 }
 
 std::size_t YamlValue::choice(const std::vector<std::string_view>& words) const {
-  if (!is_scalar())
-    throw value_error(fmt::format("expected a name, found {}; {}", describe(), suggestion({}, words)));
-  const std::string& text = scalar("a word");
+  const std::string& text = scalar(fmt::format("a name ({})", suggestion({}, words)));
   const auto word = std::find(words.begin(), words.end(), text);
   if (word == words.end())
     throw value_error(fmt::format("unknown {}; {}", quote(text), suggestion(text, words)));
