@@ -333,11 +333,14 @@ CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
   result.constants = unknowns_.constants(estimate.x);
   result.residual = std::sqrt(estimate.variance);
   result.degrees_of_freedom = estimate.degrees_of_freedom;
-  result.spread.degrees_of_freedom =
-      estimate.degrees_of_freedom - assumed_noise_weight + assumed_model_error_weight;
-  const double model_squares = assumed_model_error_weight * assumed_model_error * assumed_model_error;
-  result.spread.residual =
-      std::sqrt((model_squares + estimate.errors.squaredNorm()) / result.spread.degrees_of_freedom);
+  result.runs = run_fits(estimate);
+  double squares = assumed_model_error_weight * assumed_model_error * assumed_model_error;
+  for (const std::size_t row : estimate.rows) {
+    const double error = std::log(result.runs[row].leave_one_out_s / runs_[row].seconds);
+    squares += error * error;
+  }
+  result.spread.degrees_of_freedom = assumed_model_error_weight + static_cast<double>(estimate.rows.size());
+  result.spread.residual = std::sqrt(squares / result.spread.degrees_of_freedom);
   const MatrixXd covariance =
       estimate.variance * normal(estimate).ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
   const double bound = student_critical_value(1 - confidence_level, estimate.degrees_of_freedom);
@@ -360,7 +363,6 @@ CalibrationFit Calibrator::fit() {
                                 runs_.size(), min_runs));
   const Estimate best = without_outliers();
   CalibrationFit result = make_fit(best);
-  result.runs = run_fits(best);
   find_effects(best, result.runs);
   fit_memory(result);
   return result;
