@@ -6,8 +6,9 @@ namespace dtfm {
 namespace {
 
 // Checkpoints hold weights in fp32 and, of Adam, two moments in fp32. adam-16 is the accounting of ZeRO
-// (arXiv 1910.02054); adam-18 (bf16) and adam-20 (fp16) are those of Megatron-LM with its fp32 main
-// gradients; sgd-12 and host-offload are those of Yuan et al. (arXiv 2206.01288).
+// (arXiv 1910.02054). adam-18 and adam-20 are those of Megatron-LM (docs/user-guide/features/
+// dist_optimizer.md): bf16 with fp32 gradients, and fp16 with fp16 gradients, of which the optimizer has a
+// copy in fp32. sgd-12 and host-offload are those of Yuan et al. (arXiv 2206.01288).
 constexpr auto optimizers = std::to_array<OptimizerTraits>({
     {.kind = Optimizer::adam_16,
      .name = "adam-16",
@@ -24,7 +25,7 @@ constexpr auto optimizers = std::to_array<OptimizerTraits>({
     {.kind = Optimizer::adam_20,
      .name = "adam-20",
      .resident = 20,
-     .accumulates_fp32 = true,
+     .accumulates_fp32 = false,
      .checkpointed = 12,
      .has_profiled_step_time = true},
     {.kind = Optimizer::sgd_12,

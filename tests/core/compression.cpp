@@ -64,12 +64,12 @@ TEST_CASE("quantization adds 32-bit scales: one per 2048 numbers of 8 bits or pe
   CHECK(activation_ratio("4-bit", Precision::bf16) == Approx(4.5 / 16));
   // Gradients are sent in the precision in which the optimizer accumulates them.
   CHECK(gradient_ratio("4-bit") == Approx(4.5 / 16));
-  CHECK(gradient_ratio("4-bit", Optimizer::adam_20) == Approx(4.5 / 32));
+  CHECK(gradient_ratio("4-bit", Optimizer::adam_18) == Approx(4.5 / 32));
 }
 
 TEST_CASE("top-k gradients are sent with indices of 4 bytes") {
   CHECK(gradient_ratio("top-1%") == Approx(0.01 * 3));
-  CHECK(gradient_ratio("top-0.1%", Optimizer::adam_20) == Approx(0.001 * 2));
+  CHECK(gradient_ratio("top-0.1%", Optimizer::adam_18) == Approx(0.001 * 2));
 }
 
 // For the blocks of GPT-3 XL: 4 matrices of h² and 2 of 4 h², whose factors have 4 · 2h + 2 · 5h = 18 h
@@ -242,7 +242,7 @@ TEST_CASE("error feedback keeps one more number per parameter") {
   CHECK(feedback_bytes(job_with("8-bit", "top-1%")) == 2);
   Job in_full = job_with("", "rank-4");
   CHECK(feedback_bytes(in_full) == 2);
-  in_full.training.optimizer = Optimizer::adam_20;
+  in_full.training.optimizer = Optimizer::adam_18;
   CHECK(feedback_bytes(in_full) == 4);
   CHECK(feedback_bytes(job_with("8-bit", "8-bit")) == 0);
   CHECK(feedback_bytes(job_with("", "")) == 0);
