@@ -11,6 +11,7 @@
 
 #include "cli/common/print_error.hpp"
 #include "planner/core/error.hpp"
+#include "planner/core/targets/target_requirements.hpp"
 #include "planner/io/text/control_characters.hpp"
 
 namespace dtfm::cli {
@@ -29,6 +30,9 @@ int run_guarded(std::string_view program, const Body& body) {
   };
   try {
     return body();
+  } catch (const NotRunnable& error) {
+    complain(error.what());
+    return exit_code::infeasible;
   } catch (const Error& error) {
     complain(error.what());
     return exit_code::bad_input;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/common/calibration_option.hpp"
 #include "cli/common/command_line.hpp"
 #include "cli/common/parse_number.hpp"
 #include "planner/export/exporter.hpp"
@@ -25,11 +26,15 @@ machines.txt gives the address of each machine, one per line:
   my desk    desk.example.org  # the last word is the address
 Without it, the address of a machine is its name with / replaced by -.
 
-Exit codes: 0 done, 1 internal error, 2 bad usage, bad input, or a plan that the target cannot
-express.)";
+A trainer may run a plan with other settings than planned, such as its own schedule. With --topology,
+the summary has the simulated time of both. `dtfm-plan --target` plans with the trainer's settings.
+
+Exit codes: 0 done, 1 internal error, 2 bad usage or bad input, 3 the target cannot run the plan, or
+--strict refuses it.)";
 
 constexpr const char* examples = R"(Examples:
   dtfm-export plan.json --to megatron,torchrun -o exported
+  dtfm-export plan.json --to megatron --topology worldwide.yaml --strict -o exported
   dtfm-export plan.json --to flashflex,slurm --hosts machines.txt -o exported
   dtfm-export plan.json --to torchrun --agents host --order pipeline-major -o exported
   dtfm-export plan.json --to netem --topology worldwide.yaml -o network
@@ -63,8 +68,12 @@ void add_input_options(CLI::App& app, ExportOptions& options) {
   add_argument(app, "PLAN", "plan written by dtfm-plan -o (JSON)", options.plan);
   add_option(app, "--job", "FILE", "job (YAML) [that in the plan]",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--topology", "FILE", "topology for which the plan was made (YAML); netem requires it",
-             [&](const std::string& text) { options.topology = text; });
+  add_option(
+      app, "--topology", "FILE",
+      "topology for which the plan was made (YAML), to predict the time in the trainer; netem requires "
+      "it",
+      [&](const std::string& text) { options.topology = text; });
+  add_calibration_option(app, options.calibration);
   add_option(app, "--hosts", "FILE", "addresses of the machines, one line `MACHINE ADDRESS` each",
              [&](const std::string& text) { options.hosts = text; });
 }
@@ -75,6 +84,10 @@ void add_target_options(CLI::App& app, ExportOptions& options) {
       app, "--to", "TARGET", "trainers and launchers, comma-separated or repeated; see --list-targets",
       [&](const std::string& words) { add_targets(words, options.targets); });
   set_completion_values(*to, target_names());
+  add_flag(
+      app, "--strict",
+      "refuses a plan that the trainer takes over 5 % longer for than planned, or that exceeds memory there",
+      options.strict);
   add_flag(app, "--list-targets", "lists the targets and exits", options.list_targets);
 }
 
@@ -83,8 +96,8 @@ void add_launch_options(CLI::App& app, ExportOptions& options) {
   add_option(app, "--order", "stage-major|pipeline-major", "order of ranks [that of the trainer]",
              [&](const std::string& text) {
                options.order = parse_choice("--order", text, "stage-major", "pipeline-major")
-                                   ? exporter::RankOrder::stage_major
-                                   : exporter::RankOrder::pipeline_major;
+                                   ? RankOrder::stage_major
+                                   : RankOrder::pipeline_major;
              });
   add_option(app, "--master", "MACHINE", "machine of rank 0; reorders pipelines so that one begins there",
              [&](const std::string& text) { options.master = text; });
@@ -128,6 +141,8 @@ void check_export_options(const ExportOptions& options) {
   if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
   if (options.targets.empty())
     throw Error("--to", "is missing: name a trainer or launcher (see dtfm-export --list-targets)");
+  if (options.strict && !options.topology)
+    throw Error("--strict", "requires --topology, to predict the time in the trainer");
   if (options.folder == "-") throw Error("--output", "must be a folder, not stdout");
   if (options.folder.empty()) throw Error("--output", "is missing: name the output folder");
 }

@@ -1,5 +1,6 @@
 // The dtfm-export command: reads a plan and writes a folder of files.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -11,16 +12,21 @@
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
+#include "cli/common/target_formatting.hpp"
 #include "cli/export/export_app.hpp"
+#include "planner/core/index.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_export_bundle.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/json_format.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
+#include "simulator/simulate.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -48,7 +54,7 @@ void check_agents(const ExportOptions& options, const std::vector<const exporter
                   fmt::format("host requires torchrun; {} starts one process per GPU", target->name));
 }
 
-exporter::ExportChoices bundle_choices(const ExportOptions& options, exporter::RankOrder order) {
+exporter::ExportChoices bundle_choices(const ExportOptions& options, RankOrder order) {
   check_image(options.launch.image);
   exporter::ExportChoices choices;
   choices.order = order;
@@ -62,7 +68,7 @@ exporter::ExportChoices bundle_choices(const ExportOptions& options, exporter::R
   return choices;
 }
 
-exporter::ExportBundle read_bundle(const ExportOptions& options, exporter::RankOrder order) {
+exporter::ExportBundle read_bundle(const ExportOptions& options, RankOrder order) {
   const io::NamedFile plan{options.plan, io::read_plan_text(options.plan)};
   std::optional<Job> job;
   if (options.job) job = io::read_job(*options.job);
@@ -115,26 +121,119 @@ void write_files(const std::string& folder, const exporter::ExportFiles& files) 
   }
 }
 
-std::string format_summary(const ExportOptions& options, const exporter::ExportFiles& files,
-                           const std::vector<std::string>& notes) {
-  std::string text = fmt::format("{}: ", options.folder);
+/// The trainer among the targets that plans are made for; null if there is none.
+const exporter::Exporter* trainer_of(const std::vector<const exporter::Exporter*>& targets) {
+  for (const exporter::Exporter* target : targets)
+    if (target->target) return target;
+  return nullptr;
+}
+
+/// What the trainer makes of the plan.
+struct TrainerTimes {
+  Target target = {};
+  std::vector<TargetChange> changes;                // of the settings
+  std::optional<double> planned_s, trainer_s = {};  // simulated; unknown without topology
+  bool exceeds_memory = false;                      // in the trainer
+  std::string unknown;                              // why the times are not known
+
+  bool is_slower() const { return planned_s && *trainer_s > *planned_s * (1 + max_slowdown); }
+
+  static constexpr double max_slowdown = 0.05;
+};
+
+/// The plan of the bundle with the devices of its topology.
+Plan on_topology(const exporter::ExportBundle& bundle) {
+  Plan plan = bundle.plan;
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      for (int& device : stage.devices) device = bundle.topology_device[at(device)];
+  return plan;
+}
+
+/// `planned`: the bundle with the settings of the plan. `run`: with those of the trainer.
+TrainerTimes trainer_times(const ExportOptions& options, const exporter::ExportBundle& planned,
+                           const exporter::ExportBundle& run, Target target) {
+  TrainerTimes times;
+  times.target = target;
+  times.changes = run.changes;
+  if (!planned.topology) {
+    times.unknown = "--topology predicts the time";
+    return times;
+  }
+  const auto simulate = [&](const exporter::ExportBundle& bundle) {
+    const Problem problem{*bundle.topology, bundle.job,
+                          io::calibration_for(options.calibration, bundle.job, *bundle.topology).constants,
+                          io::built_in_roofline()};
+    return sim::simulate_undisturbed(problem, on_topology(bundle));
+  };
+  try {
+    times.planned_s = simulate(planned).seconds;
+    const sim::UndisturbedIteration in_trainer = simulate(run);
+    times.trainer_s = in_trainer.seconds;
+    times.exceeds_memory = in_trainer.exceeds_memory;
+  } catch (const Error& error) {
+    if (options.strict) throw;
+    times.planned_s.reset();
+    times.unknown = fmt::format("the time is not known: {}", error.what());
+  }
+  return times;
+}
+
+/// "megatron takes 47.73 s per iteration, 177 % longer than the planned 17.22 s: schedule …"
+std::string format_times(const TrainerTimes& times) {
+  const std::string_view name = name_of(times.target);
+  const std::string changes = times.changes.empty() ? "" : format_changes(times.changes);
+  if (!times.planned_s)
+    return fmt::format("{} runs {}; {}", name, changes.empty() ? "the plan as planned" : changes,
+                       times.unknown);
+  const double change = *times.trainer_s / *times.planned_s - 1;
+  std::string text = fmt::format("{} takes {:.4g} s per iteration, ", name, *times.trainer_s);
+  if (times.changes.empty())
+    text += "as planned";
+  else
+    text += fmt::format("{:.1f} % {} than the planned {:.4g} s: {}", 100 * std::abs(change),
+                        change < 0 ? "less" : "longer", *times.planned_s, changes);
+  if (times.exceeds_memory) text += "; it exceeds the memory of devices";
+  return text + (times.is_slower() || times.exceeds_memory
+                     ? fmt::format(" (dtfm-plan --target {} avoids this)", name)
+                     : "");
+}
+
+std::string format_summary(const ExportOptions& options, const std::optional<TrainerTimes>& times,
+                           const exporter::ExportFiles& files, const std::vector<std::string>& notes) {
+  std::string text = times ? format_times(*times) + "\n" : "";
+  text += fmt::format("{}: ", options.folder);
   for (std::size_t i = 0; i < files.size(); ++i) text += (i > 0 ? ", " : "") + files[i].name;
   text += "\n";
   for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
   return text;
 }
 
-std::string summary_json(const ExportOptions& options, const exporter::ExportBundle& bundle,
-                         const exporter::ExportFiles& files, const std::vector<std::string>& notes) {
+nlohmann::ordered_json times_json(const TrainerTimes& times) {
+  nlohmann::ordered_json json = {{"name", name_of(times.target)}, {"changes", nlohmann::json::array()}};
+  for (const TargetChange& it : times.changes)
+    json["changes"].push_back({{"key", it.key}, {"from", it.from}, {"to", it.to}});
+  if (!times.planned_s) return json;
+  json["planned_s"] = *times.planned_s;
+  json["iteration_time_s"] = *times.trainer_s;
+  json["exceeds_memory"] = times.exceeds_memory;
+  return json;
+}
+
+std::string summary_json(const ExportOptions& options, const std::optional<TrainerTimes>& times,
+                         const exporter::ExportBundle& bundle, const exporter::ExportFiles& files,
+                         const std::vector<std::string>& notes) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
   for (const exporter::ExportFile& file : files) names.push_back(file.name);
-  return io::format_json({{"targets", options.targets},
-                          {"folder", options.folder},
-                          {"ranks", bundle.world_size()},
-                          {"order", exporter::rank_order_name(bundle.order)},
-                          {"master", bundle.master()},
-                          {"files", names},
-                          {"notes", notes}});
+  nlohmann::ordered_json json = {{"targets", options.targets},
+                                 {"folder", options.folder},
+                                 {"ranks", bundle.world_size()},
+                                 {"order", rank_order_name(bundle.order)},
+                                 {"master", bundle.master()},
+                                 {"files", names},
+                                 {"notes", notes}};
+  if (times) json["trainer"] = times_json(*times);
+  return io::format_json(json);
 }
 
 /// A note on other files in the folder, which --force permits.
@@ -163,8 +262,14 @@ int run_export_command(const ExportOptions& options) {
   for (const std::string& name : options.targets) targets.push_back(&exporter::find_exporter(name));
   check_agents(options, targets);
   const io::ReadLog read;
-  const exporter::ExportBundle bundle =
+  const exporter::ExportBundle planned =
       read_bundle(options, exporter::choose_rank_order(targets, options.order));
+  const exporter::ExportBundle bundle = exporter::run_on_trainer(planned, targets);
+  std::optional<TrainerTimes> times;
+  if (const exporter::Exporter* trainer = trainer_of(targets))
+    times = trainer_times(options, planned, bundle, *trainer->target);
+  if (options.strict && times && (times->is_slower() || times->exceeds_memory))
+    throw NotRunnable("--strict: " + format_times(*times));
   const exporter::ExportFiles files = exporter::export_files(bundle, targets);
   check_not_read(read, output_paths(options.folder, files));
   check_folder(options, files);  // reads the existing files, so it must follow check_not_read
@@ -175,9 +280,9 @@ int run_export_command(const ExportOptions& options) {
   for (std::string& note : leftover_notes(options, files)) notes.push_back(std::move(note));
   if (options.format == OutputFormat::json) {
     notes.insert(notes.begin(), warnings.begin(), warnings.end());
-    print_result(summary_json(options, bundle, files, notes));
+    print_result(summary_json(options, times, bundle, files, notes));
   } else if (!options.quiet) {
-    print_result(format_summary(options, files, notes), options.color);
+    print_result(format_summary(options, times, files, notes), options.color);
   }
   return exit_code::done;
 }

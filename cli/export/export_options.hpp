@@ -16,9 +16,11 @@ struct ExportOptions {
   std::vector<std::string> targets;  // names of exporters
   std::string folder;
   std::optional<std::string> job, topology, hosts;  // files
-  std::optional<exporter::RankOrder> order;         // if not given: the default of the trainer
+  std::optional<RankOrder> order;                   // if not given: the default of the trainer
   exporter::LaunchSettings launch;
   std::optional<std::string> master;
+  std::optional<std::string> calibration;  // file or name; if not given: see calibration_for
+  bool strict = false;                     // refuses plans that take longer than planned
   bool force = false, list_targets = false, quiet = false;
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;

@@ -11,6 +11,7 @@
 
 #include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
+#include "cli/common/target_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/topology_formatting.hpp"
 #include "cli/plan/explanation.hpp"
@@ -53,6 +54,8 @@ class IterationWriter {
                     format_depth(s_.plan), format_count(static_cast<long long>(pipelines.size()), "replica"),
                     format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
                     format_job_decisions(s_.problem.job, s_.plan));
+    if (s_.problem.job.target) text += fmt::format("\nfor {}", name_of(*s_.problem.job.target));
+    if (!s_.record.target_changes.empty()) text += ": " + format_changes(s_.record.target_changes);
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
     return text + fmt::format("\nseed {}, {}\n", search.seed, format_search_end(search));
@@ -127,6 +130,11 @@ class IterationWriter {
       if (s_.record.warm_start) rows.back().push_back(short_seconds(it.migration.seconds));
     }
     return table(rows);
+  }
+
+  std::string target_times() const {
+    if (s_.record.targets.empty()) return "";
+    return format_target_times(s_.record.targets, s_.record.finalists.front().simulated.front().mean_s);
   }
 
   std::string warm_start() const {
@@ -225,7 +233,7 @@ std::string format_summary(const IterationSummary& summary) {
   return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.times(),
                       writer.warm_start(), writer.stages(),
                       format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),
-                      writer.finalists(), writer.advice(), writer.explanation()});
+                      writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});
 }
 
 void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,

@@ -96,6 +96,14 @@ void add_input_options(CLI::App& app, PlanOptions& options) {
   add_argument(app, "TOPOLOGY", "devices and the network between them (YAML)", options.topology);
   add_option(app, "--job", "FILE", "job to plan (YAML) [GPT-3 XL]",
              [&](const std::string& text) { options.job = text; });
+  const auto target =
+      add_option(app, "--target", "NAME", "trainer that will run the plan; see --list-targets [any]",
+                 [&](const std::string& name) {
+                   options.target = io::find_row(target_table(), name, "--target", "unknown").kind;
+                 });
+  const auto names = names_in(target_table());
+  set_completion_values(*target, {names.begin(), names.end()});
+  add_flag(app, "--list-targets", "lists what each trainer runs and exits", options.list_targets);
   add_batch_option(app, options.batch);
   add_calibration_option(app, options.calibration);
 }
@@ -221,7 +229,8 @@ void reject_options_with_diff(const CLI::App& app) {
                        "--tensor",      "--score",      "--ranks",     "--warm-start",        "--horizon",
                        "--scenario",    "--finalists",  "--robust",    "--strategy",          "--seed",
                        "--evaluations", "--time-limit", "--prove",     "--explain",           "--calibration",
-                       "--pareto",      "--advise",     "--report",    "--uniform-pipelines", "--near-equal"},
+                       "--pareto",      "--advise",     "--report",    "--uniform-pipelines", "--near-equal",
+                       "--target"},
                  "cannot be combined with --diff");
 }
 
@@ -235,7 +244,7 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
 
 void check_plan_options(const CLI::App& app, const PlanOptions& options) {
   if (options.diff) return reject_options_with_diff(app);
-  if (options.topology.empty() && !options.list_strategies)
+  if (options.topology.empty() && !options.list_strategies && !options.list_targets)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   check_score(app, options);
   if (options.horizon && !options.warm_start) throw Error("--horizon", "requires --warm-start");

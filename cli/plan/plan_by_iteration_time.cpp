@@ -69,7 +69,8 @@ std::vector<io::PlanRecord::Finalist> finalists_of(const api::PlanResult& result
 }  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
-                           const std::optional<CalibrationUncertainty>& spread, const io::ReadLog& read,
+                           const std::optional<CalibrationUncertainty>& spread,
+                           const std::vector<TargetChange>& target_changes, const io::ReadLog& read,
                            InterruptWatch& watch) {
   const std::vector<api::NamedScenario> scenarios = read_scenarios(options, problem.topology);
   ProgressPrinter printer(options.quiet, "dtfm-plan");
@@ -97,6 +98,9 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (search.fits() && !watch.interrupted()) add_bound(request, search, record);
   add_explanation(options, best, api::stop_of(request.options.common, api::explanation_grace_s), record);
   record.interval = search.interval;
+  record.target_changes = target_changes;
+  add_target_times(options, api::simulated_problem(best), best.plan, search.simulated(),
+                   api::stop_of(request.options.common, api::explanation_grace_s), record);
   std::string front;
   if (search.front)
     front = write_pareto_front(options, problem.topology,

@@ -13,6 +13,7 @@
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
+#include "cli/common/target_formatting.hpp"
 #include "cli/common/text_formatting.hpp"
 #include "cli/plan/comm_cost_summary.hpp"
 #include "cli/plan/plan_by_iteration_time.hpp"
@@ -26,6 +27,7 @@
 #include "planner/api/comm_cost.hpp"
 #include "planner/api/io/pareto_json.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/targets/target_settings.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
@@ -39,7 +41,7 @@ namespace dtfm::cli {
 namespace {
 
 /// Returns the job of --job, else that of the plan to score, else the default one, with the changes that
-/// options make to it.
+/// options other than --target make to it.
 Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource>& given_plan) {
   std::optional<Job> given;
   if (options.job)
@@ -216,15 +218,12 @@ void announce_objective(const PlanOptions& options) {
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, const Job& job,
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
   api::check_comm_cost(job);
-  const std::pair<const char*, bool> unsupported[] = {{"--scenario", !options.scenarios.empty()},
-                                                      {"--finalists", options.finalists.has_value()},
-                                                      {"--robust", options.robust.has_value()},
-                                                      {"--near-equal", options.near_equal.has_value()},
-                                                      {"--pareto", options.pareto.has_value()},
-                                                      {"--advise", options.advise},
-                                                      {"--calibration", options.calibration.has_value()},
-                                                      {"--warm-start", options.warm_start.has_value()},
-                                                      {"--explain", options.explain}};
+  const std::pair<const char*, bool> unsupported[] = {
+      {"--scenario", !options.scenarios.empty()},       {"--finalists", options.finalists.has_value()},
+      {"--robust", options.robust.has_value()},         {"--near-equal", options.near_equal.has_value()},
+      {"--pareto", options.pareto.has_value()},         {"--advise", options.advise},
+      {"--target", options.target.has_value()},         {"--calibration", options.calibration.has_value()},
+      {"--warm-start", options.warm_start.has_value()}, {"--explain", options.explain}};
   for (const auto& [option, is_given] : unsupported)
     if (is_given) throw Error(option, "cannot be combined with --objective comm-cost");
   announce_objective(options);
@@ -235,6 +234,10 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
 
 int run_plan_command(const PlanOptions& given) {
   if (given.list_strategies) return list_strategies();
+  if (given.list_targets) {
+    print_result(format_target_table());
+    return exit_code::done;
+  }
   PlanOptions options = given;
   options.objective = effective_objective(given);
   check_report(options.report);
@@ -255,14 +258,21 @@ int run_plan_command(const PlanOptions& given) {
   if (options.objective == Objective::comm_cost)
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const FittedCalibration calibration = io::calibration_for(options.calibration, job, *topology);
-  const Problem problem{topology, job, calibration.constants, io::built_in_roofline()};
-  if (!given_plan) return plan_by_iteration_time(options, problem, calibration.spread, read, watch);
+  Problem problem{topology, job, calibration.constants, io::built_in_roofline()};
+  std::vector<TargetChange> changes;
+  if (!given_plan && options.target) changes = restrict_to_target(problem.job, *options.target);
+  if (!given_plan) return plan_by_iteration_time(options, problem, calibration.spread, changes, read, watch);
   io::PlanAndNotes given_one = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, given_one.plan);
+  if (options.target) {
+    TargetedPlan run = run_on_target(given_one.plan, job, *options.target);
+    given_one.plan = std::move(run.plan);
+    problem.job = std::move(run.job);
+    changes = std::move(run.changes);
+  }
   for (const std::string& note : undecided_notes(job, given_one.plan.execution, given_one.undecided))
     given_one.notes.push_back(note);
-  return score_by_iteration_time(options, problem, calibration.spread, given_one.plan, given_one.notes, read,
-                                 watch);
+  return score_by_iteration_time(options, problem, calibration.spread, given_one, changes, read, watch);
 }
 
 }  // namespace dtfm::cli

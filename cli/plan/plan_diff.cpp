@@ -64,6 +64,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("gradient_sync", [](const auto& it) { return name_of(it.job.execution.gradient_sync); });
   add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.execution.overlap; });
+  add("tied_embedding_sync", [](const auto& it) { return it.job.execution.tied_embedding_sync; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
   add("micro_batch", [](const auto& it) { return it.job.execution.micro_batch; });

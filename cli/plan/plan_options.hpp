@@ -13,6 +13,7 @@
 #include "planner/api/finalist_simulation.hpp"
 #include "planner/core/objective.hpp"
 #include "planner/core/ranks.hpp"
+#include "planner/core/targets/target.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {
@@ -27,6 +28,7 @@ struct PlanOptions {
   bool pipeline_auto = false, data_auto = false;  // `auto` overrides the job
   std::optional<int> tensor;                      // empty if not given, or auto
   bool tensor_auto = false;
+  std::optional<Target> target;            // of the job, if not given
   bool uniform_pipelines = false;          // also if the job allows heterogeneous ones
   std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   std::vector<std::string> scenarios;      // files; the finalists are simulated under each
@@ -56,7 +58,7 @@ struct PlanOptions {
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
-  bool list_strategies = false;
+  bool list_strategies = false, list_targets = false;
 };
 
 /// Returns the output files; the name is empty if an option is not given.

@@ -30,6 +30,17 @@ void add_explanation(const PlanOptions& options, const search::PlanCandidate& be
   if (!record.explanation) record.warnings.emplace_back("there was not enough time to explain the plan");
 }
 
+void add_target_times(const PlanOptions& options, const Problem& problem, const Plan& plan,
+                      const std::vector<api::SimulatedTimes>& simulated, const StopFunction& stop,
+                      io::PlanRecord& record) {
+  if (problem.job.target || simulated.empty()) return;
+  try {
+    record.targets = api::time_on_targets(problem, plan, options.threads, stop);
+  } catch (const WorkStopped&) {
+    record.warnings.emplace_back("there was not enough time to simulate the plan in trainers");
+  }
+}
+
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record) {
   record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
 }

@@ -17,6 +17,12 @@ io::PlanRecord make_plan_record(const PlanOptions& options, const search::PlanCa
 void add_explanation(const PlanOptions& options, const search::PlanCandidate& candidate,
                      const StopFunction& stop, io::PlanRecord& record);
 
+/// Adds what trainers make of the plan, unless it is made for one or `simulated` is empty. `problem` has the
+/// job of the plan. If `stop` returned true, adds a warning.
+void add_target_times(const PlanOptions& options, const Problem& problem, const Plan& plan,
+                      const std::vector<api::SimulatedTimes>& simulated, const StopFunction& stop,
+                      io::PlanRecord& record);
+
 void add_notes(const std::vector<std::string>& notes, io::PlanRecord& record);
 /// Returns a note for each scenario under which the plan completes no iteration or deadlocks.
 std::vector<std::string> no_progress_notes(const std::vector<api::SimulatedTimes>& simulated);

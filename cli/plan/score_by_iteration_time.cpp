@@ -51,9 +51,11 @@ std::optional<io::PlanRecord::Advice> make_advice(const PlanOptions& options, co
 }  // namespace
 
 int score_by_iteration_time(const PlanOptions& options, const Problem& given,
-                            const std::optional<CalibrationUncertainty>& spread, const Plan& plan,
-                            const std::vector<std::string>& notes, const io::ReadLog& read,
+                            const std::optional<CalibrationUncertainty>& spread,
+                            const io::PlanAndNotes& plan_and_notes,
+                            const std::vector<TargetChange>& target_changes, const io::ReadLog& read,
                             InterruptWatch& watch) {
+  const Plan& plan = plan_and_notes.plan;
   const std::vector<api::NamedScenario> scenarios = read_scenarios(options, given.topology);
   check_not_read(read, output_files(options));
   const Objective objective = options.objective;
@@ -63,11 +65,15 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
   add_explanation(options, candidate, watch.stop(), record);
-  for (const auto& more : {notes, batch_notes(plan, candidate.job->problem.job)}) add_notes(more, record);
+  for (const auto& more : {plan_and_notes.notes, batch_notes(plan, candidate.job->problem.job)})
+    add_notes(more, record);
   add_notes(simulation_notes(scored), record);
   record.finalists.push_back({candidate, scored.result.simulated, scored.result.sensitivity});
   add_notes(no_progress_notes(scored.result.simulated), record);
   record.interval = scored.interval;
+  record.target_changes = target_changes;
+  add_target_times(options, api::simulated_problem(candidate), plan, scored.result.simulated, watch.stop(),
+                   record);
   watch.keep_result();  // the score is complete, whether or not the advice will be
   if (options.advise && !watch.interrupted())
     record.advice = make_advice(options, without_shape_limits(options, given), scenarios, objective,

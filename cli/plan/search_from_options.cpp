@@ -67,8 +67,10 @@ api::PlanRequest plan_request(const PlanOptions& options, const Problem& problem
                                                : job.parallelism.data;
   search.objective = options.objective;
   if (job.parallelism.uniform_pipelines && options.warm_start)
-    throw Error("--warm-start",
-                "cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job)");
+    throw Error(
+        "--warm-start",
+        fmt::format("cannot be combined with --uniform-pipelines (or `uniform_pipelines` in the job{})",
+                    job.target ? fmt::format(", or target {}", name_of(*job.target)) : ""));
   search.warm = read_warm_start(options, problem);
   if (options.near_equal && (search.warm || !options.scenarios.empty()))
     throw Error("--near-equal",

@@ -36,6 +36,9 @@ struct ExecutionConfig {
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
   Compression compression = {};
+  /// The stages of a pipeline that hold copies of the tied embedding all-reduce its gradients, uncompressed,
+  /// after the replicas have (Megatron-LM, core/distributed/finalize_model_grads.py).
+  bool tied_embedding_sync = false;
   /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
   /// sensitivity (planner/api/sensitivity.hpp).
   bool blocking_sends = false;

@@ -11,6 +11,7 @@
 #include "planner/core/model.hpp"
 #include "planner/core/optimizer.hpp"
 #include "planner/core/precision.hpp"
+#include "planner/core/targets/target.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -48,6 +49,9 @@ struct Automatic {
 
 struct Job {
   std::string name;
+  /// The trainer that runs the plans. The other settings are what it runs (restrict_to_target). Empty: all
+  /// plans are allowed.
+  std::optional<Target> target;
   Model model;
   Training training;
   Parallelism parallelism;

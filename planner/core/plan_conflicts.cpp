@@ -94,6 +94,8 @@ std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job) {
                  std::string(name_of(of_job.gradient_sync)), Choice::may_be_auto);
   list.compare("overlap", "parallelism.overlap", fmt::format("{}", planned.overlap),
                fmt::format("{}", of_job.overlap));
+  list.compare("tied_embedding_sync", "parallelism.tied_embedding_sync",
+               fmt::format("{}", planned.tied_embedding_sync), fmt::format("{}", of_job.tied_embedding_sync));
   if (!open.recomputation)
     list.compare("recompute", "training.recompute", std::string(name_of(planned.recomputation)),
                  std::string(name_of(of_job.recomputation)), Choice::may_be_auto);

@@ -13,6 +13,7 @@ enum class Schedule : unsigned char {
   one_f_one_b,
   one_f_one_b_blocking,
   interleaved,
+  interleaved_blocking,
   zero_bubble_h1,
   paths
 };
@@ -23,13 +24,13 @@ struct Operation {
   /// needed before the gradient synchronization. Otherwise `backward` computes both.
   enum class Kind : unsigned char { forward, backward, weight_gradient };
   Kind kind = Kind::forward;
-  int chunk = 0;  // index of the stage on its device; 0 except for interleaved
+  int chunk = 0;  // index of the stage on its device
   int micro_batch = 0;
 
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// The position of a device in its pipeline. With interleaved, device d of p has the stages d, d + p, …, d +
+/// The position of a device in its pipeline. With chunks, device d of p has the stages d, d + p, …, d +
 /// (chunks − 1) · p.
 struct PipelinePosition {
   int devices = 1, device = 0;

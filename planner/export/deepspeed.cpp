@@ -26,30 +26,12 @@ std::vector<int> uniform_split(int layers, int stages) {
   return counts;
 }
 
-void check_for_target(const ExportBundle& bundle, std::string_view target_name) {
-  require_uniform_pipelines(bundle, target_name);
-  require_one_tensor_degree(bundle, target_name);
-  require_nonempty_stages(bundle, target_name);
-  require_no_chunks(bundle, target_name);
-}
-
-void check(const ExportBundle& bundle) {
-  check_for_target(bundle, "deepspeed");
-  const std::vector<int> uniform_counts = uniform_split(layer_count(bundle.job.model), stage_count(bundle));
-  if (layer_counts(bundle) != uniform_counts)
-    reject("deepspeed",
-           fmt::format("partition_method cannot produce {} (uniform gives {}); use --to deepspeed-py",
-                       format_split(bundle.plan.pipelines.front()), fmt::join(uniform_counts, "/")));
-}
-
-/// ZeRO stage 1 synchronizes gradients as sharded-ps does; without ZeRO they are all-reduced.
 std::string config(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   return fmt::format(
-      R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
+      R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": 0}}}})"
       "\n",
-      training.global_batch, bundle.job.execution.micro_batch, micro_batches_per_pipeline(bundle),
-      bundle.job.execution.gradient_sync == GradientSync::sharded_ps ? 1 : 0);
+      training.global_batch, bundle.job.execution.micro_batch, micro_batches_per_pipeline(bundle));
 }
 
 ExportFiles files(const ExportBundle& bundle) {
@@ -142,7 +124,7 @@ std::string_view precision_section(Precision precision) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
+  std::vector<std::string> notes;
   if (const std::string_view section = precision_section(bundle.job.training.precision); !section.empty())
     notes.push_back(fmt::format(
         "ds_config.json does not set the precision; the plan assumes \"{}\": {{\"enabled\": true}}",
@@ -158,34 +140,36 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter deepspeed_exporter() {
   using namespace deepspeed;
-  return {
-      "deepspeed",
-      "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
-      true,
-      {RankOrder::stage_major},
-      check,
-      files,
-      read_back,
-      "Pass `--deepspeed_config ds_config.json`. Pass to PipelineModule the settings in "
-      "deepspeed_pipeline.json and the\n"
-      "layers without embedding and head; or all layers, with partition_method `type:` and the name of the "
-      "layers' class,\n"
-      "which gives the same split.",
-      notes};
+  return {.name = "deepspeed",
+          .what = "DeepSpeed 0.19: JSON config, for plans with the layer split of partition_method uniform",
+          .is_trainer = true,
+          .target = Target::deepspeed,
+          .orders = traits(Target::deepspeed).orders,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "Pass `--deepspeed_config ds_config.json`. Pass to PipelineModule the settings in "
+              "deepspeed_pipeline.json and the\n"
+              "layers without embedding and head; or all layers, with partition_method `type:` and the "
+              "name of the layers' class,\n"
+              "which gives the same split.",
+          .notes = notes};
 }
 
 Exporter deepspeed_python_exporter() {
   using namespace deepspeed;
-  return {"deepspeed-py",
-          "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
-          true,
-          {RankOrder::stage_major},
-          [](const ExportBundle& bundle) { check_for_target(bundle, "deepspeed-py"); },
-          python_files,
-          read_python,
+  return {
+      .name = "deepspeed-py",
+      .what = "DeepSpeed 0.19: JSON config, and a PipelineModule subclass with the layer split of the plan",
+      .is_trainer = true,
+      .target = Target::deepspeed_py,
+      .orders = traits(Target::deepspeed_py).orders,
+      .files = python_files,
+      .read_back = read_python,
+      .usage =
           "Pass `--deepspeed_config ds_config.json`, and replace PipelineModule by "
           "`dtfm_pipeline.PlannedPipeline`.",
-          notes};
+      .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -19,17 +19,6 @@ constexpr std::string_view target_name = "dtfm";
 constexpr const char* script_file = "dtfm.sh";
 constexpr const char* map_file = "rank_map.sh";
 
-void check(const ExportBundle& bundle) {
-  require_transformer(bundle, target_name);
-  if (stage_count(bundle) == 1)
-    reject(target_name, "one-stage pipelines are not runnable; plan with --pipeline 2 or more");
-  require_no_tensor_parallelism(bundle, target_name);
-  require_no_chunks(bundle, target_name);
-  require_uniform_pipelines(bundle, target_name);
-  require_nonempty_stages(bundle, target_name);
-  require_equal_flushes(bundle, target_name);
-}
-
 std::string dp_mode(GradientSync gradient_sync) {
   switch (gradient_sync) {
     case GradientSync::sharded_ps:
@@ -117,20 +106,11 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   return {std::move(rows), std::vector<int>(at(replicas), micro_batches)};
 }
 
-std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = {
+std::vector<std::string> notes(const ExportBundle&) {
+  return {
       "the published code fails on import: delete the lines of pipeline_parallel/dist_pp_utils.py that "
-      "import "
-      "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
+      "import dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, which do not exist",
       "it measures throughput: every replica trains on the same data"};
-  if (const Schedule planned = bundle.job.execution.schedule; planned != Schedule::gpipe)
-    notes.push_back(fmt::format("it runs schedule gpipe, but the plan assumes {}: plan with schedule gpipe",
-                                name_of(planned)));
-  if (dp_mode(bundle.job.execution.gradient_sync) == "allreduce")
-    notes.push_back(
-        fmt::format("--dp-mode allreduce lets NCCL choose the all-reduce algorithm; the plan assumes {}",
-                    name_of(bundle.job.execution.gradient_sync)));
-  return notes;
 }
 
 }  // namespace
@@ -138,17 +118,18 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter dtfm_exporter() {
   using namespace runner;
-  return {target_name,
-          "DT-FM's dist_runner.py (DS3Lab/DT-FM at cda948f), with a start script",
-          true,
-          {RankOrder::pipeline_major},
-          check,
-          files,
-          read_back,
-          "On every machine, in the folder of dist_runner.py: `./dtfm.sh MACHINE ARGUMENT...`, with its "
-          "arguments for model,\n"
-          "width and data. No other launcher is needed.",
-          notes};
+  return {.name = target_name,
+          .what = "DT-FM's dist_runner.py (DS3Lab/DT-FM at cda948f), with a start script",
+          .is_trainer = true,
+          .target = Target::dtfm,
+          .orders = traits(Target::dtfm).orders,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "On every machine, in the folder of dist_runner.py: `./dtfm.sh MACHINE ARGUMENT...`, with "
+              "its arguments for model,\n"
+              "width and data. No other launcher is needed.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -23,10 +23,6 @@ std::vector<RankAssignment> assign_ranks(const Plan& plan, const Job& job, RankO
   return assignments;
 }
 
-std::string_view rank_order_name(RankOrder order) {
-  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
-}
-
 std::vector<int> micro_batch_counts(const Plan& plan) {
   std::vector<int> counts;
   for (const Pipeline& pipeline : plan.pipelines) counts.push_back(pipeline.micro_batches);

@@ -10,6 +10,7 @@
 
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
+#include "planner/core/targets/target_settings.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 
@@ -21,15 +22,6 @@ struct GpuLocation {
   std::string address;  // host name or IP address by which the other machines reach it
   int gpu = 0;          // CUDA index on its machine
 };
-
-/// The two orders in which trainers number their workers. The rank of tensor-parallel shard t (of T), replica
-/// d (of D) and stage p (of P) is:
-///   stage_major     t + T (d + D p): the default of Megatron-LM, DeepSpeed, torchtitan
-///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
-enum class RankOrder { stage_major, pipeline_major };
-
-/// The name used on the command line, such as "stage-major".
-std::string_view rank_order_name(RankOrder order);
 
 /// The role of one rank. `pipeline` and `stage` are indices also if pipelines are heterogeneous.
 struct RankAssignment {
@@ -57,6 +49,7 @@ struct LaunchSettings {
 struct ExportBundle {
   Plan plan;  // its devices are indices into `locations`
   Job job;
+  std::vector<TargetChange> changes;   // of plan and job, by the trainer
   std::vector<GpuLocation> locations;  // devices that the plan does not use come last
   RankOrder order = RankOrder::stage_major;
   std::vector<RankAssignment> assignments;  // indexed by rank

@@ -98,6 +98,14 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
                   *stage)};
 }
 
+/// NCCL chooses between rings and trees by itself.
+std::vector<std::string> nccl_notes(const ExportBundle& bundle) {
+  if (!bundle.job.target || bundle.plan.pipelines.size() < 2 ||
+      bundle.job.execution.gradient_sync != GradientSync::ring)
+    return {};
+  return {"set NCCL_ALGO=Ring, because the plan's gradients go around rings"};
+}
+
 std::vector<std::string> compression_notes(const ExportBundle& bundle) {
   const Compression& compression = bundle.job.execution.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};
@@ -152,8 +160,26 @@ RankOrder choose_rank_order(std::span<const Exporter* const> targets,
   return requested.value_or(trainer->orders.front());
 }
 
+ExportBundle run_on_trainer(ExportBundle bundle, std::span<const Exporter* const> targets) {
+  for (const Exporter* target : targets) {
+    if (!target->target) continue;
+    TargetedPlan run = run_on_target(bundle.plan, bundle.job, *target->target);
+    bundle.plan = std::move(run.plan);
+    bundle.job = std::move(run.job);
+    bundle.changes = std::move(run.changes);
+  }
+  return bundle;
+}
+
+void check_expressible(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
+  for (const Exporter* target : targets) {
+    if (target->target) check_runnable(traits(*target->target), bundle.plan, bundle.job);
+    if (target->check) target->check(bundle);
+  }
+}
+
 ExportFiles export_files(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
-  for (const Exporter* target : targets) target->check(bundle);
+  check_expressible(bundle, targets);
   ExportFiles files = {{rank_table_file, rank_table_json(bundle)}};
   for (const Exporter* target : targets) add_files(files, target->files(bundle));
   for (const Exporter* target : targets) check_read_back(bundle, *target, files);
@@ -184,6 +210,7 @@ std::vector<std::string> memory_notes(const ExportBundle& bundle) {
 std::vector<std::string> export_notes(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
   std::vector<std::string> notes = tensor_notes(bundle);
   for (std::string& note : compression_notes(bundle)) notes.push_back(std::move(note));
+  for (std::string& note : nccl_notes(bundle)) notes.push_back(std::move(note));
   for (const Exporter* target : targets)
     for (const std::string& note : target->notes(bundle))
       notes.push_back(fmt::format("{}: {}", target->name, note));

@@ -27,18 +27,19 @@ struct ReadBack {
 };
 
 struct Exporter {
-  std::string_view name, what;    // what: description for --help, with supported versions
-  bool is_trainer = false;        // otherwise a launcher, which takes any rank order
-  std::vector<RankOrder> orders;  // supported by the trainer; the first is its default
-  /// Throws Error (export_requirements.hpp) for a plan that the target cannot express.
-  void (*check)(const ExportBundle&);
-  ExportFiles (*files)(const ExportBundle&);
+  std::string_view name, what;             // what: description for --help, with supported versions
+  bool is_trainer = false;                 // otherwise a launcher, which takes any rank order
+  std::optional<Target> target = {};       // of a trainer, if plans can be made for it
+  std::span<const RankOrder> orders = {};  // supported by the trainer; the first is its default
+  /// Throws Error for a plan that the target cannot express, beyond check_runnable. May be null.
+  void (*check)(const ExportBundle&) = nullptr;
+  ExportFiles (*files)(const ExportBundle&) = nullptr;
   /// Parses `files`, which include rank_table.json, by the rules of the target. Takes from `bundle` only what
   /// the files do not contain: device names, the job's model, and the address of rank 0.
-  ReadBack (*read_back)(const ExportFiles& files, const ExportBundle& bundle);
-  std::string_view usage;  // how to use the files, for the README.md of the folder
+  ReadBack (*read_back)(const ExportFiles& files, const ExportBundle& bundle) = nullptr;
+  std::string_view usage = {};  // how to use the files, for the README.md of the folder
   /// Caveats of running this plan on the target.
-  std::vector<std::string> (*notes)(const ExportBundle&);
+  std::vector<std::string> (*notes)(const ExportBundle&) = nullptr;
 };
 
 std::span<const Exporter> exporters();
@@ -50,8 +51,16 @@ const Exporter& find_exporter(std::string_view name);
 RankOrder choose_rank_order(std::span<const Exporter* const> targets,
                             const std::optional<RankOrder>& requested);
 
-/// All files for `targets`: their own, rank_table.json and README.md. Throws Error if a target cannot express
-/// the plan, and BrokenInvariant if the files, when parsed, differ from the plan.
+/// The bundle with the settings with which the trainer among `targets`, if any, runs the plan. Throws
+/// NotRunnable.
+ExportBundle run_on_trainer(ExportBundle bundle, std::span<const Exporter* const> targets);
+
+/// Throws Error if a target cannot express the plan of the bundle, a result of run_on_trainer.
+void check_expressible(const ExportBundle& bundle, std::span<const Exporter* const> targets);
+
+/// All files for `targets`: their own, rank_table.json and README.md. The bundle is a result of
+/// run_on_trainer. Throws Error if a target cannot express the plan, and BrokenInvariant if the files, when
+/// parsed, differ from the plan.
 ExportFiles export_files(const ExportBundle& bundle, std::span<const Exporter* const> targets);
 
 /// One note if, by the estimate in the plan file, devices exceed their memory: how many, and the one with the

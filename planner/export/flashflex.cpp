@@ -20,14 +20,6 @@ constexpr std::string_view target_name = "flashflex";
 constexpr const char* json_file = "flashflex.json";
 constexpr const char* script_file = "flashflex.sh";
 
-void check(const ExportBundle& bundle) {
-  require_nonempty_stages(bundle, target_name);
-  require_no_chunks(bundle, target_name);
-  require_transformer(bundle, target_name);
-  require_full_global_batch(bundle, target_name);
-  require_divisible_heads(bundle, target_name);
-}
-
 /// A JSON value for each stage of each pipeline, such as `[[1,1,1],[1,1,1]]`.
 template <class Number>
 std::string by_stage(const Plan& plan, const Number& number) {
@@ -110,10 +102,9 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
 }
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
-  notes.emplace_back(
+  std::vector<std::string> notes = {
       "its own start script numbers GPUs differently: use a launcher that makes one GPU visible to each rank "
-      "(--to torchrun, slurm or openmpi)");
+      "(--to torchrun, slurm or openmpi)"};
   const auto& model = std::get<Transformer>(bundle.job.model);
   if (model.sequence != 4096)
     notes.push_back(
@@ -128,11 +119,15 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter flashflex_exporter() {
   using namespace flashflex;
-  return {target_name, "FlashFlex, also called HexiScale (at 5ee1726): supports heterogeneous pipelines",
-          true,        {RankOrder::pipeline_major},
-          check,       files,
-          read_back,   "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",
-          notes};
+  return {.name = target_name,
+          .what = "FlashFlex, also called HexiScale (at 5ee1726): supports heterogeneous pipelines",
+          .is_trainer = true,
+          .target = Target::flashflex,
+          .orders = traits(Target::flashflex).orders,
+          .files = files,
+          .read_back = read_back,
+          .usage = "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -121,17 +121,16 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter kubernetes_exporter() {
   using namespace kubernetes;
-  return {target_name,
-          "Kubernetes: one pod per rank, pinned to its node",
-          false,
-          {},
-          check,
-          files,
-          read_back,
-          "`kubectl apply -f kubernetes.json` starts the image's own program with RANK, WORLD_SIZE, "
-          "MASTER_ADDR and\n"
-          "MASTER_PORT. The machines' addresses must be the nodes' `kubernetes.io/hostname`.",
-          notes};
+  return {.name = target_name,
+          .what = "Kubernetes: one pod per rank, pinned to its node",
+          .check = check,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "`kubectl apply -f kubernetes.json` starts the image's own program with RANK, WORLD_SIZE, "
+              "MASTER_ADDR and\n"
+              "MASTER_PORT. The machines' addresses must be the nodes' `kubernetes.io/hostname`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -15,29 +15,6 @@ namespace {
 constexpr const char* file_name = "megatron.sh";
 constexpr std::string_view target_name = "megatron";
 
-/// Rejects what Megatron-LM asserts for interleaving (megatron/training/arguments.py).
-void check_interleaving(const ExportBundle& bundle) {
-  if (stage_chunks(bundle.job) < 2) return;
-  if (stage_count(bundle) < 3)
-    reject(target_name,
-           fmt::format(
-               "schedule interleaved over {} stages; Megatron needs more than 2; plan with schedule 1f1b",
-               stage_count(bundle)));
-  if (micro_batches_per_pipeline(bundle) % stage_count(bundle) != 0)
-    reject(
-        target_name,
-        fmt::format("schedule interleaved with {} micro-batches over {} stages; Megatron needs a multiple; "
-                    "plan with schedule 1f1b, or another --batch",
-                    micro_batches_per_pipeline(bundle), stage_count(bundle)));
-}
-
-void check(const ExportBundle& bundle) {
-  require_uniform_pipelines(bundle, target_name);
-  require_one_tensor_degree(bundle, target_name);
-  check_interleaving(bundle);
-  require_divisible_heads(bundle, target_name);
-}
-
 /// The pipeline layout, such as Ettt|tt|ttL; with virtual stages: chunk 0 of each stage, then chunk 1, …
 std::string format_layout(const ExportBundle& bundle) {
   std::string layout = "E";
@@ -140,19 +117,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   return {std::move(rows), micro_batch_counts(plan)};
 }
 
-std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes =
-      schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? Schedule::interleaved : Schedule::one_f_one_b);
-  if (const auto& model = std::get<Transformer>(bundle.job.model); model.tied && stage_count(bundle) > 1)
-    notes.emplace_back(
-        "the first and last stages all-reduce the gradient of the tied embedding in every iteration, which "
-        "the plan ignores; --untie-embeddings-and-output-weights avoids it");
-  if (tensor_degree(bundle) > 1 && bundle.job.parallelism.scatter_gather)
-    notes.emplace_back(
-        "without sequence parallelism every rank sends the whole output of its stage; the plan "
-        "counts a part, because the job has scatter_gather: true");
-  notes.emplace_back("over slow links, --distributed-timeout-minutes may have to exceed its default of 10");
-  return notes;
+std::vector<std::string> notes(const ExportBundle&) {
+  return {"over slow links, --distributed-timeout-minutes may have to exceed its default of 10"};
 }
 
 }  // namespace
@@ -160,18 +126,18 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter megatron_exporter() {
   using namespace megatron;
-  return {
-      target_name,
-      "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",
-      true,
-      {RankOrder::stage_major, RankOrder::pipeline_major},
-      check,
-      files,
-      read_back,
-      "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` with your flags "
-      "for data,\n"
-      "tokenizer and learning rate.",
-      notes};
+  return {.name = target_name,
+          .what = "Megatron-LM (megatron-core 0.14 or later): flags, with the pipeline layout",
+          .is_trainer = true,
+          .target = Target::megatron,
+          .orders = traits(Target::megatron).orders,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` with "
+              "your flags for data,\n"
+              "tokenizer and learning rate.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

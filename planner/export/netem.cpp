@@ -228,11 +228,13 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter netem_exporter() {
   using namespace netem;
-  return {target_name, "tc scripts that shape each machine's links as in the topology (needs --topology)",
-          false,       {},
-          check,       files,
-          read_back,   "On every machine, as root: `./netem-MACHINE.sh up`, and `down` to undo it.",
-          notes};
+  return {.name = target_name,
+          .what = "tc scripts that shape each machine's links as in the topology (needs --topology)",
+          .check = check,
+          .files = files,
+          .read_back = read_back,
+          .usage = "On every machine, as root: `./netem-MACHINE.sh up`, and `down` to undo it.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -67,15 +67,12 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter openmpi_exporter() {
   using namespace openmpi;
-  return {"openmpi",
-          "Open MPI (4 or later): rankfile",
-          false,
-          {},
-          [](const ExportBundle&) {},
-          files,
-          read_back,
-          "On one machine that can reach the others: `./openmpi.sh PROGRAM ARGUMENT...`.",
-          notes};
+  return {.name = "openmpi",
+          .what = "Open MPI (4 or later): rankfile",
+          .files = files,
+          .read_back = read_back,
+          .usage = "On one machine that can reach the others: `./openmpi.sh PROGRAM ARGUMENT...`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

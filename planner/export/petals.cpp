@@ -1,4 +1,6 @@
 // Petals: servers that each hold blocks of a model. Clients can be given a list of the servers of a pipeline.
+#include <array>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -21,10 +23,14 @@ constexpr std::string_view target_name = "petals";
 constexpr const char* script_file = "petals.sh";
 constexpr const char* pipelines_file = "petals-pipelines.json";
 
+/// It fine-tunes with frozen blocks, so no plan is made for it, but it has requirements of plans.
+constexpr std::array schedules = {Schedule::one_f_one_b};
+constexpr std::array orders = {RankOrder::pipeline_major, RankOrder::stage_major};
+constexpr TargetTraits requirements = {
+    .name = target_name, .schedules = schedules, .orders = orders, .uniform_pipelines = false};
+
 void check(const ExportBundle& bundle) {
-  require_transformer(bundle, target_name);
-  require_nonempty_stages(bundle, target_name);
-  require_no_chunks(bundle, target_name);
+  check_runnable(requirements, bundle.plan, bundle.job);
   if (const auto stage = find_stage_across_machines(bundle))
     reject(
         target_name,
@@ -93,12 +99,15 @@ std::vector<std::string> notes(const ExportBundle&) {
 
 Exporter petals_exporter() {
   using namespace petals;
-  return {
-      target_name, "Petals (2.3): one server per stage, with its blocks",
-      true,        {RankOrder::pipeline_major, RankOrder::stage_major},
-      check,       files,
-      read_back,   "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",
-      notes};
+  return {.name = target_name,
+          .what = "Petals (2.3): one server per stage, with its blocks",
+          .is_trainer = true,
+          .orders = requirements.orders,
+          .check = check,
+          .files = files,
+          .read_back = read_back,
+          .usage = "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -46,15 +46,12 @@ std::vector<std::string> notes(const ExportBundle&) {
 
 Exporter slurm_exporter() {
   using namespace slurm;
-  return {"slurm",
-          "Slurm (22.05 or later): arbitrary distribution",
-          false,
-          {},
-          [](const ExportBundle&) {},
-          files,
-          read_back,
-          "In an allocation (salloc, sbatch) of the machines: `./slurm.sh PROGRAM ARGUMENT...`.",
-          notes};
+  return {.name = "slurm",
+          .what = "Slurm (22.05 or later): arbitrary distribution",
+          .files = files,
+          .read_back = read_back,
+          .usage = "In an allocation (salloc, sbatch) of the machines: `./slurm.sh PROGRAM ARGUMENT...`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

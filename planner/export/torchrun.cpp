@@ -102,9 +102,13 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter torchrun_exporter() {
   using namespace torchrun;
-  return {
-      target_name, "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
-      read_back,   "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};
+  return {.name = target_name,
+          .what = "torchrun (PyTorch 1.13 or later) with static rendezvous",
+          .check = check,
+          .files = files,
+          .read_back = read_back,
+          .usage = "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -16,30 +16,11 @@ constexpr const char* toml_file = "torchtitan.toml";
 constexpr const char* python_file = "dtfm_plan.py";
 constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
 
-/// The name in torch.distributed.pipelining; empty if it has none.
+/// The name in torch.distributed.pipelining.
 std::string schedule_name(const ExportBundle& bundle) {
-  switch (bundle.job.execution.schedule) {
-    case Schedule::gpipe:
-      return "GPipe";
-    case Schedule::one_f_one_b:
-    case Schedule::one_f_one_b_blocking:
-      return "1F1B";
-    case Schedule::interleaved:
-      return "Interleaved1F1B";
-    default:
-      return "";
-  }
-}
-
-void check_for_target(const ExportBundle& bundle, std::string_view target_name) {
-  require_transformer(bundle, target_name);
-  require_uniform_pipelines(bundle, target_name);
-  require_one_tensor_degree(bundle, target_name);
-  require_nonempty_stages(bundle, target_name);
-  require_equal_flushes(bundle, target_name, ", or schedule 1f1b");
-  if (schedule_name(bundle).empty())
-    reject(target_name, fmt::format("schedule {} has no equivalent; plan with schedule 1f1b",
-                                    name_of(bundle.job.execution.schedule)));
+  const ScheduleTraits& schedule = traits(bundle.job.execution.schedule);
+  if (schedule.has_chunks) return "Interleaved1F1B";
+  return schedule.forwards_first ? "GPipe" : "1F1B";
 }
 
 /// The modules of each virtual stage, in model order. Every module must be listed: torchtitan silently drops
@@ -160,10 +141,6 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
   if (!is_llama_like(std::get<Transformer>(bundle.job.model)))
     notes.emplace_back(
         "the module names are those of torchtitan's Llama, but the job's model is not Llama-like");
-  if (tensor_degree(bundle) > 1 && !bundle.job.parallelism.sequence_parallel)
-    notes.emplace_back(
-        "torchtitan's tensor parallelism includes sequence parallelism, but the job has sequence_parallel: "
-        "false; the plan counts more memory than torchtitan needs");
   if (replica_count(bundle) > 1)
     notes.emplace_back(
         "if torchtitan rejects DDP with other parallelism, swap the values of data_parallel_shard_degree and "
@@ -178,30 +155,32 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter torchtitan_exporter() {
   using namespace torchtitan;
-  return {"torchtitan",
-          "torchtitan 0.2.0 to 0.2.2: TOML",
-          true,
-          {RankOrder::stage_major},
-          [](const ExportBundle& bundle) { check_for_target(bundle, "torchtitan"); },
-          toml_files,
-          read_toml,
-          "Copy the keys of torchtitan.toml into your job config; the program is\n"
-          "`-m torchtitan.train --job.config_file FILE`.",
-          notes};
+  return {.name = "torchtitan",
+          .what = "torchtitan 0.2.0 to 0.2.2: TOML",
+          .is_trainer = true,
+          .target = Target::torchtitan,
+          .orders = traits(Target::torchtitan).orders,
+          .files = toml_files,
+          .read_back = read_toml,
+          .usage =
+              "Copy the keys of torchtitan.toml into your job config; the program is\n"
+              "`-m torchtitan.train --job.config_file FILE`.",
+          .notes = notes};
 }
 
 Exporter torchtitan_python_exporter() {
   using namespace torchtitan;
-  return {"torchtitan-py",
-          "torchtitan with Python configuration (2026 or later)",
-          true,
-          {RankOrder::stage_major},
-          [](const ExportBundle& bundle) { check_for_target(bundle, "torchtitan-py"); },
-          python_files,
-          read_python,
-          "Put dtfm_plan.py next to your configuration and adapt its import; the program is\n"
-          "`-m torchtitan.train --module MODULE --config dtfm_plan`.",
-          notes};
+  return {.name = "torchtitan-py",
+          .what = "torchtitan with Python configuration (2026 or later)",
+          .is_trainer = true,
+          .target = Target::torchtitan_py,
+          .orders = traits(Target::torchtitan_py).orders,
+          .files = python_files,
+          .read_back = read_python,
+          .usage =
+              "Put dtfm_plan.py next to your configuration and adapt its import; the program is\n"
+              "`-m torchtitan.train --module MODULE --config dtfm_plan`.",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

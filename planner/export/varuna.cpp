@@ -17,19 +17,6 @@ namespace {
 constexpr std::string_view target_name = "varuna";
 constexpr const char* file_name = "varuna.sh";
 
-void check(const ExportBundle& bundle) {
-  require_no_tensor_parallelism(bundle, target_name);
-  require_no_chunks(bundle, target_name);
-  require_uniform_pipelines(bundle, target_name);
-  const std::vector<int> layers = layer_counts(bundle);
-  for (const int count : layers)
-    if (count != layers.front())
-      reject(target_name,
-             fmt::format("stages have {} layers; Varuna splits a model into equal stages; plan with a "
-                         "--pipeline that divides the {} layers",
-                         format_split(bundle.plan.pipelines.front()), layer_count(bundle.job.model)));
-}
-
 /// The ranks of each stage in the order of pipelines, such as `0,3;1,4;2,5;`. The last semicolon is required
 /// (varuna/utils.py).
 std::string stage_map(const ExportBundle& bundle) {
@@ -86,11 +73,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   return {std::move(rows), std::vector<int>(at(replica), micro_batches)};
 }
 
-std::vector<std::string> notes(const ExportBundle& bundle) {
-  std::vector<std::string> notes = schedule_notes(bundle, Schedule::one_f_one_b);
-  notes.emplace_back(
-      "do not use Varuna's launcher, which makes its own map: use one that sets RANK and WORLD_SIZE");
-  return notes;
+std::vector<std::string> notes(const ExportBundle&) {
+  return {"do not use Varuna's launcher, which makes its own map: use one that sets RANK and WORLD_SIZE"};
 }
 
 }  // namespace
@@ -98,16 +82,17 @@ std::vector<std::string> notes(const ExportBundle& bundle) {
 
 Exporter varuna_exporter() {
   using namespace varuna;
-  return {target_name,
-          "Varuna (at a2145cc): map of stages to ranks, for plans with equal stages",
-          true,
-          {RankOrder::pipeline_major, RankOrder::stage_major},
-          check,
-          files,
-          read_back,
-          "Run `source varuna.sh`; the program gets `\"${VARUNA_ARGS[@]}\"`, and passes BATCH_SIZE and "
-          "CHUNK_SIZE on to Varuna().",
-          notes};
+  return {.name = target_name,
+          .what = "Varuna (at a2145cc): map of stages to ranks, for plans with equal stages",
+          .is_trainer = true,
+          .target = Target::varuna,
+          .orders = traits(Target::varuna).orders,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "Run `source varuna.sh`; the program gets `\"${VARUNA_ARGS[@]}\"`, and passes BATCH_SIZE and "
+              "CHUNK_SIZE on to Varuna().",
+          .notes = notes};
 }
 
 }  // namespace dtfm::exporter

@@ -54,6 +54,7 @@ class IterationGraph {
     if (plan_.execution.gradient_sync != GradientSync::none)
       for (const LayerGroup& group : groups())
         if (builder_.symmetry().represented(group.holders) > 1) add_group_sync(group);
+    if (plan_.execution.tied_embedding_sync) add_tied_sync();
     add_updates();
     TaskLabel step;
     step.activity = Activity::step;
@@ -199,8 +200,55 @@ class IterationGraph {
     const SyncGroup sync_group{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
                                group.label};
     const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
-    for (std::size_t i = 0; i < ends.size(); ++i)
-      add_end_task(group.holders[i], add_compression(group, i, compression_s, 1, ends[i]));
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const int end = add_compression(group, i, compression_s, 1, ends[i]);
+      add_end_task(group.holders[i], end);
+      for (int layer = group.layers.first; layer < group.layers.second; ++layer)
+        if (is_tied(layer)) synchronized_[{group.pipelines[i], layer, group.holders[i]}].push_back(end);
+    }
+  }
+
+  /// Whether other layers share parameters with this one.
+  bool is_tied(int layer) const { return layer == 0 || model_.tied_gradient_bytes(layer) > 0; }
+
+  const Stage& stage_of(int pipeline, int layer) const {
+    const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
+    return *std::find_if(stages.begin(), stages.end(),
+                         [&](const Stage& stage) { return layer < stage.layers.second; });
+  }
+
+  /// In every pipeline, all-reduces the gradients of what a layer shares with the first one, if they are in
+  /// different stages.
+  void add_tied_sync() {
+    for (int layer = 1; layer < model_.layers(); ++layer)
+      for (int pipeline = 0; is_tied(layer) && at(pipeline) < plan_.pipelines.size(); ++pipeline) {
+        const std::vector<int>&first = stage_of(pipeline, 0).devices,
+              &last = stage_of(pipeline, layer).devices;
+        if (first != last) add_tied_sync(pipeline, layer, first, last);
+      }
+  }
+
+  void add_tied_sync(int pipeline, int layer, const std::vector<int>& first, const std::vector<int>& last) {
+    const int parts = parts_between(first, last);
+    for (int part = 0; part < parts; ++part) {
+      const std::vector<int> holders = {device_of_part(first, part, parts),
+                                        device_of_part(last, part, parts)};
+      std::vector<int> ready;
+      for (const auto& [of_layer, holder] : {std::pair(0, holders[0]), std::pair(layer, holders[1])}) {
+        const std::vector<int>& synchronized = synchronized_[{pipeline, of_layer, holder}];
+        ready.insert(ready.end(), synchronized.begin(), synchronized.end());
+        const std::vector<int>& by_rank = ends_[at(pipeline)].gradients[at(of_layer)];
+        ready.push_back(by_rank[at(rank_of_part(part, parts, static_cast<int>(by_rank.size())))]);
+      }
+      TaskLabel start;
+      start.layer = layer;
+      start.pipeline = pipeline;
+      if (parts > 1) start.rank = part;
+      const SyncGroup group{holders, model_.tied_gradient_bytes(layer) / parts,
+                            builder_.wait(0, ready, start), layer, parts > 1 ? part : no_index};
+      const std::vector<int> ends = add_gradient_sync(builder_, GradientSync::ring, group);
+      for (std::size_t i = 0; i < ends.size(); ++i) add_end_task(holders[i], ends[i]);
+    }
   }
 
   const Job& job_;
@@ -212,6 +260,8 @@ class IterationGraph {
   std::vector<PipelineEndTasks> ends_;
   std::vector<int> last_;                           // tasks for which the end of the iteration waits
   std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
+  // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
+  std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };
 
 /// The virtual stages of a pipeline, in the order in which micro-batches pass them.

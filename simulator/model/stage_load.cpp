@@ -66,6 +66,10 @@ double LoadModel::gradient_bytes(int layer, bool tied, bool compressed) const {
   return uncompressed_gradient_bytes(layer, tied) * (compressed ? execution_.compression.gradients : 1);
 }
 
+double LoadModel::tied_gradient_bytes(int layer) const {
+  return chain_[at(layer)].tied_parameters * parameter_bytes(job_.training).synced;
+}
+
 double LoadModel::gradient_compression_s(double bytes) const {
   if (gradient_compression_s_per_byte_ == 0) return 0;  // the compression ratio may be 0
   return bytes / execution_.compression.gradients * gradient_compression_s_per_byte_;

@@ -75,6 +75,8 @@ class LoadModel {
   bool is_compressed(std::span<const int> devices) const {
     return dtfm::is_compressed(topology_, execution_.compression, devices);
   }
+  /// Bytes of the gradients of what the layer shares with the first one.
+  double tied_gradient_bytes(int layer) const;
   /// Bytes of one layer's parameters in the precision of the training, without those tied to the first layer.
   double parameter_bytes_of(int layer) const;
   /// Seconds to compress, or to decompress, activations of so many bytes uncompressed.

@@ -58,6 +58,9 @@ TEST_CASE("every setting that contradicts the job is a conflict") {
         "gradient_sync tree, but the job's parallelism.gradient_sync is ring; set the job's to tree or auto");
   CHECK(conflict([](ExecutionConfig& it) { it.overlap = false; }) ==
         "overlap false, but the job's parallelism.overlap is true; set the job's to false");
+  CHECK(conflict([](ExecutionConfig& it) { it.tied_embedding_sync = true; }) ==
+        "tied_embedding_sync true, but the job's parallelism.tied_embedding_sync is false; set the job's to "
+        "true");
   CHECK(conflict([](ExecutionConfig& it) { it.recomputation = Recomputation::none; }) ==
         "recompute none, but the job's training.recompute is full; set the job's to none or auto");
   CHECK(

@@ -89,7 +89,7 @@ std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages) 
 }
 
 int random_micro_batches(Rng& rng, const Job& job, int stages, int most) {
-  return job.execution.schedule == Schedule::interleaved ? stages * random_int(rng, 1, most / 4)
+  return traits(job.execution.schedule).in_rounds ? stages * random_int(rng, 1, most / 4)
                                                          : random_int(rng, 1, most);
 }
 
@@ -209,6 +209,26 @@ TEST_CASE("an iteration consists of pipelines and gradient sync and updates and 
   }
 }
 
+// Two layers share 1e6 parameters of 2 bytes. The second stage ends its backward pass after 1 + 1 + 2 s and
+// the first one after 2 s more. Two replicas synchronize 2e6 bytes at 1e6 bytes per second in two halves of 1
+// s: until 6 and 8 s. Then the two stages of each pipeline do the same until 10 s. A single pipeline has no
+// replicas; its stages begin after 6 s. A single stage has one copy.
+TEST_CASE("the stages that hold a tied embedding synchronize its gradients after the replicas have") {
+  Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
+  std::get<LayerChain>(problem.job.model).layers.back().tied_parameters = 1e6;
+  const auto check_seconds = [&](int stages, int replicas, double seconds) {
+    CAPTURE(stages, replicas);
+    const Plan plan = plan_of(problem.job, stages, replicas, 1);
+    CHECK(estimated_iteration_s(problem, plan) == Approx(seconds));
+    CHECK(simulated_iteration_s(problem, plan) == Approx(seconds));
+  };
+  check_seconds(2, 2, 8);
+  problem.job.execution.tied_embedding_sync = true;
+  check_seconds(2, 2, 10);
+  check_seconds(2, 1, 8);
+  check_seconds(1, 2, 8);
+}
+
 TEST_CASE("an estimator after changes equals a new one") {
   for (const Schedule schedule : schedules)
     for (const bool shared : {false, true})
@@ -312,6 +332,21 @@ TEST_CASE("without shared links the estimate is near the simulator for all split
   }
 }
 
+TEST_CASE("the estimate is near the simulator if chunks wait for their sends") {
+  Errors errors;
+  for (std::uint64_t seed = 0; seed < repetitions(100); ++seed) {
+    Rng rng = Rng::for_task(11, seed);
+    const Problem problem{random_topology(rng),
+                          heterogeneous_layers(rng, Schedule::interleaved_blocking, syncs[seed % 5]),
+                          {1, 0.01, 0.9, 0.5}};
+    errors.add(problem, random_plan(rng, problem.job, 1));
+  }
+  CAPTURE(errors.mean(), errors.low, errors.high);
+  CHECK(errors.mean() < 0.03);
+  CHECK(errors.low > -0.01);
+  CHECK(errors.high < 0.35);
+}
+
 TEST_CASE("without shared links the estimate is close to the simulator for all training settings") {
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
     CAPTURE(seed);
@@ -334,6 +369,27 @@ TEST_CASE("without shared links the estimate is close to the simulator for all t
     CAPTURE(job.execution.schedule, job.execution.gradient_sync, job.execution.overlap, tensor);
     CHECK(estimated_iteration_s(problem, plan) ==
           Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
+  }
+}
+
+// The estimate assumes that all parts of a stage of several devices begin together.
+TEST_CASE("the estimate is near the simulator if tied embeddings are synchronized") {
+  for (const Schedule schedule : schedules) {
+    Errors errors;
+    for (std::uint64_t seed = 0; seed < repetitions(100); ++seed) {
+      Rng rng = Rng::for_task(10, seed);
+      Problem problem{random_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]),
+                      Calibration{1, 0.01, 0.9, 0.5}};
+      Layer& head = std::get<LayerChain>(problem.job.model).layers.back();
+      head.tied_parameters = head.parameters = 5e6;
+      problem.job.execution.tied_embedding_sync = true;
+      problem.job.execution.overlap = rng.below(2) == 0;
+      errors.add(problem, random_plan(rng, problem.job, random_int(rng, 1, 2), true));
+    }
+    CAPTURE(schedule, errors.mean(), errors.low, errors.high);
+    CHECK(errors.mean() < 0.005);
+    CHECK(errors.low > -0.025);
+    CHECK(errors.high < 0.15);
   }
 }
 

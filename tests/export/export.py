@@ -64,8 +64,8 @@ class Export(unittest.TestCase):
     def files(self):
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
 
-    def assert_refused(self, done, text):
-        self.assertEqual(done.returncode, 2, done.stdout)
+    def assert_refused(self, done, text, code=2):
+        self.assertEqual(done.returncode, code, done.stdout)
         self.assertIn(text, done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertFalse((self.folder / "out").exists())
@@ -214,14 +214,62 @@ class Export(unittest.TestCase):
                 shutil.rmtree(self.folder / "net")
         self.assertFalse(list(self.folder.rglob("INTRUDED")))
 
+    def test_a_plan_for_a_trainer_is_exported_as_planned(self):
+        """The plan of --target T takes as long in T as planned; the export of another plan says what T changes, and --strict refuses
+        a plan that then takes over 5 % longer."""
+        (self.folder / "net.yaml").write_text(topology(["a", "b", "c", "d"]))
+        (self.folder / "job.yaml").write_text(JOB.replace("pipeline: 2, data: 2, schedule: 1f1b", "gradient_sync: sharded-ps"))
+        listed = self.run_in(PLAN, "--list-targets").stdout
+        targets = [line for line in listed.splitlines() if line and not line.startswith(" ")]
+        self.assertEqual(targets, ["megatron", "torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "flashflex", "varuna"])
+        for target in targets:
+            with self.subTest(target=target):
+                done = self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", f"{target}.json", "--target", target)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                plan = json.loads((self.folder / f"{target}.json").read_text())
+                self.assertEqual(plan["job"]["target"], target)
+                self.assertNotIn("targets", plan)
+                planned = next(iter(plan["finalists"][0]["simulated"].values()))["mean_s"]
+                done = self.run_in(EXPORT, f"{target}.json", "--to", target, "--topology", "net.yaml", "--strict", "-o", f"out-{target}",
+                                   "--format", "json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                trainer = json.loads(done.stdout)["trainer"]
+                self.assertEqual(trainer["changes"], [])
+                self.assertAlmostEqual(trainer["iteration_time_s"], planned, delta=1e-6 * planned)
+                self.assertEqual(trainer["iteration_time_s"], trainer["planned_s"])
+                done = self.run_in(EXPORT, f"{target}.json", "--to", target, "-o", f"text-{target}")
+                self.assertEqual(done.stdout.splitlines()[0], f"{target} runs the plan as planned; --topology predicts the time")
+
+    def test_what_a_trainer_changes_comes_first(self):
+        (self.folder / "net.yaml").write_text(topology(["a", "b", "c", "d"]))
+        (self.folder / "job.yaml").write_text(JOB.replace("schedule: 1f1b", "schedule: gpipe, uniform_pipelines: true"))
+        self.assertEqual(self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", "plan.json").returncode, 0)
+        plan = json.loads((self.folder / "plan.json").read_text())
+        listed = {it["name"]: it for it in plan["targets"]}
+        self.assertEqual(len(listed), 8)
+        changes = [(it["key"], it["to"]) for it in listed["megatron"]["changes"]]
+        self.assertEqual(changes, [("parallelism.schedule", "1f1b-blocking"), ("parallelism.gradient_sync", "ring"),
+                                   ("training.optimizer", "adam-20"), ("parallelism.tied_embedding_sync", "true")])
+        done = self.export("--to", "megatron", "--topology", "net.yaml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first = done.stdout.splitlines()[0]
+        self.assertRegex(first, r"^megatron takes [0-9.]+ s per iteration, [0-9.]+ % longer than the planned [0-9.]+ s: "
+                                r"schedule 1f1b-blocking instead of gpipe, gradient_sync ring instead of sharded-ps, ")
+        self.assertIn("(dtfm-plan --target megatron avoids this)", first)
+        self.assertNotIn("schedule", "\n".join(done.stdout.splitlines()[1:]))
+        shutil.rmtree(self.folder / "out")
+        done = self.export("--to", "megatron", "--topology", "net.yaml", "--strict")
+        self.assert_refused(done, "--strict: megatron takes ", 3)
+        self.assert_refused(self.export("--to", "megatron", "--strict"), "--strict: requires --topology")
+
     def test_only_flashflex_accepts_heterogeneous_pipelines(self):
         (self.folder / "net.yaml").write_text(
             'version: 1\nname: n\ndevices: [{site: a, count: 3, gpu: A100-40GB}, {site: a, count: 3, gpu: T4}]\n'
             'links: [{between: ["*", "*"], latency: 1 ms, bandwidth: 10 Gbps}]\n')
         (self.folder / "job.yaml").write_text(JOB.replace("data: 2", "data: 3"))
-        for options, code in (([], 2), (["--uniform-pipelines"], 2), (["--uniform-pipelines", "--batch", "18"], 0)):
+        for options, code in (([], 3), (["--target", "megatron"], 2), (["--target", "megatron", "--batch", "18"], 0)):
             done = self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", "plan.json", *options)
-            if options == ["--uniform-pipelines"]:  # 16 micro-batches over 3 pipelines
+            if options == ["--target", "megatron"]:  # 16 micro-batches over 3 pipelines
                 self.assertEqual(done.returncode, 2)
                 self.assertRegex(done.stderr, "uniform")
                 continue
@@ -231,7 +279,7 @@ class Export(unittest.TestCase):
             if code:
                 split = [[stage["layers"] for stage in it["stages"]] for it in json.loads((self.folder / "plan.json").read_text())["pipelines"]]
                 other = next(i for i, layers in enumerate(split) if layers != split[0])
-                self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to flashflex, or plan with --uniform-pipelines"))
+                self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to flashflex, or plan with --target megatron"))
                 self.assertFalse((self.folder / "out").exists())
                 self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "flashflex", "-o", "flash").returncode, 0)
 

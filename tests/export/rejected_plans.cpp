@@ -34,6 +34,7 @@ ExportBundle two_pipelines(std::vector<int> first, std::vector<int> second, int 
 }
 
 void fill_slots(ExportBundle& bundle, RankOrder order = RankOrder::stage_major) {
+  bundle.plan.execution = bundle.job.execution;
   bundle.order = order;
   bundle.assignments = assign_ranks(bundle.plan, bundle.job, order);
 }
@@ -41,7 +42,7 @@ void fill_slots(ExportBundle& bundle, RankOrder order = RankOrder::stage_major) 
 std::string rejection_message(const std::string& name, ExportBundle bundle) {
   const Exporter* target = &find_exporter(name);
   fill_slots(bundle, choose_rank_order({&target, 1}, {}));
-  return error_message([&] { export_files(bundle, {&target, 1}); });
+  return error_message([&] { export_files(run_on_trainer(bundle, {&target, 1}), {&target, 1}); });
 }
 
 const std::vector<std::string> common_layout = {"megatron",     "torchtitan", "torchtitan-py", "deepspeed",
@@ -51,8 +52,7 @@ TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: pipelines 0 and 1 split layers differently (3/2/2 vs 2/3/2); megatron has one layout for "
-        "all "
-        "replicas; use --to flashflex, or plan with --uniform-pipelines");
+        "all replicas; use --to flashflex, or plan with --target megatron");
   for (const std::string& name : common_layout)
     CHECK_THAT(rejection_message(name, bundle), contains("split layers differently"));
   CHECK(rejection_message("flashflex", bundle) == "no error");
@@ -79,8 +79,7 @@ TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target 
   }
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: stage 2 uses tp=2, stage 0 tp=1; megatron has one tensor-parallel size; use --to "
-        "flashflex, or plan "
-        "with --uniform-pipelines");
+        "flashflex, or plan with --target megatron");
   for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed-py"})
     CHECK_THAT(rejection_message(name, bundle), contains("has one tensor-parallel size"));
   for (const char* name : {"dtfm", "varuna"})
@@ -112,7 +111,8 @@ TEST_CASE("different numbers of micro-batches and indivisible batches are reject
 TEST_CASE("splits that a trainer cannot make are rejected") {
   const ExportBundle bundle = two_pipelines({4, 1, 2}, {4, 1, 2});
   CHECK(rejection_message("deepspeed", bundle) ==
-        "deepspeed: partition_method cannot produce 4/1/2 (uniform gives 3/2/2); use --to deepspeed-py");
+        "deepspeed: partition_method cannot produce 4/1/2 (uniform gives 3/2/2); use --to deepspeed-py, "
+        "or plan with --target deepspeed");
   CHECK(rejection_message("deepspeed-py", bundle) == "no error");
   CHECK_THAT(rejection_message("varuna", bundle), contains("stages have 4/1/2 layers"));
   CHECK(rejection_message("varuna", two_pipelines({2, 2, 2}, {2, 2, 2}, 6)) == "no error");
@@ -131,7 +131,8 @@ TEST_CASE("only Megatron accepts a stage without layers") {
 
 TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are rejected where unsupported") {
   ExportBundle bundle = two_pipelines({7}, {7});
-  CHECK_THAT(rejection_message("dtfm", bundle), contains("one-stage pipelines are not runnable"));
+  CHECK_THAT(rejection_message("dtfm", bundle),
+             contains("pipelines have 1 stage; dtfm needs at least 2; plan with --target dtfm"));
   bundle = two_pipelines({3, 4}, {3, 4});
   bundle.job.execution.schedule = Schedule::gpipe;
   bundle.job.execution.flush = 3;
@@ -144,7 +145,8 @@ TEST_CASE("single-stage pipelines and uneven flushes and virtual stages are reje
   bundle.job.execution.chunks = 2;
   for (const char* name : {"dtfm", "deepspeed-py", "flashflex", "petals", "varuna"})
     CHECK_THAT(rejection_message(name, bundle), contains("schedule interleaved with 2 chunks"));
-  CHECK_THAT(rejection_message("megatron", bundle), contains("Megatron needs more than 2"));
+  CHECK_THAT(rejection_message("megatron", bundle),
+             contains("schedule interleaved over 2 stages; megatron needs at least 3"));
 }
 
 TEST_CASE("models that are not transformers are rejected") {
@@ -185,30 +187,38 @@ TEST_CASE("two trainers or an unsupported rank order or an unknown target are re
              contains("give its topology with --topology"));
 }
 
-TEST_CASE("torchtitan rejects a schedule that it cannot run") {
-  ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
-  bundle.job.execution.schedule = Schedule::zero_bubble_h1;
-  CHECK(rejection_message("torchtitan", bundle) ==
-        "torchtitan: schedule zb-h1 has no equivalent; plan with schedule 1f1b");
-  bundle.job.execution.schedule = Schedule::one_f_one_b_blocking;
-  CHECK(rejection_message("torchtitan", bundle) == "no error");
-}
-
-TEST_CASE("a trainer's different schedule and missing flushes are noted") {
+TEST_CASE("a plan is exported with the settings that the trainer runs") {
   ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
   bundle.job.execution.schedule = Schedule::gpipe;
-  bundle.job.execution.flush = 3;
+  bundle.job.execution.flush = 4;
+  bundle.job.execution.compression.activations = 0.5;
   fill_slots(bundle);
-  for (const char* name : {"megatron", "deepspeed-py", "flashflex"}) {
-    const auto notes = find_exporter(name).notes(bundle);
-    REQUIRE(notes.size() > 1);
-    CHECK(notes[0] == "it runs schedule 1f1b, but the plan assumes gpipe: plan with schedule 1f1b");
-    CHECK_THAT(notes[1], contains("does not flush pipelines every 3 micro-batches"));
-  }
-  bundle.job.parallelism = {};
+  const auto changes = [&](const char* name) {
+    const Exporter* target = &find_exporter(name);
+    const ExportBundle run = run_on_trainer(bundle, {&target, 1});
+    CHECK(run.plan.execution == run.job.execution);
+    for (const std::string& note : export_notes(run, {&target, 1}))
+      CHECK_THAT(note, !contains("schedule") && !contains("compression"));
+    std::vector<std::string> texts;
+    for (const TargetChange& it : run.changes) texts.push_back(format_change(it));
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(changes("megatron") ==
+        Texts{"schedule 1f1b-blocking instead of gpipe", "gradient_sync ring instead of sharded-ps",
+              "optimizer adam-20 instead of adam-16", "tied_embedding_sync true instead of false",
+              "flush none instead of 4", "activations 1 instead of 0.5"});
+  CHECK(changes("torchtitan") == Texts{"gradient_sync ring instead of sharded-ps",
+                                       "overlap true instead of false", "activations 1 instead of 0.5"});
+  CHECK(changes("dtfm") == Texts{"recompute full instead of none",
+                                 "optimizer host-offload instead of adam-16",
+                                 "activations 1 instead of 0.5"});
+  bundle.job.execution = {};
   bundle.job.execution.schedule = Schedule::one_f_one_b;
-  for (const std::string& note : find_exporter("deepspeed-py").notes(bundle))
-    CHECK(note.find("runs schedule") == note.npos);
+  bundle.job.execution.gradient_sync = GradientSync::ring;
+  fill_slots(bundle);
+  CHECK(changes("flashflex") == Texts{"schedule 1f1b-blocking instead of 1f1b"});
+  CHECK(changes("torchrun").empty());
 }
 
 TEST_CASE("rank 0 is on the master if a pipeline begins there") {

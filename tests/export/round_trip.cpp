@@ -106,6 +106,7 @@ TEST_CASE("any plan with virtual stages or empty stages reads back from Megatron
       bundle.job.execution.schedule = Schedule::interleaved;
       bundle.job.execution.chunks = chunks;
     }
+    bundle.plan.execution = bundle.job.execution;
     bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
     const ExportFiles files = export_files(bundle, {&target, 1});
     CHECK(target->read_back(files, bundle).rows == rank_rows(bundle));

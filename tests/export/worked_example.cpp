@@ -96,7 +96,7 @@ module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"
 TEST_CASE("DeepSpeed gets its documented JSON") {
   CHECK(
       file("deepspeed", "ds_config.json") ==
-      R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 1}})"
+      R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 0}})"
       "\n");
 }
 

@@ -16,8 +16,9 @@ void hand_over(const dtfm::io::NamedFile& plan, const dtfm::exporter::ExportChoi
   const dtfm::exporter::Exporter* const targets[] = {&target};
   dtfm::exporter::ExportBundle bundle;
   try {
-    bundle = dtfm::exporter::read_export_bundle(plan, std::nullopt, choices);
-    target.check(bundle);
+    bundle = dtfm::exporter::run_on_trainer(dtfm::exporter::read_export_bundle(plan, std::nullopt, choices),
+                                            targets);
+    dtfm::exporter::check_expressible(bundle, targets);
   } catch (const dtfm::Error&) {
     return;
   }
@@ -38,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       choices.hosts =
           dtfm::io::NamedFile{"hosts", dtfm::io::validate_text(text.substr(end + dashes.size()), "hosts")};
     for (const dtfm::exporter::Exporter& target : dtfm::exporter::exporters()) {
-      choices.order = target.is_trainer ? target.orders.front() : dtfm::exporter::RankOrder::stage_major;
+      choices.order = target.is_trainer ? target.orders.front() : dtfm::RankOrder::stage_major;
       hand_over(plan, choices, target);
     }
   } catch (const dtfm::Error& error) {

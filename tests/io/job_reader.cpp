@@ -85,7 +85,8 @@ TEST_CASE("keys that a job omits have the usual defaults") {
 TEST_CASE("every key is read and the job written as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
-  overlap: true, sequence_parallel: false, scatter_gather: true, uniform_pipelines: true}
+  overlap: true, tied_embedding_sync: true, sequence_parallel: false, scatter_gather: true,
+  uniform_pipelines: true}
 compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, bandwidth_threshold: 1 Gbps}
 profile: {analytic: true, efficiency: 0.3}
 comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
@@ -98,6 +99,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.execution.flush == 64);
   CHECK(job.execution.gradient_sync == GradientSync::ring);
   CHECK(job.execution.overlap);
+  CHECK(job.execution.tied_embedding_sync);
   CHECK_FALSE(job.parallelism.sequence_parallel);
   CHECK(job.parallelism.scatter_gather);
   CHECK(job.parallelism.uniform_pipelines);

@@ -131,6 +131,8 @@ TEST_CASE("a reduced graph has the times of the whole graph") {
     Problem problem{regular_topology(rng), random_chain_job(rng, 8), Calibration{1, 1e-3, 0.9, 0.1}};
     problem.topology.edit().fairness = rng.below(3) == 0 ? Fairness::rtt : Fairness::equal;
     set_training(rng, problem.job);
+    problem.job.execution.tied_embedding_sync = number % 3 == 0;
+    if (number % 3 == 0) tie_last_layer(problem.job);
     const Plan plan = rng.below(5) == 0 ? arbitrary_plan(rng, problem, 2 - problem.topology->size() % 2, true)
                                         : regular_plan(rng, problem);
     INFO("problem " << number);

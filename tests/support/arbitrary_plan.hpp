@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "planner/core/index.hpp"
@@ -39,6 +40,12 @@ inline void set_training(Rng& rng, Job& job) {
   const Schedule schedules[] = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved,
                                 Schedule::zero_bubble_h1, Schedule::one_f_one_b_blocking};
   set_training(rng, job, schedules[rng.below(std::size(schedules))]);
+}
+
+/// The last layer shares half of its parameters with the first one, like a tied embedding.
+inline void tie_last_layer(Job& job) {
+  Layer& last = std::get<LayerChain>(job.model).layers.back();
+  last.tied_parameters = last.parameters / 2;
 }
 
 /// Returns a random split of the layers into stages of at least `min_layers` layers.

@@ -34,7 +34,8 @@ inline ExportFiles make_export_files(const std::string& plan, std::vector<std::s
   std::vector<const Exporter*> targets;
   for (const std::string& name : names) targets.push_back(&find_exporter(name));
   choices.order = choose_rank_order(targets, order);
-  return export_files(read_export_bundle({"plan.json", plan}, std::nullopt, choices), targets);
+  return export_files(run_on_trainer(read_export_bundle({"plan.json", plan}, std::nullopt, choices), targets),
+                      targets);
 }
 
 /// Which properties of the pipelines of a random plan are fixed.
@@ -86,6 +87,7 @@ inline ExportBundle arbitrary_bundle(Rng& rng, const PlanConstraints& kind, Rank
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages)
       for (int& device : stage.devices) device = locations[at(device)];
+  plan.execution = bundle.job.execution;
   bundle.order = order;
   bundle.assignments = assign_ranks(plan, bundle.job, order);
   return bundle;

@@ -25,7 +25,7 @@ inline Job heterogeneous_layers(Rng& rng, Schedule schedule, GradientSync sync) 
   }
   job.execution.schedule = schedule;
   job.execution.gradient_sync = sync;
-  if (schedule == Schedule::interleaved) job.execution.chunks = 2;
+  if (traits(schedule).has_chunks) job.execution.chunks = 2;
   return job;
 }
 

@@ -182,6 +182,21 @@ ordered_json warm_start_json(const PlanRecord::WarmStart& warm, const ObjectiveT
   return json;
 }
 
+/// Changes are of the settings of the plan.
+ordered_json target_json(const api::TargetTime& it) {
+  ordered_json json = {{"name", name_of(it.target)}};
+  if (!it.obstacle.empty()) {
+    json["obstacle"] = it.obstacle;
+    return json;
+  }
+  json["iteration_time_s"] = it.seconds;
+  json["exceeds_memory"] = it.exceeds_memory;
+  json["changes"] = ordered_json::array();
+  for (const TargetChange& change : it.changes)
+    json["changes"].push_back({{"key", change.key}, {"from", change.from}, {"to", change.to}});
+  return json;
+}
+
 }  // namespace
 
 ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology) {
@@ -235,6 +250,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, objective, topology);
   json["finalists"] = finalists_json(record);
   if (record.advice) json["advice"] = advice_json(*record.advice);
+  for (const api::TargetTime& it : record.targets) json["targets"].push_back(target_json(it));
   if (record.search) json["search"] = search_json(*record.search);
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;

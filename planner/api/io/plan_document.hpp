@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/api/plan_estimate.hpp"
+#include "planner/api/target_times.hpp"
 #include "planner/api/warm_start.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
@@ -66,6 +67,8 @@ struct PlanRecord {
   std::optional<Explanation> explanation;
   std::vector<Finalist> finalists;  // beginning with the plan of the file
   std::optional<Advice> advice;
+  std::vector<TargetChange> target_changes;  // of the job or the scored plan, by its target; not written
+  std::vector<api::TargetTime> targets;      // empty if the plan is made for one, or if they are not known
   std::optional<WarmStart> warm_start;
   std::vector<std::string> warnings;
   std::string version;

@@ -233,6 +233,7 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
     stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + sync.compression_s,
                                     stage.compressed_s + stage.compression_s);
     sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
+    synchronized_s_[number * costs_.size() + i] = start_s + sync.time.ends_s[i] + sync.compression_s;
   }
   sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
   for (std::size_t i = 0; i < costs_.size(); ++i)
@@ -245,6 +246,7 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
 bool IterationEstimator::synchronize(const Plan& plan, const ShouldPrune& should_prune) {
   find_buckets(plan);
   if (syncs_.size() < buckets_.size()) syncs_.resize(buckets_.size());
+  synchronized_s_.assign(buckets_.size() * costs_.size(), 0);
   stages_.resize(pipelines_.size());
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
     stages_[i].assign(plan.pipelines[i].stages.size(), {});
@@ -259,7 +261,57 @@ bool IterationEstimator::synchronize(const Plan& plan, const ShouldPrune& should
     if (must_prune()) return false;
     synchronize_bucket(number, plan);
   }
+  if (model_.problem.job.execution.tied_embedding_sync) synchronize_tied(plan);
   return !must_prune();
+}
+
+/// When a stage has the gradients of a layer of all replicas.
+double IterationEstimator::synchronized_s(const Plan& plan, std::size_t pipeline, int virtual_stage,
+                                          int layer) const {
+  for (std::size_t number = 0; number < buckets_.size(); ++number)
+    if (buckets_[number].layers.first <= layer && layer < buckets_[number].layers.second)
+      return synchronized_s_[number * costs_.size() + pipeline];
+  return gradients_ready_s(model_, plan.pipelines[pipeline], *costs_[pipeline], *times_[pipeline],
+                           virtual_stage, layer);
+}
+
+/// Every pipeline synchronizes its copies when both of its stages are ready. A link carries one pipeline
+/// after the other.
+void IterationEstimator::synchronize_tied(const Plan& plan) {
+  for (int layer = 1; layer < model_.stages.layers(); ++layer)
+    for (std::size_t i = 0; model_.stages.tied_gradient_bytes(layer) > 0 && i < costs_.size(); ++i) {
+      int stage = 0;
+      while (costs_[i]->layers[at(stage)].second <= layer) ++stage;
+      const std::vector<int>&first = devices_of(plan.pipelines[i], 0),
+            &last = devices_of(plan.pipelines[i], at(stage));
+      if (first == last) continue;
+      const double start_s = std::max(synchronized_s(plan, i, 0, 0), synchronized_s(plan, i, stage, layer));
+      const double end_s = start_s + tied_sync_s(first, last, layer, start_s);
+      estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, end_s);
+      end_s_ = std::max(end_s_, end_s + std::max(costs_[i]->update_s[0], costs_[i]->update_s[at(stage)]));
+    }
+}
+
+/// Duration of the all-reduce between the stages of a pipeline that share parameters of `layer`.
+double IterationEstimator::tied_sync_s(const std::vector<int>& first, const std::vector<int>& last, int layer,
+                                       double start_s) {
+  const int parts = parts_between(first, last);
+  std::vector<ReplicaGroup> groups;
+  for (int part = 0; part < parts; ++part)
+    groups.push_back({{device_of_part(first, part, parts), device_of_part(last, part, parts)},
+                      {parts / static_cast<int>(first.size()), parts / static_cast<int>(last.size())},
+                      model_.stages_of(at(parts)).tied_gradient_bytes(layer)});
+  const SyncTime time =
+      gradient_sync_time(GradientSync::ring, model_.problem.topology, model_.network, groups);
+  estimate_.egress_usd += time.egress_usd;
+  double end_s = start_s + time.seconds;
+  for (const auto& [capacity, bytes] : time.link_bytes) {
+    double& busy = link_busy_s_[at(capacity)];
+    if (busy == 0) busy_links_.push_back(capacity);
+    busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
+    end_s = std::max(end_s, busy);
+  }
+  return end_s - start_s;
 }
 
 const PipelineWork& IterationEstimator::work(int pipeline) const {

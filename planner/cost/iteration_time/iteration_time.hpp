@@ -43,7 +43,9 @@ struct EstimateBounds {
 ///    synchronized together, once the last of these stages has their gradients; with overlap, every layer is
 ///    synchronized separately. Synchronizations of the same devices, or over the same link, follow each
 ///    other.
-/// 4. Add the optimizer step of every device and the iteration overhead.
+/// 4. With tied_embedding_sync, add the all-reduces between the stages of each pipeline that hold copies of
+///    the same parameters.
+/// 5. Add the optimizer step of every device and the iteration overhead.
 ///
 /// Every stage must have as many devices as one of the model's degrees, and devices with known times. The
 /// plan's execution must be that of the model's job, except for the flushes. Throws Error for a plan that the
@@ -108,6 +110,9 @@ class IterationEstimator {
   EstimateBounds bounds_of_pipelines() const;
   void synchronize_bucket(std::size_t number, const Plan& plan);
   bool synchronize(const Plan& plan, const ShouldPrune& should_prune);
+  void synchronize_tied(const Plan& plan);
+  double tied_sync_s(const std::vector<int>& first, const std::vector<int>& last, int layer, double start_s);
+  double synchronized_s(const Plan& plan, std::size_t pipeline, int virtual_stage, int layer) const;
   void set_totals();
 
   const IterationModel& model_;
@@ -118,10 +123,11 @@ class IterationEstimator {
   LinkContention contention_;
   std::vector<const PipelineTime*> times_;
   std::vector<GradientBucket> buckets_;
-  std::vector<double> ready_s_;      // [bucket][pipeline]: when the stage has the gradients of the bucket
-  std::vector<double> sync_ends_s_;  // by bucket; a lower bound, until it is synchronized
-  double end_s_ = 0;                 // of all pipelines and buckets, with the optimizer steps
-  double sum_of_ends_s_ = 0;         // without them
+  std::vector<double> ready_s_;         // [bucket][pipeline]: when the stage has the gradients of the bucket
+  std::vector<double> sync_ends_s_;     // by bucket; a lower bound, until it is synchronized
+  std::vector<double> synchronized_s_;  // [bucket][pipeline]: when the stage has the sums
+  double end_s_ = 0;                    // of all pipelines and buckets, with the optimizer steps
+  double sum_of_ends_s_ = 0;            // without them
   std::vector<std::vector<StageBusy>> stages_;  // [pipeline][stage]
   std::vector<double> link_busy_s_;  // by id of the shared capacity: end of the synchronizations so far
   std::vector<int> busy_links_;      // ids of those that are not 0

@@ -121,6 +121,10 @@ double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, b
   return parameters * gradient_bytes_per_parameter_ * ratio / problem_.constants.sync_efficiency;
 }
 
+double StageCosts::tied_gradient_bytes(int layer) const {
+  return tied_[at(layer)] * gradient_bytes_per_parameter_ / problem_.constants.sync_efficiency;
+}
+
 double StageCosts::gradient_compression_s(double bytes) const {
   if (gradient_compression_s_per_byte_ == 0) return 0;
   const double gradients =

@@ -50,6 +50,8 @@ class StageCosts {
   /// Gradient bytes of one device. `with_first`: the stage also has the first layer, so tied parameters are
   /// not counted again.
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
+  /// The same for what the layer shares with the first one, uncompressed.
+  double tied_gradient_bytes(int layer) const;
   /// Seconds to compress gradients to `bytes`, or to decompress them.
   double gradient_compression_s(double bytes) const;
   /// All-reduces of a micro-batch within a stage: messages that each device sends in the ring, one after the

@@ -15,6 +15,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/kind_table.hpp"
+#include "planner/core/targets/target_settings.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/model_reader.hpp"
 #include "planner/io/readers/profile_reader.hpp"
@@ -105,6 +106,8 @@ void read_schedule_and_sync(const YamlMap& map, Job& job) {
   execution.flush = optional_count(map, "flush", 1);
   const auto overlap = map.optional("overlap");
   execution.overlap = overlap && overlap->boolean();
+  const auto tied = map.optional("tied_embedding_sync");
+  execution.tied_embedding_sync = tied && tied->boolean();
   const ScheduleTraits& schedule = traits(execution.schedule);
   if (schedule.has_chunks && !execution.chunks)
     throw map.required("schedule")
@@ -122,8 +125,9 @@ void read_training(const YamlValue& value, Job& job) {
 }
 
 void read_parallelism(const YamlValue& value, Job& job) {
-  const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
-                                 "overlap", "sequence_parallel", "scatter_gather", "uniform_pipelines"});
+  const YamlMap map =
+      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap",
+                 "tied_embedding_sync", "sequence_parallel", "scatter_gather", "uniform_pipelines"});
   job.parallelism.pipeline = count_or_auto(map, "pipeline");
   job.parallelism.data = count_or_auto(map, "data");
   job.parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
@@ -240,6 +244,21 @@ void read_profiles(const YamlValue& value, const FileReader& open_file, bool wit
   for (const YamlValue& entry : entries) read_profile_entry(entry, open_file, with_profiles, job);
 }
 
+/// Restricts `job`, whose other keys must have been read, to a target. Throws Error at the first setting of
+/// the file that the target cannot run.
+void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
+  const Target target = target_table()[value.choice(names_in(target_table()))].kind;
+  for (const TargetChange& change : restrict_to_target(job, target)) {
+    const std::size_t dot = change.key.find('.');
+    const auto section = map.optional(change.key.substr(0, dot));
+    if (!section) continue;
+    for (const auto& [key, setting] : section->entries())
+      if (key.is_word(change.key.substr(dot + 1)))
+        throw setting.value_error(fmt::format("is not what target {} runs; expected {}, or remove the key",
+                                              name_of(target), change.to));
+  }
+}
+
 void read_comm_cost(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"gradient", "activation", "stages"});
   job.comm_cost = {map.required("gradient").bytes(), map.required("activation").bytes()};
@@ -253,8 +272,8 @@ namespace {
 Job parse_job(std::string text, std::string file, const FileReader& open_file, bool with_profiles = true) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(document, "a job",
-                                    {"version", "name", "model", "training", "parallelism", "compression",
-                                     "profile", "calibration", "comm_cost"});
+                                    {"version", "name", "target", "model", "training", "parallelism",
+                                     "compression", "profile", "calibration", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
   read_training(map.required("training"), job);
@@ -265,6 +284,7 @@ Job parse_job(std::string text, std::string file, const FileReader& open_file, b
   if (const auto calibration = map.optional("calibration"))
     job.calibration = read_calibration(*calibration, open_file);
   if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
+  if (const auto target = map.optional("target")) read_target(*target, map, job);
   return job;
 }
 
@@ -284,8 +304,8 @@ Job parse_job(std::string text, std::string file) {
 PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job) {
   const YamlDocument document(std::move(text), file);
   const YamlValue root = document.root();
-  const YamlMap map = root.map(
-      {"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "overlap", "recompute", "compression"});
+  const YamlMap map = root.map({"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "overlap",
+                                "tied_embedding_sync", "recompute", "compression"});
   Job decided;
   decided.model = job.model;
   decided.training = job.training;

@@ -25,8 +25,8 @@ struct PlacedExecution {
 };
 
 /// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush` or
-/// `overlap` the plan has none; other missing settings are those of the job. Throws Error at
-/// file:line:column.
+/// `overlap` or `tied_embedding_sync` the plan has none; other missing settings are those of the job. Throws
+/// Error at file:line:column.
 PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job);
 
 /// The job of configs/gpt3-xl.yaml, which is compiled in.

@@ -60,6 +60,7 @@ ordered_json parallelism_json(const Job& job) {
   if (execution.flush) json["flush"] = *execution.flush;
   json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(execution.gradient_sync));
   if (execution.overlap) json["overlap"] = true;
+  if (execution.tied_embedding_sync) json["tied_embedding_sync"] = true;
   if (!parallelism.sequence_parallel) json["sequence_parallel"] = false;
   if (parallelism.scatter_gather) json["scatter_gather"] = true;
   if (parallelism.uniform_pipelines) json["uniform_pipelines"] = true;
@@ -93,17 +94,18 @@ ordered_json execution_json(const ExecutionConfig& execution) {
   if (execution.flush) json["flush"] = *execution.flush;
   json["gradient_sync"] = name_of(execution.gradient_sync);
   json["overlap"] = execution.overlap;
+  if (execution.tied_embedding_sync) json["tied_embedding_sync"] = true;
   json["recompute"] = name_of(execution.recomputation);
   json["compression"] = compression_json(execution.compression, Automatic());
   return json;
 }
 
 ordered_json job_json(const Job& job) {
-  ordered_json json = {{"version", 1},
-                       {"name", job.name},
-                       {"model", model_json(job.model)},
-                       {"training", training_json(job)},
-                       {"parallelism", parallelism_json(job)}};
+  ordered_json json = {{"version", 1}, {"name", job.name}};
+  if (job.target) json["target"] = name_of(*job.target);
+  json["model"] = model_json(job.model);
+  json["training"] = training_json(job);
+  json["parallelism"] = parallelism_json(job);
   json["compression"] = compression_json(job.execution.compression, job.automatic);
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.calibration) json["calibration"] = calibration_reference_json(*job.calibration);

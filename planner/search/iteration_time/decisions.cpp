@@ -100,7 +100,7 @@ void Decisions::exclude(const std::vector<int>& devices) {
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
-  if (job.automatic.schedule) job.execution.schedule = Schedule::one_f_one_b;
+  if (job.automatic.schedule) job.execution.schedule = first_schedule(job);
   if (job.automatic.recomputation) job.execution.recomputation = Recomputation::full;
   if (!job.execution.compression.throughput) {  // compression takes no time, so the strongest is best
     if (job.automatic.activations) job.execution.compression.activations = strongest;
@@ -171,12 +171,14 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
     if (std::find(sizes.begin(), sizes.end(), other.execution.micro_batch) != sizes.end())
       job.execution.micro_batch = other.execution.micro_batch;
   }
-  if (undecided.recomputation) job.execution.recomputation = other.execution.recomputation;
-  if (undecided.schedule) {
+  if (undecided.recomputation && is_choice(job, other.execution.recomputation))
+    job.execution.recomputation = other.execution.recomputation;
+  if (undecided.schedule && is_choice(job, other.execution.schedule)) {
     job.execution.schedule = other.execution.schedule;
     job.execution.chunks = other.execution.chunks;
   }
-  if (undecided.gradient_sync) job.execution.gradient_sync = other.execution.gradient_sync;
+  if (undecided.gradient_sync && is_choice(job, other.execution.gradient_sync))
+    job.execution.gradient_sync = other.execution.gradient_sync;
   if (undecided.activations) {
     job.execution.compression.activations = other.execution.compression.activations;
     job.execution.compression.activation_preset = other.execution.compression.activation_preset;
@@ -267,14 +269,15 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   for (const int tensor : tensors)
     for (const int size : sizes)
       for (const RecomputationTraits& recomputation : recomputations)
-        add([&](Job& it) {
-          it.parallelism.tensor = tensor;
-          it.execution.micro_batch = size;
-          it.execution.recomputation = recomputation.kind;
-        });
+        if (is_choice(job, recomputation.kind))
+          add([&](Job& it) {
+            it.parallelism.tensor = tensor;
+            it.execution.micro_batch = size;
+            it.execution.recomputation = recomputation.kind;
+          });
   if (undecided.schedule)
     for (const ScheduleTraits& schedule : schedule_table()) {
-      if (!schedule.is_candidate) continue;
+      if (!is_choice(job, schedule.kind)) continue;
       for (const std::optional<int> chunks : chunk_counts(schedule))
         add([&](Job& it) {
           it.execution.schedule = schedule.kind;
@@ -283,7 +286,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     }
   if (undecided.gradient_sync)
     for (const GradientSyncTraits& sync : gradient_sync_table())
-      if (sync.is_candidate) add([&](Job& it) { it.execution.gradient_sync = sync.kind; });
+      if (is_choice(job, sync.kind)) add([&](Job& it) { it.execution.gradient_sync = sync.kind; });
   for (const double ratio : compressions) {
     if (!job.execution.compression.throughput) break;  // see first()
     if (undecided.activations) add([&](Job& it) { it.execution.compression.activations = ratio; });

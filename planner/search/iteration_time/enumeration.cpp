@@ -64,7 +64,7 @@ class Enumerator {
 
   /// Lists all pipelines: all sequences of classes, each cut in all ways. Throws GivesUp.
   void add_pipelines() {
-    const int stages = shape_.stages.value_or(1);
+    const int stages = shape_.stages.value_or(min_stages(job_->problem.job));
     if (at(stages) > job_->tensor_groups.size() || stages * job_->model.chunks > job_->model.stages.layers())
       return;
     std::vector<std::size_t> sequence;
@@ -120,7 +120,9 @@ class Enumerator {
     const int layers = job_->model.stages.layers();
     const int stages = static_cast<int>(sequence.size());
     count_steps(1);
-    if (stages > 0 && stages == shape_.stages.value_or(stages)) {
+    const bool divides = stages > 0 && layers % stages == 0;
+    if (stages > 0 && stages == shape_.stages.value_or(stages) && stages >= min_stages(job_->problem.job) &&
+        (divides || !requires_equal_stages(job_->problem.job))) {
       std::vector<std::pair<int, int>> cuts;
       add_cuts(sequence, usage, cuts, 0);
     }
@@ -144,8 +146,10 @@ class Enumerator {
       pipelines_[usage].push_back({sequence, cuts, {}, {}});
       return;
     }
-    const int last = layers - (left - 1) * chunks;
-    for (int end = left == 1 ? layers : first + chunks; end <= last; ++end) {
+    int begin = left == 1 ? layers : first + chunks, last = layers - (left - 1) * chunks;
+    if (requires_equal_stages(job_->problem.job))
+      begin = last = first + layers / static_cast<int>(sequence.size());
+    for (int end = begin; end <= last; ++end) {
       cuts.emplace_back(first, end);
       add_cuts(sequence, usage, cuts, end);
       cuts.pop_back();

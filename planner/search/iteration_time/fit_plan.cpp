@@ -142,16 +142,17 @@ PlanCandidate fit_plan(PlanEvaluator& evaluator, Plan plan) {
   };
   const bool is_homogeneous_plan = is_homogeneous(plan, job);
   const double layers = job.model.stages.layers();
-  const bool is_small =
+  const bool may_split =
+      !requires_equal_stages(job.problem.job) &&
       static_cast<double>(plan.pipelines.front().stages.size()) * layers * layers <= max_split_steps;
   // The best layer split depends on the micro-batches, and vice versa.
   std::vector<Plan> begins = {plan};
   if (!is_homogeneous_plan && best.plan.pipelines != plan.pipelines) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
-    if (is_small && are_equally_deep(plan)) offer(balance_plan(evaluator, split_layers(job, begin, true)));
+    if (may_split && are_equally_deep(plan)) offer(balance_plan(evaluator, split_layers(job, begin, true)));
     const bool may_differ =
         plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(job);
-    if (is_small && may_differ && !is_homogeneous_plan)
+    if (may_split && may_differ && !is_homogeneous_plan)
       offer(balance_plan(evaluator, split_layers(job, begin, false)));
   }
   if (is_homogeneous_plan) offer(evaluator.evaluate_with_flushes(balance_micro_batches(evaluator, best)));
@@ -179,6 +180,7 @@ void cut(Plan& plan, std::size_t stage, int end) {
 PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
   const bool may_have_more_flushes = best.plan.execution.flush && best.job->model.flush == 0;
   if ((!may_have_more_flushes && best.job->model.chunks == 1) || !have_same_layers(best.plan)) return best;
+  if (requires_equal_stages(best.job->problem.job)) return best;
   if (best.job->model.stages.layers() > max_recut_layers) return best;
   PlanEvaluator evaluator(best.job, score);
   for (int pass = 0; pass < cut_refinement_passes; ++pass) {

@@ -19,14 +19,20 @@ namespace dtfm::search {
 namespace {
 
 std::string describe_available(const DecidedJob& job) {
+  const Job& of = job.problem.job;
+  const std::string target =
+      of.target ? fmt::format("; target {} requires {} or more stages{}", name_of(*of.target), min_stages(of),
+                              requires_equal_stages(of) ? " with equally many layers" : "")
+                : "";
   return fmt::format(
-      "there are {} devices, {} layers and {} micro-batches{}{}",
+      "there are {} devices, {} layers and {} micro-batches{}{}{}",
       job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
       micro_batch_count(job.problem.job),
       requires_uniform_pipelines(job) ? "; uniform pipelines require equal numbers of micro-batches" : "",
       job.model.chunks > 1
           ? "; interleaved requires micro-batches in multiples of stages, and a layer per chunk"
-          : "");
+          : "",
+      target);
 }
 
 class IterationSearch {

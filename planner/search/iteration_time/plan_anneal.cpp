@@ -283,7 +283,7 @@ class PlanAnnealer {
   }
 
   void shift_layers() {
-    if (stages() < 2) return;
+    if (stages() < 2 || requires_equal_stages(best_.job->problem.job)) return;
     const int boundary = below(stages() - 1);
     const bool forward = below(2) == 0;
     const int from = forward ? boundary : boundary + 1, to = forward ? boundary + 1 : boundary;

@@ -1,0 +1,138 @@
+#include "cli/common/target_formatting.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/common/style.hpp"
+#include "cli/common/text_formatting.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+template <class Kind>
+std::string format_names(std::span<const Kind> kinds) {
+  std::vector<std::string_view> names;
+  for (const Kind it : kinds) names.push_back(name_of(it));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string_view name_of_cuts(LayerCuts cuts) {
+  switch (cuts) {
+    case LayerCuts::any:
+      return "any";
+    case LayerCuts::nonempty:
+      return "1 or more";
+    case LayerCuts::uniform:
+      return "equal, remainder first";
+    case LayerCuts::equal:
+      break;
+  }
+  return "equal";
+}
+
+std::string_view name_of_overlap(OverlapSupport overlap) {
+  switch (overlap) {
+    case OverlapSupport::never:
+      return "no";
+    case OverlapSupport::optional:
+      return "optional";
+    case OverlapSupport::always:
+      break;
+  }
+  return "always";
+}
+
+/// "adam-20 in fp16, adam-18 in bf16, adam-16 in tf32 and fp32"
+std::string format_adam(const TargetTraits& target) {
+  std::vector<std::pair<std::string_view, std::vector<std::string_view>>> by_optimizer;
+  for (const PrecisionTraits& precision : precision_table()) {
+    const std::optional<Optimizer> adam = target.adam(precision.kind);
+    if (!adam) return "as in the job";
+    const std::string_view name = name_of(*adam);
+    if (by_optimizer.empty() || by_optimizer.back().first != name) by_optimizer.push_back({name, {}});
+    by_optimizer.back().second.push_back(precision.name);
+  }
+  if (by_optimizer.size() == 1) return std::string(by_optimizer.front().first);
+  std::vector<std::string> texts;
+  for (const auto& [name, precisions] : by_optimizer)
+    texts.push_back(fmt::format("{} in {}", name, fmt::join(precisions, " and ")));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// "1f1b-blocking, ring, tied-embedding-sync, no flush"
+std::string format_changes_briefly(const std::vector<TargetChange>& changes) {
+  std::vector<std::string> texts;
+  for (const TargetChange& it : changes) {
+    std::string key = it.key.substr(it.key.find('.') + 1);
+    std::replace(key.begin(), key.end(), '_', '-');
+    const bool is_number = it.to.find_first_not_of("0123456789.") == std::string::npos;
+    texts.push_back(it.to == "true"                       ? key
+                    : it.to == "false" || it.to == "none" ? "no " + key
+                    : is_number || key == "recompute"     ? key + " " + it.to
+                                                          : it.to);
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string format_orders(std::span<const RankOrder> orders) {
+  std::vector<std::string_view> names;
+  for (const RankOrder it : orders) names.push_back(rank_order_name(it));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::string format_target_table() {
+  std::string text;
+  for (const TargetTraits& it : target_table()) {
+    const std::vector<std::vector<std::string>> rows = {
+        {"  schedule", format_names(it.schedules)},
+        {"  gradient_sync",
+         format_names(it.gradient_syncs) + (it.overlap == OverlapSupport::never
+                                                ? ""
+                                                : fmt::format("; overlap: {}", name_of_overlap(it.overlap)))},
+        {"  tied embeddings",
+         it.tied_embedding_sync ? "all-reduced between the first and the last stage" : "not synchronized"},
+        {"  recompute", format_names(it.recomputations)},
+        {"  Adam", format_adam(it)},
+        {"  pipelines", it.uniform_pipelines ? "uniform: the same layers, micro-batches and tensor degree"
+                                             : "heterogeneous"},
+        {"  layers per stage", std::string(name_of_cuts(it.cuts))},
+        {"  stages",
+         it.min_interleaved_stages > it.min_stages
+             ? fmt::format("at least {}, interleaved {}", it.min_stages, it.min_interleaved_stages)
+             : fmt::format("at least {}", it.min_stages)},
+        {"  tensor degree", it.tensor_parallelism ? "any that divides the heads" : "1"},
+        {"  flushes", it.flushes ? "in equal rounds" : "once per iteration"},
+        {"  ranks", format_orders(it.orders)}};
+    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", it.name, table(rows, false));
+  }
+  return text;
+}
+
+std::string format_changes(const std::vector<TargetChange>& changes) {
+  std::vector<std::string> texts;
+  for (const TargetChange& it : changes) texts.push_back(format_change(it));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string format_target_times(const std::vector<api::TargetTime>& times, double planned_s) {
+  std::vector<std::vector<std::string>> rows;
+  for (const api::TargetTime& it : times) {
+    const std::string name(name_of(it.target));
+    if (!it.obstacle.empty()) {
+      const bool is_prefixed = it.obstacle.starts_with(name + ": ");
+      rows.push_back({"  " + name, "–", "", it.obstacle.substr(is_prefixed ? name.size() + 2 : 0)});
+      continue;
+    }
+    rows.push_back({"  " + name, fmt::format("{:.4f} s", it.seconds),
+                    fmt::format("{:+.0f} %", 100 * (it.seconds / planned_s - 1)),
+                    it.changes.empty() ? "as planned" : format_changes_briefly(it.changes)});
+    if (it.exceeds_memory) rows.back()[3] += "; exceeds memory";
+  }
+  return styled(Style::heading, "Time in trainers") + "\n" + table(rows, false);
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,91 @@
+#include "planner/api/target_times.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/core/targets/target_requirements.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm::api {
+namespace {
+
+struct Run {
+  TargetTime time;
+  std::optional<TargetedPlan> targeted = {};  // empty with an obstacle
+};
+
+Run run_of(const Problem& problem, const Plan& plan, Target target) {
+  Run run{{.target = target}};
+  try {
+    run.targeted = run_on_target(plan, problem.job, target);
+    run.time.changes = run.targeted->changes;
+  } catch (const NotRunnable& error) {
+    run.time.obstacle = error.what();
+  }
+  return run;
+}
+
+/// Sets the time of a run without obstacle.
+void simulate_run(const Problem& problem, Run& run, const StopFunction& stop) {
+  const Problem targeted{problem.topology, run.targeted->job, problem.constants, problem.roofline};
+  try {
+    const sim::UndisturbedIteration it = sim::simulate_undisturbed(targeted, run.targeted->plan, stop);
+    if (!it.is_complete) throw_if_stopped(stop);
+    run.time.seconds = it.seconds;
+    run.time.exceeds_memory = it.exceeds_memory;
+  } catch (const Error& error) {
+    run.time.obstacle = error.what();
+  }
+}
+
+/// Whether two targets run a plan with the same settings.
+bool take_equally_long(const Run& a, const Run& b) {
+  if (!a.targeted || !b.targeted) return false;
+  const Job &job = a.targeted->job, &other = b.targeted->job;
+  return job.execution == other.execution && job.training.optimizer == other.training.optimizer &&
+         job.parallelism.sequence_parallel == other.parallelism.sequence_parallel &&
+         job.parallelism.scatter_gather == other.parallelism.scatter_gather;
+}
+
+}  // namespace
+
+TargetTime time_on_target(const Problem& problem, const Plan& plan, Target target, const StopFunction& stop) {
+  Run run = run_of(problem, plan, target);
+  if (run.targeted) simulate_run(problem, run, stop);
+  return std::move(run.time);
+}
+
+std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan, int threads,
+                                        const StopFunction& stop) {
+  std::vector<Run> runs;
+  for (const TargetTraits& target : target_table()) runs.push_back(run_of(problem, plan, target.kind));
+  std::vector<std::size_t> distinct, number_of;  // the first run of each kind; of each run, its kind
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto same = std::find_if(distinct.begin(), distinct.end(), [&](std::size_t other) {
+      return take_equally_long(runs[i], runs[other]);
+    });
+    number_of.push_back(static_cast<std::size_t>(same - distinct.begin()));
+    if (same == distinct.end()) distinct.push_back(i);
+  }
+  const std::vector<Run> simulated =
+      parallel_map(static_cast<int>(distinct.size()), threads, [&](int number) {
+        Run run = runs[distinct[at(number)]];
+        if (run.targeted) simulate_run(problem, run, stop);
+        return run;
+      });
+  std::vector<TargetTime> times;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    times.push_back(std::move(runs[i].time));
+    if (!runs[i].targeted) continue;
+    const TargetTime& same = simulated[number_of[i]].time;
+    times.back().seconds = same.seconds;
+    times.back().exceeds_memory = same.exceeds_memory;
+    times.back().obstacle = same.obstacle;
+  }
+  return times;
+}
+
+}  // namespace dtfm::api

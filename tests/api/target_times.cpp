@@ -1,0 +1,78 @@
+// What trainers make of a plan, simulated.
+#include "planner/api/target_times.hpp"
+
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::api;
+
+namespace {
+
+const TargetTime& row_of(const std::vector<TargetTime>& times, Target target) {
+  return times[static_cast<std::size_t>(target)];
+}
+
+/// Four devices at two sites, and layers without tied parameters.
+Problem chain_problem() {
+  Problem problem{flat_topology({2, 2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 1e6), {}, {}};
+  problem.job.training.global_batch = 8;
+  return problem;
+}
+
+}  // namespace
+
+// A micro-batch takes 2 s forward and 4 s backward on each of the two stages; boundaries take 1 s. The
+// gradients of a stage, 4e6 bytes, take 4 s. DeepSpeed runs 1F1B and waits for its sends.
+TEST_CASE("a target has its own time for a plan with other settings") {
+  const Problem problem = chain_problem();
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  const std::vector<TargetTime> times = time_on_targets(problem, plan, 1);
+  REQUIRE(times.size() == target_table().size());
+  const TargetTime& deepspeed = row_of(times, Target::deepspeed);
+  CHECK(deepspeed.obstacle.empty());
+  CHECK(deepspeed.changes.size() == 2);
+  Problem changed = problem;
+  changed.job.execution.schedule = Schedule::one_f_one_b_blocking;
+  changed.job.execution.gradient_sync = GradientSync::ring;
+  Plan expected = plan;
+  expected.execution = changed.job.execution;
+  CHECK(deepspeed.seconds == sim::simulate_undisturbed(changed, expected).seconds);
+  CHECK(deepspeed.seconds > sim::simulate_undisturbed(problem, plan).seconds);
+  CHECK(row_of(times, Target::deepspeed_py).seconds == deepspeed.seconds);
+  CHECK(row_of(times, Target::megatron).obstacle.starts_with("megatron: the model is a chain of layers"));
+  CHECK(row_of(times, Target::megatron).seconds == 0);
+  for (const TargetTraits& target : target_table()) {
+    const TargetTime alone = time_on_target(problem, plan, target.kind);
+    const TargetTime& it = row_of(times, target.kind);
+    CHECK(it.target == target.kind);
+    CHECK(alone.seconds == it.seconds);
+    CHECK(alone.obstacle == it.obstacle);
+    CHECK(alone.changes == it.changes);
+  }
+}
+
+TEST_CASE("a plan with the settings of a target runs there as planned") {
+  Problem problem = chain_problem();
+  Plan plan = plan_of(problem.job, 2, 2, 4);
+  problem.job.execution.schedule = Schedule::one_f_one_b_blocking;
+  problem.job.execution.gradient_sync = GradientSync::ring;
+  plan.execution = problem.job.execution;
+  const TargetTime deepspeed = time_on_target(problem, plan, Target::deepspeed);
+  CHECK(deepspeed.runs_as_planned());
+  CHECK(deepspeed.seconds == sim::simulate_undisturbed(problem, plan).seconds);
+}
+
+TEST_CASE("times in trainers do not depend on the number of threads and say if memory is exceeded") {
+  Problem problem = chain_problem();
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  problem.topology.edit().gpus[0].memory = Bytes(1e6);  // a stage has 2e6 parameters
+  const std::vector<TargetTime> one = time_on_targets(problem, plan, 1),
+                                four = time_on_targets(problem, plan, 4);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    CHECK(one[i].seconds == four[i].seconds);
+    CHECK(one[i].exceeds_memory == four[i].exceeds_memory);
+    CHECK(one[i].exceeds_memory == one[i].obstacle.empty());
+  }
+}
