@@ -243,7 +243,8 @@ class Schemas(unittest.TestCase):
 
     def test_plans(self):
         for options in ([], ["--objective", "comm-cost", "--pipeline", "2"], ["--explain"], ["--score", self.plan, "--advise"],
-                        ["--warm-start", self.plan], ["--objective", "cost-per-token"], ["--uniform-pipelines"]):
+                        ["--warm-start", self.plan], ["--objective", "cost-per-token"], ["--uniform-pipelines"],
+                        ["--target", "deepspeed"], ["--target", "flashflex"]):
             done = self.run_program(PLAN, self.net, "--job", self.job, *options, "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)
@@ -269,7 +270,7 @@ class Schemas(unittest.TestCase):
     def test_every_key_of_a_plan_is_required(self):
         plan = json.loads(self.plan.read_text())
         for key in plan:
-            if key not in ("lower_bound", "search", "warnings"):
+            if key not in ("lower_bound", "search", "targets", "warnings"):
                 self.assertTrue(faults("plan", {other: value for other, value in plan.items() if other != key}), key)
 
     def test_results_of_simulations(self):
