@@ -11,7 +11,7 @@
 
 #include "cli/common/print_error.hpp"
 #include "planner/core/error.hpp"
-#include "planner/core/targets/target_requirements.hpp"
+#include "planner/core/target_requirements.hpp"
 #include "planner/io/text/control_characters.hpp"
 
 namespace dtfm::cli {

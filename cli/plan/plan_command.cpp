@@ -27,7 +27,7 @@
 #include "planner/api/comm_cost.hpp"
 #include "planner/api/io/pareto_json.hpp"
 #include "planner/core/index.hpp"
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"

@@ -13,7 +13,7 @@
 #include "planner/api/finalist_simulation.hpp"
 #include "planner/core/objective.hpp"
 #include "planner/core/ranks.hpp"
-#include "planner/core/targets/target.hpp"
+#include "planner/core/target.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 
 namespace dtfm::cli {

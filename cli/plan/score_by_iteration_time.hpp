@@ -8,7 +8,7 @@
 #include "cli/common/interrupt.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "planner/core/problem.hpp"
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 #include "planner/io/importers/foreign_plan.hpp"
 #include "planner/io/text/read_log.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/core/targets/target_requirements.hpp"
+#include "planner/core/target_requirements.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {

@@ -7,7 +7,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/core/stop.hpp"
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 
 namespace dtfm::api {
 

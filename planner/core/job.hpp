@@ -11,7 +11,7 @@
 #include "planner/core/model.hpp"
 #include "planner/core/optimizer.hpp"
 #include "planner/core/precision.hpp"
-#include "planner/core/targets/target.hpp"
+#include "planner/core/target.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {

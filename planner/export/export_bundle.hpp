@@ -10,7 +10,7 @@
 
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 #include "planner/core/topology.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 

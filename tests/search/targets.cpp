@@ -1,5 +1,5 @@
 // The search stays within what the target of a job runs.
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 
 #include "planner/core/index.hpp"
 #include "planner/search/iteration_time/iteration_search.hpp"

@@ -15,7 +15,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/kind_table.hpp"
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/model_reader.hpp"
 #include "planner/io/readers/profile_reader.hpp"

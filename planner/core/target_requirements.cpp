@@ -1,4 +1,4 @@
-#include "planner/core/targets/target_requirements.hpp"
+#include "planner/core/target_requirements.hpp"
 
 #include <algorithm>
 #include <variant>

@@ -1,4 +1,4 @@
-#include "planner/core/targets/target_settings.hpp"
+#include "planner/core/target_settings.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/targets/target_requirements.hpp"
+#include "planner/core/target_requirements.hpp"
 
 namespace dtfm {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/core/targets/target.hpp"
+#include "planner/core/target.hpp"
 
 #include <algorithm>
 #include <array>
