@@ -190,6 +190,8 @@ std::string format_times(const TrainerTimes& times) {
   std::string text = fmt::format("{} takes {:.4g} s per iteration, ", name, *times.trainer_s);
   if (times.changes.empty())
     text += "as planned";
+  else if (std::abs(change) < 0.0005)
+    text += fmt::format("as long as planned: {}", changes);
   else
     text += fmt::format("{:.1f} % {} than the planned {:.4g} s: {}", 100 * std::abs(change),
                         change < 0 ? "less" : "longer", *times.planned_s, changes);

@@ -7,10 +7,14 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/target_requirements.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm::api {
 namespace {
+
+/// Limits the memory of all concurrent simulations.
+constexpr double max_bytes = 4e9;
 
 struct Run {
   TargetTime time;
@@ -32,6 +36,8 @@ Run run_of(const Problem& problem, const Plan& plan, Target target) {
 void simulate_run(const Problem& problem, Run& run, const StopFunction& stop) {
   const Problem targeted{problem.topology, run.targeted->job, problem.constants, problem.roofline};
   try {
+    if (sim::simulation_bytes(targeted, run.targeted->plan, true) > max_bytes)
+      throw Error("", "too many messages to simulate");
     const sim::UndisturbedIteration it = sim::simulate_undisturbed(targeted, run.targeted->plan, stop);
     if (!it.is_complete) throw_if_stopped(stop);
     run.time.seconds = it.seconds;
@@ -70,8 +76,13 @@ std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan
     number_of.push_back(static_cast<std::size_t>(same - distinct.begin()));
     if (same == distinct.end()) distinct.push_back(i);
   }
+  double most_bytes = 1;
+  for (const std::size_t i : distinct)
+    if (runs[i].targeted)
+      most_bytes = std::max(most_bytes, sim::simulation_bytes(problem, runs[i].targeted->plan, true));
+  const int workers = std::clamp(static_cast<int>(max_bytes / most_bytes), 1, threads);
   const std::vector<Run> simulated =
-      parallel_map(static_cast<int>(distinct.size()), threads, [&](int number) {
+      parallel_map(static_cast<int>(distinct.size()), workers, [&](int number) {
         Run run = runs[distinct[at(number)]];
         if (run.targeted) simulate_run(problem, run, stop);
         return run;

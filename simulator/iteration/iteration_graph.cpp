@@ -319,7 +319,8 @@ double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduce
   const auto replicas = static_cast<double>(computed.pipelines.size());
   const double buckets =
       plan.execution.overlap ? layer_count(problem.job.model) : static_cast<double>(cuts.size());
-  const bool is_dense = plan.execution.gradient_sync == GradientSync::sharded_ps;
+  const bool is_dense = plan.execution.gradient_sync == GradientSync::sharded_ps ||
+                        plan.execution.gradient_sync == GradientSync::ring;  // 2 n (n − 1) messages
   const double messages =
       2 * buckets * static_cast<double>(parts) * replicas * (is_dense ? replicas : std::log2(replicas + 1));
   return computations_of(computed) * per_computation + messages * per_message;

@@ -76,3 +76,12 @@ TEST_CASE("times in trainers do not depend on the number of threads and say if m
     CHECK(one[i].exceeds_memory == one[i].obstacle.empty());
   }
 }
+
+// A ring of n replicas sends 2 n (n − 1) messages, each of which takes 350 bytes of memory.
+TEST_CASE("a plan with too many messages is not simulated in trainers") {
+  Problem problem = chain_problem();
+  problem.topology = flat_topology({4000}, link_of(0, 1e6), link_of(0, 1e6));
+  problem.job.training.global_batch = 4000;
+  const TargetTime it = time_on_target(problem, plan_of(problem.job, 1, 4000, 1), Target::deepspeed);
+  CHECK(it.obstacle == "too many messages to simulate");
+}

@@ -357,3 +357,25 @@ TEST_CASE("a model must state its kind") {
   CHECK(error_in("version: 1\nname: g\nmodel: {layers: 3}\ntraining: {global_batch: 1}\n") ==
         "job.yaml:3:8: `kind` (transformer, layers or graph) or `preset` is missing");
 }
+
+TEST_CASE("a job for a target has the settings that it runs and may not have others") {
+  const Job job = job_of(small + "target: megatron\n");
+  CHECK(job.target == Target::megatron);
+  CHECK(job.automatic.schedule);
+  CHECK(job.execution.gradient_sync == GradientSync::ring);
+  CHECK(job.execution.tied_embedding_sync);
+  CHECK(job.parallelism.uniform_pipelines);
+  CHECK(job.training.optimizer == Optimizer::adam_20);
+  CHECK(job_json(job_of(job_json(job).dump())).dump() == job_json(job).dump());
+  CHECK_FALSE(job_of(small).target);
+
+  const auto error_with = [](const std::string& text) { return error_in(text + "target: dtfm\n"); };
+  CHECK(error_with(small + "parallelism: {schedule: 1f1b}\n") ==
+        "job.yaml:5:25: `schedule`: target dtfm does not run `1f1b`; expected `gpipe`, or no such key");
+  CHECK(error_with(with("global_batch: 6", "global_batch: 6, recompute: none")) ==
+        "job.yaml:4:40: `recompute`: target dtfm does not run `none`; expected `full`, or no such key");
+  CHECK(error_with(small + "compression: {gradients: 8-bit}\n") ==
+        "job.yaml:5:26: `gradients`: target dtfm does not run `8-bit`; expected `1`, or no such key");
+  CHECK(error_in(small + "target: megatorn\n") ==
+        "job.yaml:5:9: `target`: unknown `megatorn`; did you mean `megatron`?");
+}

@@ -254,8 +254,8 @@ void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
     if (!section) continue;
     for (const auto& [key, setting] : section->entries())
       if (key.is_word(change.key.substr(dot + 1)))
-        throw setting.value_error(fmt::format("is not what target {} runs; expected {}, or remove the key",
-                                              name_of(target), change.to));
+        throw setting.value_error(fmt::format("target {} does not run {}; expected {}, or no such key",
+                                              name_of(target), quote(change.from), quote(change.to)));
   }
 }
 
