@@ -51,8 +51,10 @@ std::string format_adam(const TargetTraits& target) {
     const std::optional<Optimizer> adam = target.adam(precision.kind);
     if (!adam) return "as in the job";
     const std::string_view name = name_of(*adam);
-    if (by_optimizer.empty() || by_optimizer.back().first != name) by_optimizer.push_back({name, {}});
-    by_optimizer.back().second.push_back(precision.name);
+    auto known = std::find_if(by_optimizer.begin(), by_optimizer.end(),
+                              [&](const auto& other) { return other.first == name; });
+    if (known == by_optimizer.end()) known = by_optimizer.insert(known, {name, {}});
+    known->second.push_back(precision.name);
   }
   if (by_optimizer.size() == 1) return std::string(by_optimizer.front().first);
   std::vector<std::string> texts;

@@ -14,6 +14,8 @@
 #include "cli/common/print_result.hpp"
 #include "cli/common/target_formatting.hpp"
 #include "cli/export/export_app.hpp"
+#include "planner/api/io/plan_document.hpp"
+#include "planner/api/target_times.hpp"
 #include "planner/core/index.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_export_bundle.hpp"
@@ -128,17 +130,17 @@ const exporter::Exporter* trainer_of(const std::vector<const exporter::Exporter*
   return nullptr;
 }
 
+constexpr double max_slowdown = 0.05;  // of plans that --strict accepts
+
 /// What the trainer makes of the plan.
 struct TrainerTimes {
-  Target target = {};
-  std::vector<TargetChange> changes;                // of the settings
-  std::optional<double> planned_s, trainer_s = {};  // simulated; unknown without topology
-  bool exceeds_memory = false;                      // in the trainer
-  std::string unknown;                              // why the times are not known
+  api::TargetTime trainer;
+  std::optional<double> planned_s = {};  // simulated; empty if the times are not known
+  std::string unknown = {};              // why they are not
 
-  bool is_slower() const { return planned_s && *trainer_s > *planned_s * (1 + max_slowdown); }
-
-  static constexpr double max_slowdown = 0.05;
+  bool is_worse() const {
+    return planned_s && (trainer.exceeds_memory || trainer.seconds > *planned_s * (1 + max_slowdown));
+  }
 };
 
 /// The plan of the bundle with the devices of its topology.
@@ -150,55 +152,42 @@ Plan on_topology(const exporter::ExportBundle& bundle) {
   return plan;
 }
 
-/// `planned`: the bundle with the settings of the plan. `run`: with those of the trainer.
+/// `planned` has the settings of the plan; `changes` are those that the trainer makes.
 TrainerTimes trainer_times(const ExportOptions& options, const exporter::ExportBundle& planned,
-                           const exporter::ExportBundle& run, Target target) {
-  TrainerTimes times;
-  times.target = target;
-  times.changes = run.changes;
-  if (!planned.topology) {
-    times.unknown = "--topology predicts the time";
-    return times;
-  }
-  const auto simulate = [&](const exporter::ExportBundle& bundle) {
-    const Problem problem{*bundle.topology, bundle.job,
-                          io::calibration_for(options.calibration, bundle.job, *bundle.topology).constants,
-                          io::built_in_roofline()};
-    return sim::simulate_undisturbed(problem, on_topology(bundle));
-  };
-  try {
-    times.planned_s = simulate(planned).seconds;
-    const sim::UndisturbedIteration in_trainer = simulate(run);
-    times.trainer_s = in_trainer.seconds;
-    times.exceeds_memory = in_trainer.exceeds_memory;
-  } catch (const Error& error) {
-    if (options.strict) throw;
-    times.planned_s.reset();
-    times.unknown = fmt::format("the time is not known: {}", error.what());
+                           const std::vector<TargetChange>& changes, Target target) {
+  if (!planned.topology) return {{.target = target, .changes = changes}, {}, "--topology predicts the time"};
+  const Problem problem{*planned.topology, planned.job,
+                        io::calibration_for(options.calibration, planned.job, *planned.topology).constants,
+                        io::built_in_roofline()};
+  TrainerTimes times{api::time_on_target(problem, on_topology(planned), target)};
+  if (!times.trainer.obstacle.empty()) {
+    if (options.strict) throw NotRunnable(times.trainer.obstacle);
+    times.unknown = "the time is not known: " + times.trainer.obstacle;
+  } else {
+    times.planned_s = sim::simulate_undisturbed(problem, on_topology(planned)).seconds;
   }
   return times;
 }
 
 /// "megatron takes 47.73 s per iteration, 177 % longer than the planned 17.22 s: schedule …"
 std::string format_times(const TrainerTimes& times) {
-  const std::string_view name = name_of(times.target);
-  const std::string changes = times.changes.empty() ? "" : format_changes(times.changes);
+  const auto& [target, obstacle, all_changes, seconds, exceeds_memory] = times.trainer;
+  const std::string_view name = name_of(target);
+  const std::string changes = format_changes(all_changes);
   if (!times.planned_s)
     return fmt::format("{} runs {}; {}", name, changes.empty() ? "the plan as planned" : changes,
                        times.unknown);
-  const double change = *times.trainer_s / *times.planned_s - 1;
-  std::string text = fmt::format("{} takes {:.4g} s per iteration, ", name, *times.trainer_s);
-  if (times.changes.empty())
+  const double change = seconds / *times.planned_s - 1;
+  std::string text = fmt::format("{} takes {:.4g} s per iteration, ", name, seconds);
+  if (changes.empty())
     text += "as planned";
   else if (std::abs(change) < 0.0005)
     text += fmt::format("as long as planned: {}", changes);
   else
     text += fmt::format("{:.1f} % {} than the planned {:.4g} s: {}", 100 * std::abs(change),
                         change < 0 ? "less" : "longer", *times.planned_s, changes);
-  if (times.exceeds_memory) text += "; it exceeds the memory of devices";
-  return text + (times.is_slower() || times.exceeds_memory
-                     ? fmt::format(" (dtfm-plan --target {} avoids this)", name)
-                     : "");
+  if (exceeds_memory) text += "; it exceeds the memory of devices";
+  return text + (times.is_worse() ? fmt::format(" (dtfm-plan --target {} avoids this)", name) : "");
 }
 
 std::string format_summary(const ExportOptions& options, const std::optional<TrainerTimes>& times,
@@ -212,13 +201,10 @@ std::string format_summary(const ExportOptions& options, const std::optional<Tra
 }
 
 nlohmann::ordered_json times_json(const TrainerTimes& times) {
-  nlohmann::ordered_json json = {{"name", name_of(times.target)}, {"changes", nlohmann::json::array()}};
-  for (const TargetChange& it : times.changes)
-    json["changes"].push_back({{"key", it.key}, {"from", it.from}, {"to", it.to}});
-  if (!times.planned_s) return json;
+  if (!times.planned_s)
+    return {{"name", name_of(times.trainer.target)}, {"changes", io::changes_json(times.trainer.changes)}};
+  nlohmann::ordered_json json = io::target_json(times.trainer);
   json["planned_s"] = *times.planned_s;
-  json["iteration_time_s"] = *times.trainer_s;
-  json["exceeds_memory"] = times.exceeds_memory;
   return json;
 }
 
@@ -269,9 +255,8 @@ int run_export_command(const ExportOptions& options) {
   const exporter::ExportBundle bundle = exporter::run_on_trainer(planned, targets);
   std::optional<TrainerTimes> times;
   if (const exporter::Exporter* trainer = trainer_of(targets))
-    times = trainer_times(options, planned, bundle, *trainer->target);
-  if (options.strict && times && (times->is_slower() || times->exceeds_memory))
-    throw NotRunnable("--strict: " + format_times(*times));
+    times = trainer_times(options, planned, bundle.changes, *trainer->target);
+  if (options.strict && times && times->is_worse()) throw NotRunnable("--strict: " + format_times(*times));
   const exporter::ExportFiles files = exporter::export_files(bundle, targets);
   check_not_read(read, output_paths(options.folder, files));
   check_folder(options, files);  // reads the existing files, so it must follow check_not_read

@@ -41,7 +41,7 @@ constexpr auto schedules = std::to_array<ScheduleTraits>({
      .is_candidate = true,
      .has_chunks = true,
      .in_rounds = true},
-    // As torch.distributed.pipelining runs it (schedules.py).
+    // As torch.distributed.pipelining is assumed to run it (docs/targets.md).
     {.kind = Schedule::interleaved_blocking,
      .name = "interleaved-blocking",
      .order = interleaved_order,

@@ -10,9 +10,10 @@
 namespace dtfm {
 namespace {
 
-// Schedules. Megatron-LM (core/pipeline_parallel/p2p_communication.py), DeepSpeed (runtime/pipe/engine.py)
-// and torch.distributed.pipelining (schedules.py: Schedule1F1B, ScheduleInterleaved1F1B) wait for their sends
-// before they compute on. Megatron-LM's interleaved schedule (overlap_p2p_comm) and ScheduleGPipe do not.
+// docs/targets.md says which of these facts were read in sources, and which are assumed.
+
+// Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for
+// their sends before they compute on. torch.distributed.pipelining is assumed to do so, except with GPipe.
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
 constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
                                         Schedule::interleaved_blocking};
@@ -54,7 +55,7 @@ std::optional<Optimizer> torchtitan_adam(Precision precision) {
   return precision == Precision::bf16 ? Optimizer::adam_18 : Optimizer::adam_16;
 }
 
-/// FP16_Optimizer: gradients are all-reduced in the precision of the weights.
+/// The accounting of ZeRO, with gradients in the precision of the training.
 std::optional<Optimizer> deepspeed_adam(Precision) {
   return Optimizer::adam_16;
 }

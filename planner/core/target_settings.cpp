@@ -146,8 +146,9 @@ class TargetSettings {
 }  // namespace
 
 std::string format_change(const TargetChange& change) {
-  return fmt::format("{} {} instead of {}", change.key.substr(change.key.find('.') + 1), change.to,
-                     change.from);
+  const std::string key = change.key.substr(change.key.find('.') + 1);
+  if (change.to == "auto") return fmt::format("planned {} instead of {}", key, change.from);
+  return fmt::format("{} {} instead of {}", key, change.to, change.from);
 }
 
 std::vector<TargetChange> restrict_to_target(Job& job, Target target) {

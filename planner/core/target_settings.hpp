@@ -17,7 +17,7 @@ struct TargetChange {
   friend bool operator==(const TargetChange&, const TargetChange&) = default;
 };
 
-/// "schedule 1f1b-blocking instead of gpipe"
+/// "schedule 1f1b-blocking instead of gpipe"; "planned schedule instead of gpipe" if it becomes `auto`.
 std::string format_change(const TargetChange& change);
 
 /// Sets the target of the job, and restricts all settings to what it runs. Where it cannot run what the job

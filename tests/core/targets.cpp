@@ -55,7 +55,7 @@ TEST_CASE("every target names something of everything and only what exists witho
 TEST_CASE("a job is restricted to what its target runs") {
   Job job = gpt_job();
   CHECK(format_all(restrict_to_target(job, Target::megatron)) ==
-        Texts{"schedule auto instead of gpipe", "gradient_sync ring instead of sharded-ps",
+        Texts{"planned schedule instead of gpipe", "gradient_sync ring instead of sharded-ps",
               "optimizer adam-20 instead of adam-16", "uniform_pipelines true instead of false",
               "tied_embedding_sync true instead of false"});
   CHECK(job.target == Target::megatron);

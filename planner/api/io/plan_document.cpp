@@ -182,21 +182,6 @@ ordered_json warm_start_json(const PlanRecord::WarmStart& warm, const ObjectiveT
   return json;
 }
 
-/// Changes are of the settings of the plan.
-ordered_json target_json(const api::TargetTime& it) {
-  ordered_json json = {{"name", name_of(it.target)}};
-  if (!it.obstacle.empty()) {
-    json["obstacle"] = it.obstacle;
-    return json;
-  }
-  json["iteration_time_s"] = it.seconds;
-  json["exceeds_memory"] = it.exceeds_memory;
-  json["changes"] = ordered_json::array();
-  for (const TargetChange& change : it.changes)
-    json["changes"].push_back({{"key", change.key}, {"from", change.from}, {"to", change.to}});
-  return json;
-}
-
 }  // namespace
 
 ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology) {
@@ -212,6 +197,20 @@ ordered_json migration_json(const api::MigrationSummary& migration, const Topolo
                                {"checkpoint_bytes", std::ceil(it.checkpoint_bytes)},
                                {"from", api::source_names(it, topology)}});
   return json;
+}
+
+ordered_json changes_json(const std::vector<TargetChange>& changes) {
+  ordered_json json = ordered_json::array();
+  for (const TargetChange& it : changes) json.push_back({{"key", it.key}, {"from", it.from}, {"to", it.to}});
+  return json;
+}
+
+ordered_json target_json(const api::TargetTime& it) {
+  if (!it.obstacle.empty()) return {{"name", name_of(it.target)}, {"obstacle", it.obstacle}};
+  return {{"name", name_of(it.target)},
+          {"iteration_time_s", it.seconds},
+          {"exceeds_memory", it.exceeds_memory},
+          {"changes", changes_json(it.changes)}};
 }
 
 ordered_json decisions_json(const Plan& plan) {

@@ -84,6 +84,11 @@ nlohmann::ordered_json decisions_json(const Plan& plan);
 /// [finalist]: those of its decisions in which the finalists differ.
 std::vector<nlohmann::ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists);
 
+/// Settings that a target replaces: a list of key, from and to.
+nlohmann::ordered_json changes_json(const std::vector<TargetChange>& changes);
+/// An element of `targets`: the time of a target with its changes, or its obstacle.
+nlohmann::ordered_json target_json(const api::TargetTime& time);
+
 /// `topology` has the devices of the migration.
 nlohmann::ordered_json migration_json(const api::MigrationSummary& migration, const Topology& topology);
 
