@@ -101,18 +101,19 @@ class LayerBuilder {
   Layer layer_;
 };
 
-/// Completes a chain whose last layer outputs the scores of a classifier.
-LayerChain classifier(std::vector<Layer> layers, double element_bytes) {
+/// Completes a chain whose first layer reads `input` and whose last layer outputs the scores of a classifier.
+LayerChain classifier(Shape input, std::vector<Layer> layers, double element_bytes) {
   constexpr double fp32_bytes = 4;
   layers.front().backward = layers.front().forward;
   Layer& last = layers.back();
   last.head = last.forward;
   last.activation_memory += Bytes(last.output.value() / element_bytes * fp32_bytes);
-  return {1, std::move(layers)};
+  return {1, std::move(layers), ModelInput::tokens, Bytes(input.elements() * element_bytes)};
 }
 
-LayerChain image_classifier(std::vector<Layer> layers, double element_bytes) {
-  LayerChain chain = classifier(std::move(layers), element_bytes);
+LayerChain image_classifier(int image, std::vector<Layer> layers, double element_bytes) {
+  constexpr int channels = 3;
+  LayerChain chain = classifier({channels, image}, std::move(layers), element_bytes);
   chain.input = ModelInput::images;
   return chain;
 }
@@ -154,7 +155,7 @@ LayerChain resnet_50(int image, int classes, double element_bytes) {
     ++number;
   }
   add(LayerBuilder("head", shape, element_bytes).average_pooling(1).linear(classes));
-  return image_classifier(std::move(layers), element_bytes);
+  return image_classifier(image, std::move(layers), element_bytes);
 }
 
 LayerChain vgg_16(int image, int classes, double element_bytes) {
@@ -184,7 +185,7 @@ LayerChain vgg_16(int image, int classes, double element_bytes) {
   add(first.linear(hidden).dropout());
   add(LayerBuilder("fc7", shape, element_bytes).linear(hidden).dropout());
   add(LayerBuilder("fc8", shape, element_bytes).linear(classes));
-  return image_classifier(std::move(layers), element_bytes);
+  return image_classifier(image, std::move(layers), element_bytes);
 }
 
 LayerChain mlp_model(std::span<const int> widths, double element_bytes) {
@@ -194,7 +195,7 @@ LayerChain mlp_model(std::span<const int> widths, double element_bytes) {
     layers.push_back(LayerBuilder("linear" + std::to_string(i), {widths[i - 1], 1}, element_bytes)
                          .linear(widths[i])
                          .layer());
-  return classifier(std::move(layers), element_bytes);
+  return classifier({widths.front(), 1}, std::move(layers), element_bytes);
 }
 
 }  // namespace dtfm

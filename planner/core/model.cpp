@@ -149,6 +149,13 @@ ModelInput model_input(const Model& model) {
   return chain ? chain->input : ModelInput::tokens;
 }
 
+double input_bytes(const Model& model) {
+  const auto* chain = std::get_if<LayerChain>(&model);
+  if (chain && chain->input_size.value() > 0) return chain->input_size.value();
+  if (chain && chain->input == ModelInput::images) return chain->layers.front().output.value();
+  return token_id_bytes * sequence_length(model);
+}
+
 LayerKinds layer_kinds(const Model& model, double element_bytes) {
   if (const auto* transformer = std::get_if<Transformer>(&model))
     return transformer_kinds(*transformer, element_bytes);

@@ -66,6 +66,7 @@ struct LayerChain {
   int sequence = 1;  // tokens per sequence; 1 if the input is images, of which each is a sequence
   std::vector<Layer> layers;
   ModelInput input = ModelInput::tokens;
+  Bytes input_size = {};  // of the input of a sample; zero: see `input_bytes`
 
   friend bool operator==(const LayerChain&, const LayerChain&) = default;
 };
@@ -76,6 +77,13 @@ int layer_count(const Model& model);
 /// Tokens per sequence; 1 for image models, so token counts equal image counts.
 int sequence_length(const Model& model);
 ModelInput model_input(const Model& model);
+
+/// Bytes of a token id or label: a 64-bit integer (torch.int64), as tokenizers return and
+/// torch.nn.CrossEntropyLoss requires.
+inline constexpr double token_id_bytes = 8;
+/// Bytes of the input of a sample: the input size of a chain, if given; otherwise token ids, or an image as
+/// large as the output of the first layer.
+double input_bytes(const Model& model);
 
 /// A model as profiles see it: the kinds of layers that are measured, and the kinds that make up each layer
 /// of the chain. A transformer has the kinds `embedding`, `block` and `head`; its first layer is an embedding

@@ -9,7 +9,8 @@
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {
-SwarmCosts::SwarmCosts(const Problem& problem, int stages) : samples_(problem.job.execution.micro_batch) {
+SwarmCosts::SwarmCosts(const Problem& problem, int stages)
+    : samples_(problem.job.execution.micro_batch), traffic_(swarm_traffic(problem.job, stages)) {
   ExecutionConfig execution = problem.job.execution;
   execution.recomputation = Recomputation::full;
   const Plan of_single_devices{1, execution, {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
@@ -24,18 +25,17 @@ SwarmCosts::SwarmCosts(const Problem& problem, int stages) : samples_(problem.jo
     for (int stage = 0; stage < stages; ++stage) {
       const auto layers = even_split(model.layers(), stages, stage);
       const StageLoad load = model.of({layers, {device}});
-      const double in = model.activation_compression_s(model.of({{0, layers.first}, {device}}).output_bytes),
-                   out = model.activation_compression_s(load.output_bytes);
+      const auto compression_s = [&](int last) {  // of the activations after the first `last` layers
+        return model.activation_compression_s(model.of({{0, last}, {device}}).output_bytes);
+      };
+      // Inputs and losses are not compressed.
+      const double in = stage == 0 ? 0 : compression_s(layers.first),
+                   out = stage == stages - 1 ? 0 : compression_s(layers.second);
       // A backward pass receives its input again and the gradient of its output, and sends that of its input.
       times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out, load.update_s});
       if (kind_.size() > 1) continue;
       stage_costs_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency,
                               load.weight_bytes, model.gradient_compression_s(load.gradient_bytes)});
-      const auto add_boundary = [&](const StageLoad& before) {
-        boundary_bytes_.push_back(model.compressed_activations(before.output_bytes));
-      };
-      if (stage == 0) add_boundary(model.of({{0, 0}, {device}}));
-      add_boundary(load);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/problem.hpp"
+#include "simulator/swarm/swarm_traffic.hpp"
 
 namespace dtfm::sim {
 
@@ -29,8 +30,10 @@ class SwarmCosts {
   double rate(int kind, int stage) const {
     return samples_ / (times(kind, stage).forward + times(kind, stage).backward);
   }
-  /// Bytes of the activations of a micro-batch between the previous stage and `stage`, as they are sent.
-  double boundary_bytes(int stage) const { return boundary_bytes_[at(stage)]; }
+  const VisitBytes& visit_bytes(int stage, bool backward) const {
+    const StageTraffic& it = traffic_[at(stage)];
+    return backward ? it.backward : it.forward;
+  }
   /// Gradient bytes to be synchronized: those of the layers ÷ the sync efficiency of the constants.
   double gradient_bytes(int stage) const { return stage_costs_[at(stage)].gradient_bytes; }
   /// Seconds that a peer needs to compress and decompress the gradients.
@@ -50,7 +53,7 @@ class SwarmCosts {
 
   int samples_;
   std::vector<StageCosts> stage_costs_;
-  std::vector<double> boundary_bytes_;  // of the input of each stage, then of the output of the last stage
+  std::vector<StageTraffic> traffic_;
   std::vector<int> kind_;
   std::vector<std::vector<Times>> kind_times_;  // [kind][stage]
 };

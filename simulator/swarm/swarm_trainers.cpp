@@ -139,28 +139,26 @@ void SwarmRun::on_timeout(const QueueEvent& event) {
 SwarmRun::Sources SwarmRun::sources(const Slot& slot, int number, int peer) const {
   Sources found{{}, 0};
   const auto add = [&](int from, double bytes) { found.from[at(found.count++)] = {from, bytes}; };
-  const int stage = slot.stage, last = costs_.stages() - 1;
-  const double in = costs_.boundary_bytes(stage), out = costs_.boundary_bytes(stage + 1);
+  const int stage = slot.stage;
+  const bool is_first = stage == 0, is_last = stage == costs_.stages() - 1;
+  const VisitBytes& bytes = costs_.visit_bytes(stage, slot.backward);
   if (setup_.transport == SwarmTransport::relay) {
-    add(no_peer, slot.backward ? in + out : in);
+    add(no_peer, bytes.samples + bytes.activations + bytes.gradient);
     return found;
   }
-  if (slot.backward) {
-    if (stage < last && !is_alive(slot.gradient)) return {};
-    add(stage < last ? slot.gradient.peer : no_peer, out);
-    const PeerLife& here = stage_visit(number, stage).forward;
-    if (is_alive(here) && (here.peer != slot.peer || peer == slot.peer)) {
-      if (here.peer != peer) add(here.peer, in);
-      return found;
-    }
+  const PeerLife& here = stage_visit(number, stage).forward;
+  const bool is_here = slot.backward && is_alive(here), has_input = is_here && here.peer == peer;
+  // The backward pass of the last stage starts when the trainer asks for it, even if the peer has all data.
+  if (is_last || (is_first && !has_input)) add(no_peer, has_input ? 0 : bytes.samples);
+  if (slot.backward && !is_last) {
+    if (!is_alive(slot.gradient)) return {};
+    add(slot.gradient.peer, bytes.gradient);
   }
-  if (stage == 0) {
-    add(no_peer, in);
-    return found;
-  }
+  if (is_first || has_input) return found;
   const PeerLife& before = stage_visit(number, stage - 1).forward;
-  if (!is_alive(before)) return {};
-  add(before.peer, in);
+  const PeerLife& source = is_here && here.peer != slot.peer ? here : before;
+  if (!is_alive(source)) return {};
+  add(source.peer, bytes.activations);
   return found;
 }
 
@@ -215,7 +213,7 @@ void SwarmRun::on_computed_request(int number) {
   if (setup_.transport == SwarmTransport::peer_to_peer && !is_last) return finish_visit(number);
   slot.phase = Phase::sending_reply;
   slot.messages[0] = network_.send(now_, slot.peer, trainers_[at(slot.trainer)].device,
-                                   costs_.boundary_bytes(slot.backward ? stage : stage + 1), number, reply);
+                                   costs_.visit_bytes(stage, slot.backward).output, number, reply);
 }
 
 void SwarmRun::finish_visit(int number) {

@@ -202,6 +202,31 @@ TEST_CASE("a swarm has the fastest number of stages for any number of threads") 
   CHECK(choose_layout(problem, scheme("swarm"), {7}, 3).swarm->stages == chosen.swarm->stages);
 }
 
+// Three stages do not divide four layers. Five stages are more than the layers, and nine more than the
+// devices.
+TEST_CASE("a swarm has the number of stages that the job gives") {
+  Problem problem = small_problem(4, 1, 4);
+  for (const int stages : {1, 3, 4}) {
+    problem.job.parallelism.pipeline = stages;
+    const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), {7}, 1);
+    REQUIRE(chosen.swarm);
+    CHECK(chosen.swarm->stages == stages);
+    CHECK(chosen.tried == 1);
+    CHECK(chosen.fitting == 1);
+    CHECK(simulate_chosen(problem, chosen, {}, {}).iterations.size() > 0);
+  }
+  problem.job.parallelism.pipeline = 5;
+  ChosenLayout none = choose_layout(problem, scheme("swarm"), {7}, 1);
+  CHECK_FALSE(none.is_any());
+  CHECK_FALSE(none.is_input_error);
+  CHECK(none.no_layout_reason == "`pipeline: 5` in the job exceeds the 4 layers of the model");
+  problem = small_problem(4, 1, 16);
+  problem.job.parallelism.pipeline = 9;
+  none = choose_layout(problem, scheme("swarm"), {7}, 1);
+  CHECK_FALSE(none.is_any());
+  CHECK(none.no_layout_reason == "`pipeline: 9` in the job exceeds the 8 devices");
+}
+
 // A layer has 0.16 GB of state, and every peer may have to serve any stage. With four stages the deficit is
 // smallest.
 TEST_CASE("the stages of a swarm fit every device") {

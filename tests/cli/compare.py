@@ -249,6 +249,22 @@ def test_verification_needs_two_peers():
     check(found["description"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
 
 
+def test_stages_of_a_swarm():
+    """A swarm has as many stages as the job gives, even if they do not divide the 12 layers."""
+    def run_with(stages, **more):
+        write("stages.yaml", FREE + f"parallelism: {{pipeline: {stages}}}\n")
+        return run("sites.yaml", "--scheme", "swarm", "--job", "stages.yaml", "-o", "swarm.json", "--quiet", program=SIM, **more)
+
+    write("sites.yaml", TOPOLOGY)
+    for stages in (1, 5):
+        run_with(stages)
+        check(len(read("swarm.json")["swarm"]["stages"]) == stages, stages, read("swarm.json")["swarm"]["stages"])
+        row = rows(compared("--job", "stages.yaml", "--scheme", "swarm"))["swarm"]
+        check(row["layout"]["pipeline"] == stages, row)
+    message = "no layout of swarm: `pipeline: 9` in the job exceeds the 8 devices"
+    check(message in run_with(9, status=3).stderr, message)
+
+
 def test_swarms_without_a_step():
     """A horizon that is too short is not an error, but a swarm that all peers leave is: the run does
     not wait forever."""

@@ -380,7 +380,7 @@ class Schemas(unittest.TestCase):
         models = [{"kind": "transformer", "layers": 6, "hidden": 64, "heads": 4, "sequence": 128, "vocabulary": 1000, "kv_heads": 2, "gated": True, "norm": "rms", "attention": "flash", "positions": "rotary"},
                   {"preset": "gpt2", "sequence": 512}, {"preset": "vgg-16", "image": 224}, {"preset": "mlp", "widths": [784, 300, 10]},
                   {"kind": "layers", "sequence": 4, "layers": [{"name": "one", "parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB", "replicated_memory": "1 MB", "repeat": 6}]},
-                  {"kind": "layers", "input": "images", "sequence": 1, "layers": [{"parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB"}]}]
+                  {"kind": "layers", "input": "images", "input_size": "300 kB", "sequence": 1, "layers": [{"parameters": 1e6, "forward_flops": "1 GFLOP", "output": "1 MB", "activation_memory": "2 MB"}]}]
         for model in models:
             self.check_agreement("job", {"version": 1, "name": "small", "model": model, "training": {"global_batch": 8}}, ("model",))
         self.check_agreement("job", {"version": 1, "name": "small", "model": models[1], "training": training,

@@ -39,6 +39,8 @@ TEST_CASE("image models have the published parameters and operations") {
   CHECK(resnet.sequence == 1);
   CHECK(resnet.input == ModelInput::images);
   CHECK(vgg.input == ModelInput::images);
+  CHECK(resnet.input_size.value() == 2 * 3 * 224 * 224);
+  CHECK(vgg.input_size.value() == 2 * 3 * 224 * 224);
 }
 
 // conv1: 3 · 64 · 7² weights and 2 · 64 of the norm, at 112² positions. It keeps the image, the outputs of
@@ -100,6 +102,7 @@ TEST_CASE("a perceptron has one layer per pair of consecutive widths") {
   const LayerChain chain = mlp_model(widths, 4);
   REQUIRE(chain.layers.size() == 3);
   CHECK(chain.input == ModelInput::tokens);
+  CHECK(chain.input_size.value() == 4 * 784);
   CHECK(parameters(chain) == 266610);
   CHECK(multiply_adds(chain) == 784 * 300 + 300 * 100 + 100 * 10);
   CHECK(chain.layers[0].backward.value() == chain.layers[0].forward.value());

@@ -311,6 +311,10 @@ TEST_CASE("a chain of layers may be a model of images, which have no sequence") 
   CHECK(job_of(job_json(images).dump()).model == images.model);
   CHECK(job_json(images)["model"]["input"] == "images");
   CHECK_FALSE(job_json(job_of(with("")))["model"].contains("input"));
+  CHECK_FALSE(job_json(images)["model"].contains("input_size"));
+  const Job sized = job_of(with(", input: images, input_size: 300 kB"));
+  CHECK(input_bytes(sized.model) == 300e3);
+  CHECK(job_of(job_json(sized).dump()).model == sized.model);
   CHECK(error_in(with(", input: images, sequence: 4")) ==
         "job.yaml:3:48: `sequence`: images have no sequence; remove `sequence`, or set `input` to tokens");
   CHECK(error_in(with(", input: pictures")) ==

@@ -23,17 +23,19 @@ Problem problem_of(const std::vector<int>& per_site, const Link& inside, const L
 // Memory that moves 1e7 B/s reads and writes 41/32 of 8e6 bytes in 1.025 s (4 bits of 16, and scales), and
 // 1537/1024 of 1e7 bytes of gradients (8 bits of 16, and scales) in 1.501 s.
 TEST_CASE("peers decompress what they receive and compress what they send") {
-  Problem problem{flat_topology({2}, link_of(0, 1e8), link_of(0, 1e8)), swarm_job(2, 1, 8e6, 5e6, 4),
+  Problem problem{flat_topology({2}, link_of(0, 1e8), link_of(0, 1e8)), swarm_job(3, 1, 8e6, 5e6, 4),
                   Calibration{1, 0, 1, 0}};
   problem.topology.edit().gpus.front().memory_bandwidth = BitsPerSecond(8e7);
-  const SwarmCosts plain(problem, 2);
+  const SwarmCosts plain(problem, 3);
   compress_activations(problem.job, {CompressionMethod::quantize_4_bit});
   compress_gradients(problem.job, {CompressionMethod::quantize_8_bit});
-  const SwarmCosts costs(problem, 2);
-  for (const int stage : {0, 1}) {
-    CHECK(costs.boundary_bytes(stage) == Approx(8e6 * 9 / 32));
-    CHECK(costs.forward_s(0, stage) == Approx(plain.forward_s(0, stage) + 2 * 1.025));
-    CHECK(costs.backward_s(0, stage) == Approx(plain.backward_s(0, stage) + 3 * 1.025));
+  const SwarmCosts costs(problem, 3);
+  CHECK(costs.visit_bytes(0, false).output == Approx(8e6 * 9 / 32));
+  for (const int stage : {0, 1, 2}) {
+    // Inputs and losses are not compressed.
+    const int in = stage > 0 ? 1 : 0, out = stage < 2 ? 1 : 0;
+    CHECK(costs.forward_s(0, stage) == Approx(plain.forward_s(0, stage) + (in + out) * 1.025));
+    CHECK(costs.backward_s(0, stage) == Approx(plain.backward_s(0, stage) + (2 * in + out) * 1.025));
     CHECK(costs.gradient_bytes(stage) == Approx(1e7 * 513 / 1024));
     CHECK(costs.gradient_compression_s(stage) == Approx(1537 / 1024.0));
   }

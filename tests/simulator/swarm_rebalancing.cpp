@@ -3,6 +3,7 @@
 // `test_simulator "[table]"` prints the whole table of docs/validation.md.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -54,7 +55,7 @@ constexpr bool as_published = false;
 /// Runs the paper's model on as many T4s as the recording has machines, with 200 Mb/s between any two.
 /// `state` scales the stored state of a stage, and so the cost of moves.
 SwarmReport run(const Recording& recording, const Scenario& scenario, int stages, const Rule& rule,
-                double state = 1, int batch = 1024) {
+                double state = 1, int batch = 1024, std::uint64_t seed = 0) {
   const Link link = link_of(0.02, 25e6);
   Problem problem{flat_topology({recording.devices}, link, link), published_job(), {}};
   problem.job.training.global_batch = batch;
@@ -67,6 +68,7 @@ SwarmReport run(const Recording& recording, const Scenario& scenario, int stages
   setup.delayed_update = true;
   SwarmOptions options;
   options.seconds = recording.hours * 3600;
+  options.seed = seed;
   const SwarmReport report = simulate_swarm(problem, setup, scenario, options);
   CHECK(report.optimum_is_exact);
   return report;
@@ -83,6 +85,25 @@ double computed_share(const SwarmReport& report) {
   for (const SwarmStage& stage : report.stages)
     least = std::min(least, stage.accepted + stage.held + stage.lost);
   return static_cast<double>(least) / report.length_s / report.optimal_samples_per_s;
+}
+
+/// Shares of the optimum, as means over seeds: one move more or less changes a run by up to several points.
+struct Means {
+  double useful = 0, computed = 0, assigned = 0;
+
+  double missing() const { return assigned - computed; }
+};
+
+Means means(const Recording& recording, const Scenario& scenario, int stages, const Rule& rule, int seeds) {
+  Means sum;
+  for (int seed = 0; seed < seeds; ++seed) {
+    const SwarmReport report =
+        run(recording, scenario, stages, rule, 1, 1024, static_cast<std::uint64_t>(seed));
+    sum.useful += report.share_of_optimum;
+    sum.computed += computed_share(report);
+    sum.assigned += assigned_share(report);
+  }
+  return {sum.useful / seeds, sum.computed / seeds, sum.assigned / seeds};
 }
 
 /// Share of the optimum that is useful work, which is checked to be within five points of what the
@@ -114,8 +135,8 @@ TEST_CASE("rebalancing every 300 s brings swarms closer to the optimum") {
   }
 }
 
-// T = 60 s is at least as good as T = 300 s, which is at least as good as none, for every number of stages.
-// Two stages of many peers have almost nothing to gain.
+// T = 60 s is better than T = 300 s, which is better than none, for every number of stages; only for p3 in 8
+// stages T = 300 s improves the assignments but not the useful work.
 TEST_CASE("the more often peers may move where it helps the closer a swarm gets to the optimum") {
   for (const Recording& recording : {g4dn, p3, a100, v100}) {
     const std::optional<Scenario> scenario = read_recorded_scenario(recording);
@@ -125,21 +146,19 @@ TEST_CASE("the more often peers may move where it helps the closer a swarm gets 
     }
     for (const int stages : {2, 4, 8}) {
       CAPTURE(recording.file, stages);
-      const SwarmReport without = run(recording, *scenario, stages, {}),
-                        rarely = run(recording, *scenario, stages, {300}),
-                        often = run(recording, *scenario, stages, {60});
-      CHECK(rarely.share_of_optimum > without.share_of_optimum);
-      CHECK(often.share_of_optimum > rarely.share_of_optimum - 0.001);
-      CHECK(assigned_share(rarely) > assigned_share(without));
-      CHECK(assigned_share(often) > assigned_share(rarely));
-      CHECK(assigned_share(often) > 0.89);
-      const auto missing = [](const SwarmReport& report) {
-        return assigned_share(report) - computed_share(report);
-      };
-      for (const SwarmReport& report : {without, rarely, often}) CHECK(missing(report) > 0);
-      CHECK(missing(without) < 0.05);
-      CHECK(missing(rarely) < 0.05);
-      CHECK(missing(often) < 0.052);  // 0.051 for v100 in two stages, less than 0.045 for all others
+      const int seeds = recording.devices < 50 ? 10 : 1;
+      const auto with = [&](const Rule& rule) { return means(recording, *scenario, stages, rule, seeds); };
+      const Means without = with({}), rarely = with({300}), often = with({60});
+      if (recording.name != p3.name || stages < 8) CHECK(rarely.useful > without.useful);
+      CHECK(often.useful > without.useful);
+      CHECK(often.useful > rarely.useful);
+      CHECK(rarely.assigned > without.assigned);
+      CHECK(often.assigned > rarely.assigned);
+      CHECK(often.assigned > 0.89);
+      for (const Means& it : {without, rarely, often}) {
+        CHECK(it.missing() > 0);
+        CHECK(it.missing() < 0.05);
+      }
     }
   }
 }
@@ -190,12 +209,13 @@ TEST_CASE("prints the table of rebalancing on recorded traces in docs/validation
       std::string row = fmt::format("| {}, {} machines, {} h | {} |", recording.name, recording.devices,
                                     recording.hours, stages);
       for (std::size_t i = 0; i < columns.size(); ++i) {
-        const SwarmReport report = run(recording, *scenario, stages, columns[i]);
-        row += fmt::format(" {:.1f} / {:.1f} / {:.1f} |", 100 * report.share_of_optimum,
-                           100 * computed_share(report), 100 * assigned_share(report));
-        sums[i] += report.share_of_optimum;
+        const Means it = means(recording, *scenario, stages, columns[i], 10);
+        row +=
+            fmt::format(" {:.1f} / {:.1f} / {:.1f} |", 100 * it.useful, 100 * it.computed, 100 * it.assigned);
+        sums[i] += it.useful;
       }
       fmt::print("{}\n", row);
+      std::fflush(stdout);
       ++rows;
     }
   fmt::print("| mean | |");

@@ -35,15 +35,20 @@ struct Line {
     return simulate_swarm(problem, setup, {}, options);
   }
   /// Returns the seconds per micro-batch: forward and backward passes of all stages, and messages to and from
-  /// the stages that are not next to the trainer.
+  /// the stages that are not next to the trainer. A label has 8 bytes, a loss 4.
   double period() const {
     const double computing =
         stages * (4 * forward * constants.compute_scale + 2 * constants.micro_batch_overhead_s);
-    const double message = activation / (bandwidth * constants.network_efficiency);
+    const double rate = bandwidth * constants.network_efficiency;
+    const double message = activation / rate, label = 8 / rate, loss = 4 / rate;
     const double wait = latency + constants.message_overhead_s;
-    if (transport == relay) return computing + (stages - 1) * (4 * wait + 5 * message);
-    // Forward: in, from stage to stage, and back to the trainer; the same backward.
-    return computing + (2 * (stages - 1) + 2) * (wait + message);
+    // The last stage returns a loss, and receives labels rather than a gradient, twice.
+    if (transport == relay)
+      return computing + (stages - 1) * (4 * wait + 5 * message) + 2 * (label - message) + loss;
+    // Forward: from stage to stage, and the loss back to the trainer; backward: the request, which has no
+    // bytes, and from stage to stage. The label arrives before the activations, unless they share a link.
+    return computing + (2 * (stages - 1) + 2) * wait + 2 * (stages - 1) * message + loss +
+           (access ? label : 0);
   }
 };
 
@@ -78,21 +83,23 @@ TEST_CASE("calibration constants apply as elsewhere and device links equal pair 
     }
 }
 
-// Ten micro-batches, relayed: for each stage that is not next to the trainer, 1 + 1 activations forward and 2
-// + 1 backward, of 20 bytes, all within the single site.
-TEST_CASE("bytes per visit are those of the released code") {
+// Ten micro-batches, relayed, all within the single site. The stage in the middle receives and sends 1 + 1
+// activations forward and 2 + 1 backward, of 20 bytes. The last one receives 1 + 1 with labels of 8 bytes,
+// and sends the loss and a gradient. The first one is next to the trainer.
+TEST_CASE("bytes per visit between stages are those of the released code") {
   Line line;
   line.stages = 3;
   const SwarmReport report = line.run(10 * line.period() * (1 + 1e-9));
   REQUIRE(report.links.size() == 1);
-  CHECK(report.links[0].bytes == 10 * 2 * 5 * 20);
+  CHECK(report.links[0].bytes == 10 * (5 * 20 + (3 * 20 + 2 * 8 + 4)));
 }
 
 // Computing grows as h³, messages as h²; U = T_c ÷ (T_c + T_t + k RTT), where relaying takes T_t = 5 (S − 1)
-// messages and k = 2 (S − 1) round trips. Over a grid of 6 widths and 6 latencies, (1 ÷ U − 1) T_c is fitted
-// by a a_t messages and k round trips.
+// − 2 messages, plus two labels and a loss (20 bytes), and k = 2 (S − 1) round trips. Over a grid of 6 widths
+// and 6 latencies, (1 ÷ U − 1) T_c without labels and loss is fitted by messages and k round trips.
 TEST_CASE("utilization follows the square-cube law") {
   constexpr int stages = 4, grid = 6;
+  constexpr double labels_and_loss_s = 20.0 / 500;
   double u[grid][grid], mm = 0, mr = 0, rr = 0, my = 0, ry = 0;
   // A forward pass takes at most 9.8 s and a backward pass 29.5 s, so no request reaches its timeout.
   const auto line_of = [](int width, int delay) {
@@ -112,7 +119,7 @@ TEST_CASE("utilization follows the square-cube law") {
       double computing = 0;
       for (const SwarmDevice& device : report.devices) computing += device.compute_s;
       u[width][delay] = computing / report.length_s;
-      const double y = (1 / u[width][delay] - 1) * 4 * line.forward * stages;
+      const double y = (1 / u[width][delay] - 1) * 4 * line.forward * stages - labels_and_loss_s;
       const double message = line.activation / line.bandwidth, round_trip = 2 * line.latency;
       mm += message * message;
       mr += message * round_trip;
@@ -124,7 +131,7 @@ TEST_CASE("utilization follows the square-cube law") {
     }
   const double messages = (my * rr - ry * mr) / (mm * rr - mr * mr);
   const double round_trips = (ry * mm - my * mr) / (mm * rr - mr * mr);
-  CHECK(messages == Approx(5 * (stages - 1)).epsilon(1e-6));
+  CHECK(messages == Approx(5 * (stages - 1) - 2).epsilon(1e-6));
   CHECK(round_trips == Approx(2 * (stages - 1)).epsilon(1e-6));
   double mean = 0, residual = 0, total = 0;
   for (const auto& row : u)
@@ -134,34 +141,39 @@ TEST_CASE("utilization follows the square-cube law") {
       const Line line = line_of(width, delay);
       const double computing = 4 * line.forward * stages;
       const double fitted = computing / (computing + messages * line.activation / line.bandwidth +
-                                         round_trips * 2 * line.latency);
+                                         round_trips * 2 * line.latency + labels_and_loss_s);
       residual += (u[width][delay] - fitted) * (u[width][delay] - fitted);
       total += (u[width][delay] - mean) * (u[width][delay] - mean);
     }
   CHECK(1 - residual / total > 0.9999);
 }
 
-// One stage, six peers, activations of size zero: all bytes are those of all-reduces, 2 Ψ (G − 1) ÷ G per
-// peer.
+// One stage of six peers, and a trainer at site 0, whose device has left: the bytes elsewhere are those of
+// all-reduces, 2 Ψ (G − 1) ÷ G per peer.
 TEST_CASE("an all-reduce of equal peers has the bytes of a ring") {
   constexpr double parameters = 1000;
   for (const bool apart : {false, true}) {
     const Link link = link_of(0, 100);
-    const Topology topology = apart ? flat_topology({4, 2}, link, link) : flat_topology({6}, link, link);
+    const Topology topology =
+        apart ? flat_topology({1, 4, 2}, link, link) : flat_topology({1, 6}, link, link);
     Problem problem{topology, swarm_job(1, 1, 0, parameters, 32), {}};
     SwarmSetup setup;
+    setup.trainers = 1;
     setup.rebalance_s = 1000;
+    Scenario scenario;
+    scenario.events = {{0, 0}};
     SwarmOptions options;
     options.steps = 5;
     options.seconds = 1e6;
-    const SwarmReport report = simulate_swarm(problem, setup, {}, options);
+    SwarmReport report = simulate_swarm(problem, setup, scenario, options);
     REQUIRE(report.steps.size() == 5);
     const double psi = 2 * parameters;  // fp16
+    std::erase_if(report.links, [](const LinkReport& it) { return it.from == 0 || it.to == 0; });
     double bytes = 0;
     for (const LinkReport& it : report.links) bytes += it.bytes;
     CHECK(bytes == Approx(5 * 6 * (2 * psi * 5 / 6)).epsilon(1e-12));
     if (apart) {
-      // From site 0 to site 1: 4 · 2 pairs, V (1/6 + 1/6) each; the same in reverse.
+      // From site 1 to site 2: 4 · 2 pairs, V (1/6 + 1/6) each; the same in reverse.
       for (const LinkReport& it : report.links)
         if (it.from != it.to) CHECK(it.bytes == Approx(5 * 8 * psi / 3).epsilon(1e-12));
     }

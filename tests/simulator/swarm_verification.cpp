@@ -62,7 +62,7 @@ TEST_CASE("verifying a share p of the calls leaves 1 / (1 + p) of the throughput
 }
 
 // Two peers, one micro-batch at a time, and a trainer next to peer 0, to which messages have no bytes. All
-// calls are verified, each by the peer that did not compute it. An activation has 7 bytes.
+// calls are verified, each by the peer that did not compute it. Token id and label have 8 bytes each.
 TEST_CASE("a check sends only the input again") {
   for (const SwarmTransport transport : {relay, peer_to_peer}) {
     OneStage swarm(2);
@@ -77,12 +77,10 @@ TEST_CASE("a check sends only the input again") {
       const bool is_forward = event.kind == SwarmEvent::Kind::forward;
       if (!is_forward && event.kind != SwarmEvent::Kind::gradient) return;
       ++calls;
-      // A check needs the input and, for a backward pass, the gradient of its output. The peer that has the
-      // input from its own forward pass does not need it again; the verified peer does not supply it.
+      // A check needs the samples. The peer that has them from its own forward pass does not need them again.
       if (is_forward) forward_by = event.peer;
       if (event.peer != 0) return;  // peer 1 has computed it, and peer 0 does so now
-      bytes += 7;
-      if (!is_forward && (transport == relay || forward_by == 0)) bytes += 7;
+      if (is_forward || transport == relay || forward_by == 0) bytes += 16;
     };
     const SwarmReport report = swarm.run();
     CHECK(bytes > 0);

@@ -52,7 +52,8 @@ constexpr Scheme table[] = {
      "modelled; equal stages; the job's gradient_sync; paths are planned before the run",
      skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
-    {"swarm", "SWARM: stages served by peers, dynamic routing of micro-batches, the best number of stages",
+    {"swarm",
+     "SWARM: peers serve stages, dynamic routing of micro-batches; the job's or the best number of stages",
      "micro-batches of the next batches are in flight before a step; activations from peer to peer; full "
      "recomputation; a peer switches stage every 300 s at most, where that helps; all-reduces concurrent "
      "with messages; compression, if any, on all links; memory of queues is not counted",

@@ -130,8 +130,9 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 // Swarms (swarm_scheme.cpp).
 
 /// Chooses the number of stages with which a swarm is fastest, among those that divide the layers and fit the
-/// memory of every device. A verifying swarm prefers numbers with which every stage has at least two peers.
-/// Activations are sent from peer to peer, and at most one peer migrates every 300 s.
+/// memory of every device; if the job gives a number, which need not divide the layers, only that one. A
+/// verifying swarm prefers numbers with which every stage has at least two peers. Activations are sent from
+/// peer to peer, and at most one peer migrates every 300 s.
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, const Workers& workers,
                           const std::function<bool()>& stop);
 /// A run of a swarm, and the part of its results that all runs have.

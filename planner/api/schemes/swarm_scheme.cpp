@@ -123,15 +123,32 @@ void mark_incomplete(sim::SimReport& report, int steps) {
                                steps, report.length_s, max_slowdown);
 }
 
-/// The numbers of stages that divide the layers and fit every device. Sets the counts of `chosen`, and why a
-/// number does not fit.
+/// Why there is no swarm with as many stages as the job gives; empty if there is one.
+std::string excess_of_stages(const Problem& problem) {
+  const int stages = problem.job.parallelism.pipeline.value_or(1);
+  if (const int layers = layer_count(problem.job.model); stages > layers)
+    return fmt::format("`pipeline: {}` in the job exceeds the {} layers of the model", stages, layers);
+  if (const int devices = problem.topology->size(); stages > devices)
+    return fmt::format("`pipeline: {}` in the job exceeds the {} devices", stages, devices);
+  return "";
+}
+
+/// The number of stages that the job gives, or else all that divide the layers.
+std::vector<int> stages_to_try(const Problem& problem) {
+  if (problem.job.parallelism.pipeline) return {*problem.job.parallelism.pipeline};
+  const int layers = layer_count(problem.job.model);
+  std::vector<int> divisors;
+  for (int stages = 1; stages <= std::min(layers, problem.topology->size()); ++stages)
+    if (layers % stages == 0) divisors.push_back(stages);
+  return divisors;
+}
+
+/// The numbers of stages that fit every device. Sets the counts of `chosen`, and why a number does not fit.
 std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   std::vector<int> fitting;
-  const int layers = layer_count(problem.job.model);
   chosen.is_input_error = true;
   std::optional<MemoryDeficit> smallest;
-  for (int stages = 1; stages <= std::min(layers, problem.topology->size()); ++stages) {
-    if (layers % stages != 0) continue;
+  for (const int stages : stages_to_try(problem)) {
     ++chosen.tried;
     try {
       const std::optional<MemoryDeficit> deficit = deficit_in(problem, stages);
@@ -188,6 +205,8 @@ bool is_verifiable(const SwarmTrial& trial) {
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, const Workers& workers,
                           const std::function<bool()>& stop) {
   ChosenLayout chosen;
+  chosen.no_layout_reason = excess_of_stages(problem);
+  if (!chosen.no_layout_reason.empty()) return chosen;
   const std::vector<int> fitting = fitting_stages(problem, chosen);
   const auto trials = distributed_map(chosen.fitting, workers, [&](int i) {
     return tried(problem, make_setup(fitting[at(i)], given), given.seed, stop);

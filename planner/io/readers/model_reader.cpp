@@ -59,10 +59,11 @@ Layer read_layer(const YamlMap& map) {
   return layer;
 }
 
-/// Sets `input` and `sequence` of a chain. Throws Error for images in sequences of several.
+/// Sets `input`, `input_size` and `sequence` of a chain. Throws Error for images in sequences of several.
 void read_input(const YamlMap& map, LayerChain& model) {
   if (const auto input = map.optional("input"))
     model.input = model_input_table()[input->choice(names_in(model_input_table()))].kind;
+  if (const auto size = map.optional("input_size")) model.input_size = size->bytes();
   model.sequence = read_count_or(map, "sequence", max_dimension, 1);
   if (model.input == ModelInput::images && model.sequence != 1)
     throw map.required("sequence")
@@ -70,7 +71,7 @@ void read_input(const YamlMap& map, LayerChain& model) {
 }
 
 LayerChain read_layers(const YamlValue& value) {
-  const YamlMap map = value.map({"kind", "layers", "input", "sequence"});
+  const YamlMap map = value.map({"kind", "layers", "input", "input_size", "sequence"});
   LayerChain model;
   read_input(map, model);
   const YamlValue layers = map.required("layers");
@@ -89,7 +90,7 @@ LayerChain read_layers(const YamlValue& value) {
 
 LayerChain read_graph(const YamlValue& value, const FileReader& open_file) {
   constexpr int max_live_tensors = 1000;
-  const YamlMap map = value.map({"kind", "file", "input", "sequence", "live_tensors"});
+  const YamlMap map = value.map({"kind", "file", "input", "input_size", "sequence", "live_tensors"});
   LayerChain model;
   read_input(map, model);
   NamedFile file = open_file(map.required("file"));
@@ -132,6 +133,7 @@ ordered_json chain_json(const LayerChain& model) {
   ordered_json json = ordered_json::object();
   json["kind"] = "layers";
   if (model.input != ModelInput::tokens) json["input"] = name_of(model.input);
+  if (model.input_size.value() > 0) json["input_size"] = format_size(model.input_size);
   json["sequence"] = model.sequence;
   json["layers"] = std::move(layers);
   return json;
