@@ -9,7 +9,7 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr std::size_t line_width = 110;
+constexpr std::size_t line_width = 130;
 
 bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;

@@ -95,6 +95,21 @@ std::string format_scenario_verification(const api::Comparison& comparison, std:
   return text;
 }
 
+/// Of `planned`, over every scheme that differs from it only by the three factors; empty if there is none.
+std::string format_speedups(const api::Comparison& comparison) {
+  if (comparison.speedups.empty()) return "";
+  Rows rows = {{"planned is faster than", "in all", "placement", "schedule", "collective"}};
+  for (const api::Speedup& it : comparison.speedups) {
+    rows.push_back({it.scheme});
+    for (const double factor : {it.total, it.placement, it.schedule, it.collective})
+      rows.back().push_back(fmt::format("{:.2f} ×", factor));
+  }
+  return fmt::format(
+      "\n{}Factors multiply: a plan for the scheme's schedule and collective (placement), for the\n"
+      "schedule of planned and the scheme's collective (schedule), and planned itself (collective).\n",
+      table(rows));
+}
+
 std::string format_assumptions(const api::Comparison& comparison) {
   Rows rows;
   for (const api::ComparedScheme& it : comparison.schemes)
@@ -163,7 +178,8 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
     text += fmt::format("\n{}\n{}", i == 0 ? "nominal" : "scenario " + request.scenarios[i].name,
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
                             format_measured(request, comparison, i) +
-                            format_scenario_verification(comparison, i));
+                            format_scenario_verification(comparison, i) +
+                            (i == 0 ? format_speedups(comparison) : ""));
   return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);
 }
 
@@ -189,6 +205,13 @@ ordered_json comparison_document(const api::CompareRequest& request, const api::
       row["runs"].push_back(run_json(request, it.runs[i], request.scenarios[i]));
     json["schemes"].push_back(std::move(row));
   }
+  json["speedups"] = ordered_json::array();
+  for (const api::Speedup& it : comparison.speedups)
+    json["speedups"].push_back({{"scheme", it.scheme},
+                                {"total", it.total},
+                                {"placement", it.placement},
+                                {"schedule", it.schedule},
+                                {"collective", it.collective}});
   json["version"] = DTFM_VERSION;
   return json;
 }

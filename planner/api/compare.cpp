@@ -34,9 +34,10 @@ void report_progress(const CompareRequest& request, const ComparisonProgress& pr
   if (request.on_progress) request.on_progress(progress);
 }
 
-/// The plan that `plan` finds by default.
-ChosenLayout plan_layout(const CompareRequest& request) {
+/// The plan that `plan` finds for the job by default.
+ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
   PlanRequest planned{request.problem};
+  planned.problem.job = job;
   planned.options.common.seed = request.options.seed;
   planned.options.common.threads = request.threads;
   planned.options.common.ranks = request.ranks;
@@ -59,9 +60,9 @@ ChosenLayout plan_layout(const CompareRequest& request) {
   return chosen;
 }
 
-ChosenLayout plan_layout_or_error(const CompareRequest& request) {
+ChosenLayout plan_layout_or_error(const CompareRequest& request, const Job& job) {
   try {
-    return plan_layout(request);
+    return plan_layout(request, job);
   } catch (const Error& error) {
     ChosenLayout none;
     none.no_layout_reason = error.what();
@@ -111,12 +112,16 @@ ComparedRun make_run(const CompareRequest& request, const ChosenLayout& chosen, 
   return run;
 }
 
+bool is_plan(const std::string& scheme) {
+  return scheme.starts_with(planned_scheme);
+}
+
 /// The runs under every scenario; empty without a layout.
 std::vector<ComparedRun> simulate_scenarios(const CompareRequest& request, const ComparedScheme& scheme) {
   if (!scheme.chosen.is_any()) return {};
   const Workers workers{request.threads, request.ranks};
   return distributed_map(static_cast<int>(request.scenarios.size()), workers, [&](int i) {
-    return make_run(request, scheme.chosen, request.scenarios[at(i)], scheme.name == planned_scheme);
+    return make_run(request, scheme.chosen, request.scenarios[at(i)], is_plan(scheme.name));
   });
 }
 
@@ -133,8 +138,35 @@ ComparedScheme choose_plan(const CompareRequest& request) {
   return {std::string(planned_scheme),
           "the plan that dtfm-plan makes",
           "messages overlap with computations; stages and pipelines may differ from each other",
-          plan_layout_or_error(request),
+          plan_layout_or_error(request, request.problem.job),
           {}};
+}
+
+std::string name_of_plan_with(const RunSettings& settings) {
+  return fmt::format("{} ({})", planned_scheme, format_settings(settings));
+}
+
+ComparedScheme choose_plan_with(const CompareRequest& request, const RunSettings& settings) {
+  return {name_of_plan_with(settings),
+          fmt::format("the plan that dtfm-plan makes for schedule {} and gradient_sync {}",
+                      name_of(settings.schedule), name_of(settings.gradient_sync)),
+          "otherwise as planned",
+          plan_layout_or_error(request, with_settings(request.problem.job, settings)),
+          {}};
+}
+
+/// Those between the decomposable schemes and the plan, which is the first scheme, without its own.
+std::vector<RunSettings> settings_to_plan(const std::vector<ComparedScheme>& schemes) {
+  const Plan& planned = schemes.front().chosen.layout->plan;
+  std::vector<RunSettings> all = {settings_of(planned)};
+  for (const ComparedScheme& it : schemes) {
+    if (is_plan(it.name) || !is_decomposable(it.chosen)) continue;
+    const SettingSteps steps = steps_between(*it.chosen.layout, planned);
+    for (const RunSettings& settings : {steps.layout, steps.planned_schedule})
+      if (std::find(all.begin(), all.end(), settings) == all.end()) all.push_back(settings);
+  }
+  all.erase(all.begin());
+  return all;
 }
 
 /// Simulates every scheme before it chooses the layout of the next one, so that an interrupt keeps earlier
@@ -152,7 +184,37 @@ std::vector<ComparedScheme> compare_schemes(const CompareRequest& request) {
     report_progress(request, {scheme.name, static_cast<double>(&scheme - schemes().data()) / all});
     add(choose_scheme(request, scheme));
   }
+  if (!done.empty() && done.front().name == planned_scheme && done.front().chosen.layout)
+    for (const RunSettings& settings : settings_to_plan(done)) {
+      if (is_interrupted(request)) break;
+      add(choose_plan_with(request, settings));
+    }
   return done;
+}
+
+double nominal_seconds(const std::vector<ComparedScheme>& schemes, const std::string& name) {
+  const auto it =
+      std::find_if(schemes.begin(), schemes.end(), [&](const auto& other) { return other.name == name; });
+  return it == schemes.end() || it->runs.empty() ? 0 : it->runs.front().seconds_per_batch;
+}
+
+std::vector<Speedup> find_speedups(const std::vector<ComparedScheme>& schemes) {
+  std::vector<Speedup> speedups;
+  if (schemes.empty() || schemes.front().name != planned_scheme || !schemes.front().chosen.layout) return {};
+  const Plan& planned = schemes.front().chosen.layout->plan;
+  const auto seconds_with = [&](const RunSettings& settings) {
+    return nominal_seconds(schemes, settings == settings_of(planned) ? std::string(planned_scheme)
+                                                                     : name_of_plan_with(settings));
+  };
+  for (const ComparedScheme& it : schemes) {
+    if (is_plan(it.name) || !is_decomposable(it.chosen)) continue;
+    const auto [layout, planned_schedule] = steps_between(*it.chosen.layout, planned);
+    const double own = nominal_seconds(schemes, it.name), placed = seconds_with(layout),
+                 scheduled = seconds_with(planned_schedule), all = seconds_with(settings_of(planned));
+    if (std::min({own, placed, scheduled, all}) > 0)
+      speedups.push_back({it.name, own / all, own / placed, placed / scheduled, scheduled / all});
+  }
+  return speedups;
 }
 
 void set_time_ratios(std::vector<ComparedScheme>& schemes) {
@@ -214,6 +276,7 @@ Comparison compare(const CompareRequest& request) {
   comparison.is_interrupted = is_interrupted(request);
   if (!comparison.is_interrupted) throw_if_input_errors(comparison.schemes);
   set_time_ratios(comparison.schemes);
+  if (!comparison.is_interrupted) comparison.speedups = find_speedups(comparison.schemes);
   return comparison;
 }
 

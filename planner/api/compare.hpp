@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/api/schemes/scheme.hpp"
+#include "planner/api/speedup.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "simulator/report/sim_report.hpp"
@@ -57,8 +58,11 @@ struct ComparedScheme {
 };
 
 struct Comparison {
-  std::vector<ComparedScheme> schemes;  // in the order of `compared_schemes`
-  bool is_interrupted = false;          // schemes may be missing, and runs may be incomplete
+  /// In the order of `compared_schemes`. With `planned` and others, these are followed by plans with the
+  /// schedule and the collective of others: "planned (1f1b-blocking, ring)".
+  std::vector<ComparedScheme> schemes;
+  std::vector<Speedup> speedups;  // of `planned`, nominal, for every decomposable scheme with a result
+  bool is_interrupted = false;    // schemes may be missing, and runs may be incomplete
 
   /// Whether any scheme has a layout that fits the memory of the devices.
   bool is_any_feasible() const;
@@ -67,9 +71,10 @@ struct Comparison {
   std::vector<const ComparedScheme*> fastest_first(std::size_t scenario) const;
 };
 
-/// Chooses the fastest layout of every scheme and simulates it under every scenario, scheme by scheme. The
-/// result does not depend on the number of threads. Throws Error for an unknown scheme, and if the input
-/// allows no scheme to be simulated.
+/// Chooses the fastest layout of every scheme and simulates it under every scenario, scheme by scheme. Then
+/// plans again with the settings between those of each decomposable scheme and those of `planned`. The result
+/// does not depend on the number of threads. Throws Error for an unknown scheme, and if the input allows no
+/// scheme to be simulated.
 Comparison compare(const CompareRequest& request);
 
 }  // namespace dtfm::api

@@ -80,7 +80,7 @@ std::vector<TargetTime> time_on_targets(const Problem& problem, const Plan& plan
   for (const std::size_t i : distinct)
     if (runs[i].targeted)
       most_bytes = std::max(most_bytes, sim::simulation_bytes(problem, runs[i].targeted->plan, true));
-  const int workers = std::clamp(static_cast<int>(max_bytes / most_bytes), 1, threads);
+  const int workers = static_cast<int>(std::clamp(max_bytes / most_bytes, 1.0, static_cast<double>(threads)));
   const std::vector<Run> simulated =
       parallel_map(static_cast<int>(distinct.size()), workers, [&](int number) {
         Run run = runs[distinct[at(number)]];

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "planner/core/index.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
@@ -98,9 +99,28 @@ TEST_CASE("random ranks are permutations that depend on the seed only") {
   }
 }
 
+// 8 layers on 4 devices. Megatron's stages have equally many layers.
+TEST_CASE("DeepSpeed's pipelines may have any depth, and replicas have neighbouring ranks") {
+  const Problem problem = small_problem(4, 1, 8);
+  bool has_three_stages = false, has_replicas = false;
+  for (const Layout& it : deepspeed_layouts(problem, {0})) {
+    const std::vector<Pipeline>& pipelines = it.plan.pipelines;
+    CHECK(it.plan.execution.schedule == Schedule::one_f_one_b_blocking);
+    CHECK(it.plan.execution.gradient_sync == GradientSync::ring);
+    has_three_stages = has_three_stages || depth(it.plan) == 3;
+    if (depth(it.plan) != 2 || pipelines.size() != 2) continue;
+    has_replicas = true;
+    for (int d = 0; d < 2; ++d)
+      for (int p = 0; p < 2; ++p) CHECK(pipelines[at(d)].stages[at(p)].devices == std::vector{d + 2 * p});
+  }
+  CHECK(has_three_stages);
+  CHECK(has_replicas);
+  for (const Layout& it : megatron_layouts(problem, {0})) CHECK(depth(it.plan) != 3);
+}
+
 TEST_CASE("the fastest layout that fits in memory is chosen for any number of threads") {
   Problem problem = small_problem(4, 1, 8);
-  for (const std::string_view name : {"megatron", "megatron-random", "gpipe-random"}) {
+  for (const std::string_view name : {"megatron", "megatron-random", "deepspeed", "gpipe-random"}) {
     CAPTURE(name);
     const ChosenLayout chosen = choose_layout(problem, scheme(name), {3}, 1);
     REQUIRE(chosen.layout);

@@ -64,6 +64,15 @@ TEST_CASE("a plan with the settings of a target runs there as planned") {
   CHECK(deepspeed.seconds == sim::simulate_undisturbed(problem, plan).seconds);
 }
 
+TEST_CASE("a plan that no target runs has an obstacle in each") {
+  const Problem problem = chain_problem();
+  const Plan idle = plan_of(problem.job, 2, 2, 0);
+  for (const TargetTime& it : time_on_targets(problem, idle, 2)) {
+    CHECK(!it.obstacle.empty());
+    CHECK(it.seconds == 0);
+  }
+}
+
 TEST_CASE("times in trainers do not depend on the number of threads and say if memory is exceeded") {
   Problem problem = chain_problem();
   const Plan plan = plan_of(problem.job, 2, 2, 4);

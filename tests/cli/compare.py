@@ -46,7 +46,7 @@ def test_rows_agree_with_the_other_programs():
     table = rows(compared())
     run("sites.yaml", "--job", "free.yaml", "-o", "plan.json", "--quiet", program=PLAN)
     for scheme, arguments in [("planned", ("plan.json",))] + [
-            (name, ("--scheme", name, "--job", "free.yaml")) for name in table if name not in ("planned", "swarm")]:
+            (name, ("--scheme", name, "--job", "free.yaml")) for name in table if name != "swarm" and not name.startswith("planned")]:
         run("sites.yaml", *arguments, "-o", "run.json", "--quiet", program=SIM)
         seconds = TOKENS / read("run.json")["tokens_per_s"]
         check(close(table[scheme]["runs"][0]["seconds_per_batch"], seconds), scheme, table[scheme], seconds)
@@ -57,6 +57,32 @@ def test_rows_agree_with_the_other_programs():
         its, first = row["runs"][0], table["planned"]["runs"][0]
         check(close(its["time_ratio"], its["seconds_per_batch"] / first["seconds_per_batch"]), name, its)
         check("micro-batch" in row["layout"]["description"], name, row["layout"])
+
+
+def test_speedups():
+    """Their factors multiply, and are the ratios of rows that dtfm-plan gives for the same settings."""
+    table = compared()
+    row = rows(table)
+    speedups = {it["scheme"]: it for it in table["speedups"]}
+    check(set(speedups) == {"megatron", "megatron-random", "deepspeed", "gpipe-random", "data-parallel", "single-gpu"}, set(speedups))
+    seconds = lambda name: row[name]["runs"][0]["seconds_per_batch"]
+    for name, it in speedups.items():
+        check(close(it["total"], it["placement"] * it["schedule"] * it["collective"]), it)
+        check(close(it["total"], row[name]["runs"][0]["time_ratio"]), it)
+        check(it["placement"] > 0.99, "a plan is slower than a scheme with the same schedule and collective", it)
+    check(close(speedups["megatron"]["placement"], seconds("megatron") / seconds("planned (1f1b-blocking, ring)")), speedups)
+    check(close(speedups["megatron"]["schedule"], seconds("planned (1f1b-blocking, ring)") / seconds("planned (gpipe, ring)")), speedups)
+    check(speedups["single-gpu"]["schedule"] == speedups["single-gpu"]["collective"] == 1, speedups)
+    check(speedups["data-parallel"]["schedule"] == 1, speedups)
+    for settings in ("1f1b-blocking, ring", "gpipe, ring"):
+        schedule, sync = settings.split(", ")
+        write("settings.yaml", FREE + f"parallelism: {{schedule: {schedule}, gradient_sync: {sync}}}\n")
+        run("sites.yaml", "--job", "settings.yaml", "-o", "settings.json", "--quiet", program=PLAN)
+        run("sites.yaml", "settings.json", "-o", "run.json", "--quiet", program=SIM)
+        check(close(seconds(f"planned ({settings})"), TOKENS / read("run.json")["tokens_per_s"]), settings)
+    check(compared("--scheme", "planned")["speedups"] == compared("--scheme", "megatron")["speedups"] == [], "speed-ups of one scheme")
+    text = run("sites.yaml", "--job", "free.yaml", "--scheme", "planned", "--scheme", "megatron", "--quiet", program=COMPARE).stdout
+    check("planned is faster than  in all" in text and "Factors multiply" in text, text)
 
 
 def test_batch():
@@ -312,9 +338,10 @@ def test_runs_that_end_early():
     check("\nrates are over 3 iterations; of local-sgd over 48; of diloco over 1,500" in quiet, quiet)
     check("rates are over" not in gone, gone)  # of the horizon
     lines = gone.splitlines()[1:-1]  # the last line explains the times
-    groups = [2 if line.split()[1] == "–" else 1 if "; stopped: " in line else 0 for line in lines]
+    cells = lambda line: re.split("  +", line)
+    groups = [2 if cells(line)[1] == "–" else 1 if "; stopped: " in line else 0 for line in lines]
     check(groups == sorted(groups) and set(groups) == {0, 1, 2}, gone)
-    rates = [(group, float(line.split()[2])) for group, line in zip(groups, lines) if group < 2]
+    rates = [(group, float(cells(line)[2])) for group, line in zip(groups, lines) if group < 2]
     check(max(rate for group, rate in rates if group == 1) > min(rate for group, rate in rates if group == 0), rates)
     text = run(*machines, "--scheme", "megatron", "--scheme", "zero2", program=COMPARE).stdout
     check("rates are over" not in text, text)

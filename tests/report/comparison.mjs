@@ -94,6 +94,16 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     await cut.close();
   },
 
+  async "speed-ups are shown with their factors"() {
+    const { page, close } = await altered("speedups.html", "table.html", ({ comparison }) => {
+      comparison.speedups = [{ scheme: "megatron", total: 3.681, placement: 1.5, schedule: 1, collective: 2.454 }];
+    });
+    assert.deepEqual(await sections(page), ["summary", "speed", "speedups", "cost", "schemes", "assumptions", "sites"]);
+    assert.deepEqual(await page.$$eval("#speedups tbody td, #speedups tbody th", (cells) => cells.map((cell) => cell.textContent)),
+      ["megatron", "3.68 ×", "1.50 ×", "1.00 ×", "2.45 ×"]);
+    await close();
+  },
+
   async "names in a comparison are shown as text and not truncated"() {
     const { page, close } = await opened("odd-table.html", { width: 360 });
     assert.equal(await page.evaluate(() => window.hacked), undefined);

@@ -2,6 +2,8 @@
 // faster than GPipe on random devices, which is faster than Megatron-LM, whose ranks are faster in order than
 // at random, and ZeRO-3 comes last (Yuan et al., arXiv 2206.01288, who measured 3.8 to 4.8 times over the
 // systems of their time).
+#include <map>
+
 #include <fmt/format.h>
 
 #include "planner/api/schemes/scheme.hpp"
@@ -77,6 +79,31 @@ TEST_CASE("on the worldwide topology systems are ranked as in the literature") {
       CHECK(row.megatron_random / row.planned < 6);
       CHECK(row.zero3 / row.planned > 10);
     }
+}
+
+// Yuan et al. measured a speed-up over Megatron-LM that grows with the batch. So it does for a layout of many
+// stages, whose messages grow with the batch. With few stages, the all-reduce dominates, which takes equally
+// long for any batch.
+TEST_CASE("the speed-up over Megatron-LM grows with the batch if its pipelines are deep") {
+  std::map<int, double> growth;  // from batch 1,024 to 4,096, by depth
+  for (const int batch : {1024, 4096}) {
+    const Problem problem = problem_on("worldwide", 24, batch);
+    const double planned = best_plan(problem, 2, 50'000).seconds;
+    for (const Layout& it : megatron_random_layouts(problem, {0})) {
+      const int stages = depth(it.plan), devices = stages * static_cast<int>(it.plan.pipelines.size());
+      if (devices != problem.topology->size() || (stages != 2 && stages != 4 && stages != 8)) continue;
+      const double speedup =
+          undisturbed_seconds({problem.topology, it.job, problem.constants, problem.roofline}, it.plan) /
+          planned;
+      fmt::print("{} stages, batch {}: {:.2f} ×\n", stages, batch, speedup);
+      growth[stages] = batch == 1024 ? speedup : speedup / growth[stages];
+    }
+  }
+  REQUIRE(growth.size() == 3);
+  CHECK(growth[2] < 0.8);
+  CHECK(growth[8] > 1.1);
+  CHECK(growth[2] < growth[4]);
+  CHECK(growth[4] < growth[8]);
 }
 
 TEST_CASE("in a data centre all systems are within a factor of 3") {

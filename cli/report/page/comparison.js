@@ -100,6 +100,20 @@ function addSchemeTable(section, caption, columns, rows) {
   spreadReasons(table.selectAll("tbody tr").filter(({ why }) => why !== undefined), columns);
 }
 
+/** The factors by which the plan is faster than each scheme that trains the same way. */
+function showSpeedups({ document: { comparison } }) {
+  if (!comparison?.schemes.length || !comparison.speedups.length) return;
+  const section = addSection("speedups", "Why the plan is faster", "Speed-ups",
+    `Time of each scheme ÷ time of ${comparison.schemes[0].scheme}, and its factors: a plan for the schedule and the collective of the scheme (placement), ` +
+    `for the schedule of ${comparison.schemes[0].scheme} and the collective of the scheme (schedule), and ${comparison.schemes[0].scheme} itself (collective).`);
+  const factor = (name, key) => ({ name, number: true, text: (it) => `${it[key].toFixed(2)} ×` });
+  addSchemeTable(section, plural(comparison.speedups.length, "scheme"), [
+    { name: "scheme", text: (it) => it.scheme },
+    factor("in all", "total"),
+    ...["placement", "schedule", "collective"].map((key) => factor(key, key)),
+  ], comparison.speedups);
+}
+
 function showSchemes({ document: { comparison } }) {
   if (!comparison?.schemes.length) return;
   const [first] = comparison.schemes;

@@ -126,7 +126,7 @@ function showAbout({ document }) {
 
 const report = new Report(JSON.parse(document.getElementById("data").textContent));
 showTitle(report);
-for (const show of [showSummary, showSpeed, showCost, showSchemes, showAssumptions, showSites, showLayers, showTimeline, showDeviceTime, showPath,
+for (const show of [showSummary, showSpeed, showSpeedups, showCost, showSchemes, showAssumptions, showSites, showLayers, showTimeline, showDeviceTime, showPath,
   showExplanation, showMemory, showSearch, showFinalists, showRuns]) show(report);
 showAbout(report);
 addThemeButton(report);

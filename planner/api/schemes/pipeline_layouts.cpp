@@ -123,6 +123,18 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
   return layouts;
 }
 
+/// Layouts without decisions, of single devices in this order: stages as equal as possible, every number of
+/// replicas.
+std::vector<Layout> layouts_of_every_depth(const Problem& problem, const std::vector<int>& order) {
+  std::vector<Layout> layouts;
+  const int max_stages = std::min(layer_count(problem.job.model), problem.topology->size());
+  for (int stages = 1; stages <= max_stages; ++stages)
+    for (const int replicas : replica_counts(problem, stages))
+      layouts.push_back({problem.job, make_plan(problem, order, {1, stages, replicas})});
+  if (layouts.empty()) throw NoLayout("there is no micro-batch");
+  return layouts;
+}
+
 /// Number of micro-batches that all stages can hold at the same time; unknown memory is no limit.
 int plan_in_flight_limit(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
@@ -155,19 +167,19 @@ std::vector<Layout> megatron_random_layouts(const Problem& problem, const Scheme
   return megatron(problem, [&](int tensor) { return random_order(problem.topology, tensor, options.seed); });
 }
 
+std::vector<Layout> deepspeed_layouts(const Problem& problem, const SchemeOptions&) {
+  std::vector<Layout> layouts = layouts_of_every_depth(problem, file_order(problem.topology));
+  for (Layout& layout : layouts) set_decisions(layout, 1, Schedule::one_f_one_b_blocking, GradientSync::ring);
+  return layouts;
+}
+
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options) {
-  const std::vector<int> order = random_order(problem.topology, 1, options.seed);
-  std::vector<Layout> layouts;
-  const int max_stages = std::min(layer_count(problem.job.model), problem.topology->size());
-  for (int stages = 1; stages <= max_stages; ++stages) {
-    for (const int replicas : replica_counts(problem, stages)) {
-      Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas})};
-      set_decisions(layout, 1, Schedule::gpipe, problem.job.execution.gradient_sync);
-      flush_as_needed(problem, layout);
-      layouts.push_back(std::move(layout));
-    }
+  std::vector<Layout> layouts =
+      layouts_of_every_depth(problem, random_order(problem.topology, 1, options.seed));
+  for (Layout& layout : layouts) {
+    set_decisions(layout, 1, Schedule::gpipe, problem.job.execution.gradient_sync);
+    flush_as_needed(problem, layout);
   }
-  if (layouts.empty()) throw NoLayout("there is no micro-batch");
   return layouts;
 }
 

@@ -26,6 +26,11 @@ constexpr Scheme table[] = {
     {"megatron-random", "Megatron-LM with random ranks, otherwise as megatron",
      "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_random_layouts},
+    {"deepspeed", "DeepSpeed pipelines, ranks in file order, the best of all depths and data degrees",
+     "1F1B with blocking sends; ring all-reduce after the last backward pass; stages as equal as possible; "
+     "no "
+     "ZeRO",
+     deepspeed_layouts},
     {"gpipe-random", "GPipe on random devices, without planning, the best of all depths",
      "messages overlap with compute; the job's gradient_sync; equal stages; pipeline flushes as often as "
      "memory requires",

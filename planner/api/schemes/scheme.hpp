@@ -105,6 +105,9 @@ sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chose
 std::vector<Layout> megatron_layouts(const Problem& problem, const SchemeOptions& options);
 /// The same with ranks in random order, in which the devices of a stage stay together.
 std::vector<Layout> megatron_random_layouts(const Problem& problem, const SchemeOptions& options);
+/// DeepSpeed's PipelineModule: ranks in file order; rank d + D p is stage p of replica d. Tries every depth P
+/// and every number of replicas D that divides the micro-batches.
+std::vector<Layout> deepspeed_layouts(const Problem& problem, const SchemeOptions& options);
 /// GPipe with the job's gradient synchronization, devices in random order, every depth and number of
 /// replicas, and as many pipeline flushes as the memory requires.
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options);
