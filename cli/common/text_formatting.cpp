@@ -9,8 +9,6 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr std::size_t line_width = 130;
-
 bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
@@ -70,12 +68,12 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head) {
+std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head, std::size_t width) {
   const std::string lines = align_columns(rows);
   std::string text;
   for (std::size_t begin = 0; begin < lines.size();) {
     const std::size_t end = lines.find('\n', begin);
-    const std::string cut = truncate_text(std::string_view(lines).substr(begin, end - begin), line_width);
+    const std::string cut = truncate_text(std::string_view(lines).substr(begin, end - begin), width);
     text += (has_head && text.empty() ? styled(Style::heading, cut) : cut) + "\n";
     begin = end + 1;
   }

@@ -26,8 +26,9 @@ double relative_gap(double cost, double bound);
 /// Returns lines whose columns are as wide as their widest cell, separated by two spaces.
 std::string align_columns(const std::vector<std::vector<std::string>>& rows);
 
-/// Like align_columns, with lines truncated to 110 characters. If `has_head`, the first row is a heading.
-std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head = true);
+/// Like align_columns, with lines truncated to `width` characters. If `has_head`, the first row is a heading.
+std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head = true,
+                  std::size_t width = 110);
 
 /// Joins the non-empty blocks with an empty line between them.
 std::string join_blocks(std::initializer_list<std::string> blocks);
