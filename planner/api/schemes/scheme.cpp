@@ -27,9 +27,7 @@ constexpr Scheme table[] = {
      "1F1B with blocking sends; ring all-reduce after the last backward pass; equal stages",
      megatron_random_layouts},
     {"deepspeed", "DeepSpeed pipelines, ranks in file order, the best of all depths and data degrees",
-     "1F1B with blocking sends; ring all-reduce after the last backward pass; stages as equal as possible; "
-     "no "
-     "ZeRO",
+     "1F1B with blocking sends; ring all-reduce after the last backward pass; stages as equal as possible",
      deepspeed_layouts},
     {"gpipe-random", "GPipe on random devices, without planning, the best of all depths",
      "messages overlap with compute; the job's gradient_sync; equal stages; pipeline flushes as often as "
