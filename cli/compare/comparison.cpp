@@ -101,15 +101,15 @@ std::string format_scenario_verification(const api::Comparison& comparison, std:
 /// Of `planned`, over every scheme that differs from it only by the three factors; empty if there is none.
 std::string format_speedups(const api::Comparison& comparison) {
   if (comparison.speedups.empty()) return "";
-  Rows rows = {{"planned is faster than", "in all", "placement", "schedule", "collective"}};
+  Rows rows = {{"speed-up over", "total", "placement", "schedule", "collective"}};
   for (const api::Speedup& it : comparison.speedups) {
     rows.push_back({it.scheme});
     for (const double factor : {it.total, it.placement, it.schedule, it.collective})
       rows.back().push_back(fmt::format("{:.2f} ×", factor));
   }
   return fmt::format(
-      "\n{}Factors multiply: a plan for the scheme's schedule and collective (placement), for the\n"
-      "schedule of planned and the scheme's collective (schedule), and planned itself (collective).\n",
+      "\n{}total = placement × schedule × collective: a plan for the scheme's schedule and collective,\n"
+      "then one for the schedule of planned and the scheme's collective, and at last planned itself.\n",
       table(rows));
 }
 

@@ -160,11 +160,12 @@ TrainerTimes trainer_times(const ExportOptions& options, const exporter::ExportB
                         io::calibration_for(options.calibration, planned.job, *planned.topology).constants,
                         io::built_in_roofline()};
   TrainerTimes times{api::time_on_target(problem, on_topology(planned), target)};
-  if (!times.trainer.obstacle.empty()) {
-    if (options.strict) throw NotRunnable(times.trainer.obstacle);
-    times.unknown = "the time is not known: " + times.trainer.obstacle;
-  } else {
+  try {
+    if (!times.trainer.obstacle.empty()) throw NotRunnable(times.trainer.obstacle);
     times.planned_s = sim::simulate_undisturbed(problem, on_topology(planned)).seconds;
+  } catch (const Error& error) {
+    if (options.strict) throw;
+    times.unknown = fmt::format("the time is not known: {}", error.what());
   }
   return times;
 }

@@ -104,13 +104,11 @@ function addSchemeTable(section, caption, columns, rows) {
 function showSpeedups({ document: { comparison } }) {
   if (!comparison?.schemes.length || !comparison.speedups.length) return;
   const section = addSection("speedups", "Why the plan is faster", "Speed-ups",
-    `Time of each scheme ÷ time of ${comparison.schemes[0].scheme}, and its factors: a plan for the schedule and the collective of the scheme (placement), ` +
-    `for the schedule of ${comparison.schemes[0].scheme} and the collective of the scheme (schedule), and ${comparison.schemes[0].scheme} itself (collective).`);
-  const factor = (name, key) => ({ name, number: true, text: (it) => `${it[key].toFixed(2)} ×` });
+    `Total: time of the scheme ÷ time of ${comparison.schemes[0].scheme}. It is the product of three factors: a plan for the scheme's schedule and collective (placement), ` +
+    `then one for the schedule of ${comparison.schemes[0].scheme} and the scheme's collective (schedule), and at last ${comparison.schemes[0].scheme} itself (collective).`);
   addSchemeTable(section, plural(comparison.speedups.length, "scheme"), [
     { name: "scheme", text: (it) => it.scheme },
-    factor("in all", "total"),
-    ...["placement", "schedule", "collective"].map((key) => factor(key, key)),
+    ...["total", "placement", "schedule", "collective"].map((key) => ({ name: key, number: true, text: (it) => `${it[key].toFixed(2)} ×` })),
   ], comparison.speedups);
 }
 
