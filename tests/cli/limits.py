@@ -99,12 +99,14 @@ def test_interrupted_simulation():
 
 
 def test_time_limit():
-    """The limit covers reading, search, simulations and the bound."""
+    """The limit covers reading, search, simulations and the bound. On a busy machine it may pass before a plan
+    that fits in memory is found, which the plan and the exit code then say."""
     for more in ((), ("--explain",), ("--pareto", "front.json"), ("--objective", "comm-cost")):
-        done = subprocess.run([PLAN, many_devices(), "--time-limit", "0.5", "-o", "timed.json", *more],
+        done = subprocess.run([PLAN, many_devices(), "--time-limit", "1", "-o", "timed.json", *more],
                               capture_output=True, text=True, timeout=ANSWER_S, check=False)
-        check(done.returncode == 0, more, done.stderr)
         plan = json.loads(Path("timed.json").read_text(encoding="utf-8"))
+        does_fit = not any("no plan that fits the memory" in it for it in plan.get("warnings", []))
+        check(done.returncode == (0 if does_fit else 3), more, done.returncode, does_fit, done.stderr)
         check(plan["search"]["stopped"] == "time-limit", more, plan["search"]["stopped"])
 
 
