@@ -46,7 +46,7 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
       owners[k].push_back(site[k]);
       sums[k].push_back(messages.join(received, site[k], 0));
     }
-  for (std::size_t k = 0; k < shards; ++k) sums[k] = messages.ring_all_reduce(owners[k], sums[k], shard, 1);
+  for (std::size_t k = 0; k < shards; ++k) sums[k] = messages.ring_collective(owners[k], sums[k], shard, 1);
 
   const int last_phase = 2 * static_cast<int>(sites.size()) - 1;
   std::vector<int> last(group.devices.size());

@@ -252,6 +252,16 @@ constexpr Algorithm algorithms[] = {
     {GradientSync::hierarchical, hierarchical},
 };
 
+/// Leaves one half of passes, or of rounds: a reduce-scatter sends as many messages as an all-gather.
+void halve(Collective& collective) {
+  if (collective.passes == 2) {
+    collective.passes = 1;
+    return;
+  }
+  DTFM_ASSERT(collective.phases.size() == 1);
+  collective.phases.front().rounds /= 2;
+}
+
 const Algorithm& algorithm_of(GradientSync sync) {
   for (const Algorithm& it : algorithms)
     if (it.sync == sync) return it;
@@ -612,12 +622,14 @@ class SyncTimer {
 }  // namespace
 
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
-                            std::span<const ReplicaGroup> groups) {
+                            std::span<const ReplicaGroup> groups, SyncPart part) {
+  DTFM_ASSERT(part == SyncPart::all || traits(sync).has_halves);
   const Algorithm& algorithm = algorithm_of(sync);
   std::vector<RunningCollective> all;
   for (const ReplicaGroup& group : groups) {
     DTFM_ASSERT(group.devices.size() > 1);
     Collective collective = algorithm.collective(topology, network, group);
+    if (part != SyncPart::all) halve(collective);
     std::vector<double> ready_s(collective.devices.size());
     std::vector<double> channels_s;
     if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());

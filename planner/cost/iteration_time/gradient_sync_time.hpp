@@ -24,6 +24,9 @@ struct ReplicaGroup {
   int count = 1;             // shards that the group stands for
 };
 
+/// The whole of an algorithm, or one half of one that has_halves. Between them, a sharded optimizer updates.
+enum class SyncPart : unsigned char { all, reduce_scatter, all_gather };
+
 struct SyncTime {
   double seconds = 0;         // until the last replica has the sums
   double channel_busy_s = 0;  // of the busiest pair of sender and receiver: the sum of its messages
@@ -35,8 +38,8 @@ struct SyncTime {
 
 /// Time of concurrent synchronizations. A message that crosses a shared capacity takes at least as long as
 /// that capacity needs for all messages of the same phase. Throws Error for an algorithm that has no time
-/// formula.
+/// formula. For a half, `ReplicaGroup::bytes` are those of the gradients or of the parameters.
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
-                            std::span<const ReplicaGroup> groups);
+                            std::span<const ReplicaGroup> groups, SyncPart part = SyncPart::all);
 
 }  // namespace dtfm::cost
