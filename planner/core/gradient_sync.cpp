@@ -24,7 +24,8 @@ constexpr auto gradient_syncs = std::to_array<GradientSyncTraits>({
      .name = "hierarchical",
      .in_jobs = true,
      .is_candidate = true,
-     .is_ordered = true},
+     .is_ordered = true,
+     .has_halves = true},
     {.kind = GradientSync::none, .name = "none"},
 });
 static_assert(has_row_for_each(gradient_syncs, GradientSync::none));

@@ -26,12 +26,15 @@ static_assert(has_row_for_each(optimizer_shardings, OptimizerSharding::zero3));
 /// Why the sharding cannot run; empty if it can.
 std::string conflict(const ExecutionConfig& execution) {
   const OptimizerShardingTraits& sharding = traits(execution.optimizer_sharding);
-  if (sharding.optimizer && !traits(execution.gradient_sync).has_halves)
-    return fmt::format("{} cannot be combined with gradient_sync {}; use ring or sharded-ps", sharding.name,
-                       name_of(execution.gradient_sync));
-  if (sharding.gradients && traits(execution.schedule).has_chunks)
-    return fmt::format("{} cannot be combined with schedule {}; use 1f1b", sharding.name,
-                       name_of(execution.schedule));
+  if (!sharding.optimizer) return "";
+  const bool is_hybrid = execution.gradient_sync == GradientSync::hierarchical;
+  if (!traits(execution.gradient_sync).has_halves || (is_hybrid && sharding.gradients))
+    return fmt::format("{} cannot be combined with gradient_sync {}; use ring{} sharded-ps{}", sharding.name,
+                       name_of(execution.gradient_sync), sharding.gradients ? " or" : ",",
+                       sharding.gradients ? "" : " or hierarchical");
+  if ((sharding.gradients || is_hybrid) && traits(execution.schedule).has_chunks)
+    return fmt::format("{}{} cannot be combined with schedule {}; use 1f1b", sharding.name,
+                       is_hybrid ? " with gradient_sync hierarchical" : "", name_of(execution.schedule));
   return "";
 }
 

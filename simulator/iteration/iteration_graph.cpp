@@ -11,6 +11,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/sharing_replicas.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "simulator/iteration/path_graph.hpp"
 #include "simulator/iteration/pipeline_graph.hpp"
@@ -33,7 +34,8 @@ struct LayerGroup {
 
 class IterationGraph {
  public:
-  IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
+  /// `replicas`: those that partition the state of every layer, also if `plan` is reduced.
+  IterationGraph(const Problem& problem, const Plan& plan, int replicas, const PathSchedule* paths,
                  const StopFunction& stop, DeviceSymmetry symmetry = {})
       : job_(problem.job),
         plan_(plan),
@@ -41,7 +43,8 @@ class IterationGraph {
         model_(problem, plan),
         builder_(problem.topology, problem.constants, std::move(symmetry)),
         overhead_(problem.constants.iteration_overhead_s),
-        is_sharded_(traits(plan.execution.optimizer_sharding).optimizer) {
+        is_sharded_(traits(plan.execution.optimizer_sharding).optimizer),
+        replicas_(replicas) {
     builder_.set_stop(stop);
   }
 
@@ -90,15 +93,6 @@ class IterationGraph {
         add_end_task(stages[stage].devices[rank], last[stage][rank]);
   }
 
-  /// Number of replicas that partition the optimizer state of every layer.
-  int sharing_replicas() const {
-    if (!is_sharded_) return 1;
-    std::vector<int> replicas;
-    for (const Pipeline& pipeline : plan_.pipelines)
-      replicas.push_back(pipeline.stages.front().devices.front());
-    return builder_.symmetry().represented(replicas);
-  }
-
   /// Adds the optimizer steps that take time: one per device, for all of its layers together, or for its part
   /// of them.
   void add_updates() {
@@ -110,11 +104,13 @@ class IterationGraph {
     label.activity = Activity::update;
     for (const auto& [device, update_s] : seconds) {
       if (update_s == 0) continue;
-      last_.push_back(
-          builder_.compute(device, update_s / sharing_replicas(), last_by_device_[device], label));
+      last_.push_back(builder_.compute(device, update_s / replicas_, last_by_device_[device], label));
       if (is_sharded_) last_by_device_[device] = {last_.back()};
     }
   }
+
+  /// Of hierarchical synchronization, per site.
+  int shards() const { return is_sharded_ ? replicas_ : 0; }
 
   /// All-gathers the parameters of layers whose gradients have been reduce-scattered, once every holder has
   /// updated its part.
@@ -129,8 +125,13 @@ class IterationGraph {
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
     start.phase = 0;  // unlike the start of the reduce-scatter
-    const SyncGroup sync_group{group.holders,      bytes / group.parts, builder_.wait(0, updated, start),
-                               group.layers.first, group.label,         Collective::all_gather};
+    const SyncGroup sync_group{group.holders,
+                               bytes / group.parts,
+                               builder_.wait(0, updated, start),
+                               group.layers.first,
+                               group.label,
+                               Collective::all_gather,
+                               shards()};
     for (const int end : add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group))
       last_.push_back(end);
   }
@@ -232,12 +233,16 @@ class IterationGraph {
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
     }
-    const SyncGroup sync_group{
-        group.holders,      bytes,       builder_.wait(0, ready, start),
-        group.layers.first, group.label, is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce};
+    const SyncGroup sync_group{group.holders,
+                               bytes,
+                               builder_.wait(0, ready, start),
+                               group.layers.first,
+                               group.label,
+                               is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce,
+                               shards()};
     const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
     if (is_sharded_) scattered_.push_back(group);
-    const double decompression_s = compression_s / sharing_replicas();
+    const double decompression_s = compression_s / replicas_;
     for (std::size_t i = 0; i < ends.size(); ++i) {
       const int end = add_compression(group, i, decompression_s, 1, ends[i]);
       add_end_task(group.holders[i], end);
@@ -296,6 +301,7 @@ class IterationGraph {
   GraphBuilder builder_;
   const double overhead_;
   const bool is_sharded_;  // the replicas of a layer partition its optimizer state
+  const int replicas_;     // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
   std::vector<int> last_;                           // tasks for which the end of the iteration waits
   std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
@@ -378,7 +384,7 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
   check_plan(plan, paths);
   if (traits(plan.execution.optimizer_sharding).gradients) return zero_graph(problem, plan, stop);
   const Plan computed = expand_virtual_stages(plan);
-  return IterationGraph(problem, computed, paths, stop).build();
+  return IterationGraph(problem, computed, sharing_replicas(problem.topology, computed), paths, stop).build();
 }
 
 LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
@@ -386,8 +392,11 @@ LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, 
   if (traits(plan.execution.optimizer_sharding).gradients)
     return iteration_graph(problem, plan, nullptr, stop);
   check_plan(plan);
-  const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan));
-  return IterationGraph(problem, reduced, nullptr, stop, symmetry).build();
+  const Plan computed = expand_virtual_stages(plan);
+  const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, computed);
+  return IterationGraph(problem, reduced, sharing_replicas(problem.topology, computed), nullptr, stop,
+                        symmetry)
+      .build();
 }
 
 }  // namespace dtfm::sim

@@ -6,6 +6,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/sharing_replicas.hpp"
 
 namespace dtfm::sim {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
@@ -13,7 +14,7 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       execution_(plan.execution),
       topology_(problem.topology),
       sharding_(traits(plan.execution.optimizer_sharding)),
-      replicas_(static_cast<double>(plan.pipelines.size())),
+      replicas_(sharing_replicas(problem.topology, plan)),
       overhead_(problem.constants.micro_batch_overhead_s),
       process_memory_bytes_(problem.constants.process_memory_bytes),
       activation_compression_s_per_byte_(

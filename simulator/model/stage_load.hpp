@@ -41,8 +41,9 @@ struct StageLoad {
 /// holds buffers for the gradients of input and output, which its trainers allocate for all micro-batches at
 /// once (measured: 8 MB each for incoming and outgoing activations and gradients).
 ///
-/// With optimizer sharding, each of n replicas holds 1 / n of the state that is partitioned (arXiv
-/// 1910.02054, figure 1): of w bytes of weights, g of gradients and r of optimizer state per parameter, w + g
+/// With optimizer sharding, each of n replicas (sharing_replicas) holds 1 / n of the state that is
+/// partitioned (arXiv 1910.02054, figure 1): of w bytes of weights, g of gradients and r of optimizer state
+/// per parameter, w + g
 /// + r / n (zero1), w + (g + r) / n (zero2) or (w + g + r) / n (zero3). While computing with zero2 or zero3,
 /// it also holds the gradients of the current layer and, with zero3, the parameters of the current and the
 /// next one (DeepSpeed prefetches the next layer).
@@ -101,7 +102,7 @@ class LoadModel {
   const ExecutionConfig execution_;
   const Topology& topology_;
   OptimizerShardingTraits sharding_;
-  double replicas_;
+  double replicas_;  // that partition the state
   double overhead_;  // s
   double process_memory_bytes_;
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;

@@ -3,7 +3,8 @@
 namespace dtfm::sim {
 
 std::vector<int> GradientSyncMessages::ring_collective(const std::vector<int>& devices,
-                                                       std::vector<int> ready, double bytes, int phase) {
+                                                       std::vector<int> ready, double bytes, int phase,
+                                                       Collective collective) {
   const std::size_t n = devices.size();
   const std::vector<int> own = ready;
   const HostChannels channels(builder_.topology(), devices);
@@ -12,7 +13,7 @@ std::vector<int> GradientSyncMessages::ring_collective(const std::vector<int>& d
   const bool both_ends_send = channels.hosts() == 2;
   std::vector<std::vector<std::pair<int, int>>> parts;  // of the messages from the i-th device of the ring
   for (std::size_t i = 0; i < n; ++i) parts.push_back(channels.next_in_ring(i));
-  const int halves = group_.collective == Collective::all_reduce ? 2 : 1;
+  const int halves = collective == Collective::all_reduce ? 2 : 1;
   for (std::size_t step = 0; step + 1 < n; ++step)
     for (int half = 0; half < halves; ++half) {  // of the phases: reduce-scatter, all-gather
       std::vector<int> received(n);
@@ -33,7 +34,8 @@ std::vector<int> GradientSyncMessages::ring_collective(const std::vector<int>& d
 std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group) {
   const std::vector<int> ready(group.devices.size(), group.start);
   const int first = group.collective == Collective::all_gather ? static_cast<int>(ready.size()) - 1 : 0;
-  return GradientSyncMessages(builder, group).ring_collective(group.devices, ready, group.bytes, first);
+  return GradientSyncMessages(builder, group)
+      .ring_collective(group.devices, ready, group.bytes, first, group.collective);
 }
 
 }  // namespace dtfm::sim

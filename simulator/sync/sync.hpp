@@ -25,6 +25,7 @@ struct SyncGroup {
   int layer = 0;             // the first layer, for labels
   int part = no_index;       // for labels, if a device synchronizes several parts of these layers
   Collective collective = Collective::all_reduce;  // other than that only if the algorithm has_halves
+  int shards = 0;  // hierarchical: how many each site has, at most its devices; 0: as many as possible
 };
 
 /// Adds the messages of an algorithm that jobs may name. Returns, for each device of the group, the task
@@ -48,7 +49,7 @@ class GradientSyncMessages {
   /// numbered from `phase`. `ready`: by device, the task after which it has its gradients; before that it
   /// cannot add them to what it forwards. Returns, by device, the task after which it has the result.
   std::vector<int> ring_collective(const std::vector<int>& devices, std::vector<int> ready, double bytes,
-                                   int phase);
+                                   int phase, Collective collective);
 
  private:
   GraphBuilder& builder_;

@@ -367,10 +367,15 @@ TEST_CASE("a sharded optimizer requires a synchronization with halves, and zero2
   const auto error_with = [](const std::string& keys) {
     return error_in(small + "parallelism: {" + keys + "}\n");
   };
-  for (const char* sync : {"tree", "central-ps", "hierarchical"})
+  for (const char* sync : {"tree", "central-ps"})
     CHECK(error_with("optimizer_sharding: zero1, gradient_sync: " + std::string(sync)) ==
           "job.yaml:5:35: `optimizer_sharding`: zero1 cannot be combined with gradient_sync " +
-              std::string(sync) + "; use ring or sharded-ps");
+              std::string(sync) + "; use ring, sharded-ps or hierarchical");
+  CHECK(error_with("optimizer_sharding: zero2, gradient_sync: hierarchical") ==
+        "job.yaml:5:35: `optimizer_sharding`: zero2 cannot be combined with gradient_sync hierarchical; use "
+        "ring or sharded-ps");
+  CHECK(job_with("optimizer_sharding: zero1, gradient_sync: hierarchical").execution.optimizer_sharding ==
+        OptimizerSharding::zero1);
   CHECK(error_with("optimizer_sharding: zero4") ==
         "job.yaml:5:35: `optimizer_sharding`: unknown `zero4`; did you mean `zero1`?");
   CHECK(error_with("optimizer_sharding: zero2, pipeline: 2") ==

@@ -55,6 +55,7 @@ TEST_CASE("every alternative can run, and each sharding is among them") {
         CHECK(seen.count({sharding, sync, micro_batch}) == 1);
       }
   CHECK(seen.count({OptimizerSharding::none, GradientSync::tree, 1}) == 1);
+  CHECK(seen.count({OptimizerSharding::zero1, GradientSync::hierarchical, 1}) == 1);
 }
 
 TEST_CASE("a job that fixes the synchronization is sharded with it or not at all") {

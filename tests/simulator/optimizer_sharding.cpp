@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planner/core/model_state.hpp"
+#include "planner/core/sharing_replicas.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
@@ -207,18 +208,57 @@ TEST_CASE("every task of a sharded optimizer has a unique name and comes after i
 }
 
 TEST_CASE("shardings that cannot run are rejected") {
-  for (const GradientSync sync :
-       {GradientSync::tree, GradientSync::central_ps, GradientSync::hierarchical, GradientSync::none}) {
+  for (const GradientSync sync : {GradientSync::tree, GradientSync::central_ps, GradientSync::none}) {
     const Problem problem = sharded_problem(2, 2, OptimizerSharding::zero1, sync);
     CHECK(error_message([&] { seconds(problem, 1); }) == "zero1 cannot be combined with gradient_sync " +
                                                              std::string(name_of(sync)) +
-                                                             "; use ring or sharded-ps");
+                                                             "; use ring, sharded-ps or hierarchical");
   }
-  Problem problem = sharded_problem(2, 4, OptimizerSharding::zero2, GradientSync::ring);
+  Problem problem = sharded_problem(2, 4, OptimizerSharding::zero2, GradientSync::hierarchical);
+  const auto error = [&] { return error_message([&] { seconds(problem, 1); }); };
+  CHECK(error() == "zero2 cannot be combined with gradient_sync hierarchical; use ring or sharded-ps");
   problem.job.execution.schedule = Schedule::interleaved;
   problem.job.execution.chunks = 2;
-  CHECK(error_message([&] { seconds(problem, 1); }) ==
-        "zero2 cannot be combined with schedule interleaved; use 1f1b");
+  problem.job.execution.gradient_sync = GradientSync::ring;
+  CHECK(error() == "zero2 cannot be combined with schedule interleaved; use 1f1b");
+  problem.job.execution.gradient_sync = GradientSync::hierarchical;
+  problem.job.execution.optimizer_sharding = OptimizerSharding::zero1;
+  CHECK(error() ==
+        "zero1 with gradient_sync hierarchical cannot be combined with schedule interleaved; use 1f1b");
+}
+
+/// Two sites of two devices each. Between sites, links have half of the bandwidth.
+Problem two_site_problem(const std::vector<int>& per_site) {
+  Problem problem = sharded_problem(4, 2, OptimizerSharding::zero1, GradientSync::hierarchical);
+  const Gpu gpu = problem.topology->gpus.front();
+  problem.topology = flat_topology(per_site, link_of(0, bytes_per_s), link_of(0, bytes_per_s / 2));
+  problem.topology.edit().gpus.front() = gpu;
+  return problem;
+}
+
+// F and B until 6 s. Inside each site, every device sends half of 2e8 bytes of gradients to the other, 6–7;
+// halves go around a ring of two sites in two rounds of a quarter, 1 s each, 7–9; the step of a half 9–10;
+// halves of the parameters inside the sites 10–11.
+TEST_CASE("with hierarchical synchronization the replicas of a site share the optimizer state") {
+  const Problem problem = two_site_problem({2, 2});
+  const Plan plan = plan_of(problem.job, 1, 4, 1);
+  CHECK(seconds(problem, 1) == Approx(11));
+  for (const auto& [device, bytes] : sent_bytes(problem, plan))
+    CHECK(bytes == Approx(1e8 + 2 * 0.5e8 + 1e8).epsilon(1e-12));
+  CHECK(LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).state_bytes ==
+        Approx(2 * parameters * (4 + 12.0 / 2)).epsilon(1e-12));
+}
+
+// A site with a single replica shares with nobody: the whole gradients go around the ring and the whole step
+// is computed, between the sums and copies of the other site, which has three devices. 6 s of computations;
+// two devices send 2e8 bytes to the third at once, 2 s; a ring of two, 2 · 1e8 bytes at 5e7 per second, 4 s;
+// the step, 2 s; the copies, 2 s.
+TEST_CASE("replicas share with as many others as the smallest site has") {
+  const Problem problem = two_site_problem({3, 1});
+  const Plan plan = plan_of(problem.job, 1, 4, 1);
+  CHECK(sharing_replicas(problem.topology, plan) == 1);
+  CHECK(seconds(problem, 1) == Approx(6 + 2 + 4 + 2 + 2));
+  CHECK(sharing_replicas(problem.topology, plan_of(problem.job, 1, 3, 1)) == 3);
 }
 
 TEST_CASE("device failures are rejected with a sharded optimizer") {

@@ -118,8 +118,11 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
     least_s = std::min(least_s, seconds);
     most_s = std::max(most_s, seconds);
   }
-  // Nearly all communication of partitioned gradients overlaps with computations.
-  if (replicas.size() < 2 || model.network.shared_count() > 0 || model.sharding.gradients) return most_s;
+  // Nearly all communication of partitioned gradients overlaps with computations. How many replicas of a site
+  // partition the state of a layer depends on the other layers.
+  const bool is_hybrid = model.sharding.optimizer && model.sync == GradientSync::hierarchical;
+  if (replicas.size() < 2 || model.network.shared_count() > 0 || model.sharding.gradients || is_hybrid)
+    return most_s;
   ReplicaGroup group;
   for (const Stage* stage : replicas) group.devices.push_back(device_of(*stage));
   group.parts.assign(replicas.size(), 1);

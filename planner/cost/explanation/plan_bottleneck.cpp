@@ -73,7 +73,7 @@ double state_bytes(const IterationModel& model, const Plan& plan, const Pipeline
   const StageCosts& costs = model.stages_of(pipeline.stages[stage].devices.size());
   double sum = 0;
   for (std::size_t i = stage; i < computed.size(); i += pipeline.stages.size())
-    sum += costs.needs(computed[i], static_cast<int>(plan.pipelines.size())).state;
+    sum += costs.needs(computed[i], model.replicas_of(plan)).state;
   return sum;
 }
 
@@ -164,7 +164,7 @@ bool is_compute_bound(const IterationModel& model, const Plan& plan) {
   if (estimate.gradient_sync_end_s - estimate.pipelines_s >=
       max_compute_bound_sync_share * estimate.iteration_s)
     return false;
-  for (int pipeline = 0; pipeline < static_cast<int>(plan.pipelines.size()); ++pipeline) {
+  for (int pipeline = 0; pipeline < model.replicas_of(plan); ++pipeline) {
     const PipelineWork& work = estimator.work(pipeline);
     const CriticalPathShares critical_path = critical_path_shares(model.schedule, work);
     if (work.micro_batches > 0 && critical_path.sending_s >= critical_path.compute_s) return false;

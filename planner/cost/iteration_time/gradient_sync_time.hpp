@@ -22,6 +22,9 @@ struct ReplicaGroup {
   std::vector<int> parts;    // by device: number of shards that it holds
   double bytes = 0;          // of a shard
   int count = 1;             // shards that the group stands for
+  /// Of hierarchical synchronization: pieces of the shard in each site, at most the devices of the smallest.
+  /// 0: as many as that.
+  int site_shards = 0;
 };
 
 /// The whole of an algorithm, or one half of one that has_halves. Between them, a sharded optimizer updates.

@@ -10,6 +10,7 @@
 
 #include "planner/core/compression.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/core/sharing_replicas.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 #include "planner/cost/iteration_time/pipeline_time.hpp"
 #include "planner/cost/iteration_time/stage_cost.hpp"
@@ -65,6 +66,8 @@ struct IterationModel {
     return sharding.gradients ? std::min(1, micro_batches)
                               : micro_batches_per_flush(its_flush, micro_batches);
   }
+  /// Replicas that partition the state of every layer of a plan of the job.
+  int replicas_of(const Plan& plan) const { return sharing_replicas(problem.topology, plan); }
   /// Why the compute times of a device are unknown at some degree; empty if all are known.
   const std::string& unknown(int device) const;
 

@@ -10,7 +10,6 @@
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
 #include "planner/core/shards.hpp"
-#include "planner/cost/iteration_time/sharded_training_time.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -158,11 +157,14 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
     holds_first = holds_first && &devices == &plan.pipelines[i].stages.front().devices;
   }
   key_.push_back(holds_first ? 1 : 0);
+  key_.push_back(replicas_);
   const auto matches = [&](const SyncEntry& it) { return it.key == key_; };
   SyncEntry& entry = select_version(syncs_[number], matches);
   if (matches(entry)) return entry;
   std::vector<ReplicaGroup> groups = replica_groups(model_, plan, bucket, holds_first);
   const Problem& problem = model_.problem;
+  if (model_.sharding.optimizer)
+    for (ReplicaGroup& group : groups) group.site_shards = replicas_;
   entry.time = gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
                                   model_.sharding.optimizer ? SyncPart::reduce_scatter : SyncPart::all);
   entry.compression_s = 0;
@@ -257,7 +259,7 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
   const double end_s = use_links(sync.time, start_s);
   const double ready_s = sync_ends_s_[number];
   // Of partitioned gradients, a device decompresses only its part.
-  const double share = model_.sharding.optimizer ? 1 / static_cast<double>(costs_.size()) : 1;
+  const double share = 1.0 / replicas_;
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     StageBusy& stage = stage_of(i);
     stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
@@ -343,55 +345,6 @@ double IterationEstimator::tied_sync_s(const std::vector<int>& first, const std:
   return use_links(time, start_s) - start_s;
 }
 
-/// A device updates its part of the parameters when it has computed everything and has its part of all
-/// gradients. The parameters of a bucket are gathered when all of its replicas have. A channel carries one
-/// bucket after the other, as in synchronize_bucket.
-void IterationEstimator::gather_parameters(const Plan& plan) {
-  double longest_update_s = 0;
-  std::vector<std::vector<double>> updated_s(plan.pipelines.size());
-  for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
-    for (std::size_t stage = 0; stage < stages_[i].size(); ++stage) {
-      double ready_s = stages_[i][stage].decompressed_s;
-      for (std::size_t chunk = stage; chunk < times_[i]->backward_s.size(); chunk += stages_[i].size())
-        ready_s = std::max(ready_s, times_[i]->backward_s[chunk]);
-      updated_s[i].push_back(ready_s + costs_[i]->update_s[stage]);
-      longest_update_s = std::max(longest_update_s, costs_[i]->update_s[stage]);
-      end_s_ = std::max(end_s_, updated_s[i].back());
-    }
-  for (std::size_t number = buckets_.size(); number-- > 0;) {
-    const GradientBucket& bucket = buckets_[number];
-    const SyncTime& gather = syncs_[number].entries[syncs_[number].last].gather;
-    const auto stage_of = [&](std::size_t i) { return at(bucket.stage[i]) % stages_[i].size(); };
-    double start_s = 0, latest_s = 0, second_latest_s = 0;
-    for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-      const double gathered_s = stages_[i][stage_of(i)].gathered_s;
-      start_s = std::max(start_s, updated_s[i][stage_of(i)]);
-      second_latest_s = std::max(second_latest_s, std::min(latest_s, gathered_s));
-      latest_s = std::max(latest_s, gathered_s);
-    }
-    start_s = std::max(start_s, second_latest_s);
-    const double end_s = use_links(gather, start_s);
-    for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-      double& gathered_s = stages_[i][stage_of(i)].gathered_s;
-      gathered_s = std::max(gathered_s, start_s + gather.channel_busy_s);
-    }
-    sum_of_ends_s_ += end_s - sync_ends_s_[number];
-    end_s_ = std::max(end_s_, end_s);
-    estimate_.egress_usd += gather.egress_usd;
-  }
-  if (!buckets_.empty()) estimate_.gradient_sync_end_s = end_s_ - longest_update_s;
-}
-
-void IterationEstimator::estimate_partitioned_gradients(const Plan& plan) {
-  const ShardedTrainingTime time = sharded_training_time(model_, plan);
-  buckets_.clear();
-  end_s_ = std::max(end_s_, time.end_s);
-  sum_of_ends_s_ = static_cast<double>(costs_.size()) * time.computed_s;
-  estimate_.gradient_sync_end_s = end_s_ - time.update_s;
-  estimate_.egress_usd += time.egress_usd;
-  set_totals();
-}
-
 const PipelineWork& IterationEstimator::work(int pipeline) const {
   DTFM_ASSERT(times_.size() == costs_.size());
   const PipelineCost& cost = *costs_[at(pipeline)];
@@ -403,12 +356,13 @@ void IterationEstimator::find_costs(const Plan& plan) {
   if (model_.by_degree.size() > 1) check_tensor_degrees(plan);
   if (model_.sharding.optimizer) check_optimizer_sharding(plan);
   if (pipelines_.size() < plan.pipelines.size()) pipelines_.resize(plan.pipelines.size());
-  const int flush = plan.execution.flush.value_or(0), replicas = static_cast<int>(plan.pipelines.size());
+  const int flush = plan.execution.flush.value_or(0);
+  replicas_ = model_.replicas_of(plan);
   estimate_.deficit_bytes = estimate_.egress_usd = 0;
   costs_.clear();
   times_.clear();
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-    costs_.push_back(&cost_of(i, plan.pipelines[i], replicas, flush));
+    costs_.push_back(&cost_of(i, plan.pipelines[i], replicas_, flush));
     estimate_.deficit_bytes += costs_.back()->deficit_bytes;
     estimate_.egress_usd += costs_.back()->egress_usd;
   }
@@ -489,7 +443,7 @@ std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan&
   const Topology& topology = model.problem.topology;
   InFlightByDevice in_flight(model.schedule, model.chunks);
   std::vector<DeviceMemory> result;
-  const int replicas = static_cast<int>(plan.pipelines.size());
+  const int replicas = model.replicas_of(plan);
   for (const Pipeline& pipeline : plan.pipelines) {
     const PipelineCost cost =
         pipeline_cost(model, pipeline, replicas, plan.execution.flush.value_or(0), in_flight);
@@ -504,11 +458,11 @@ std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan&
 int max_fitting_flush(const IterationModel& model, const Plan& plan) {
   if (!traits(model.schedule).forwards_first || model.sharding.gradients) return 0;
   const Topology& topology = model.problem.topology;
+  const int replicas = model.replicas_of(plan);
   double least = std::numeric_limits<int>::max();
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const StageNeeds needs =
-          model.stages_of(stage.devices.size()).needs(stage.layers, static_cast<int>(plan.pipelines.size()));
+      const StageNeeds needs = model.stages_of(stage.devices.size()).needs(stage.layers, replicas);
       for (const int device : stage.devices) {
         const int gpu = topology.devices[at(device)].gpu;
         if (gpu < 0 || needs.per_micro_batch <= 0) continue;

@@ -126,6 +126,7 @@ class IterationEstimator {
 
   const IterationModel& model_;
   InFlightByDevice in_flight_;
+  int replicas_ = 1;  // that partition the state of every layer of the last plan
   std::vector<Versions<PipelineEntry>> pipelines_;
   std::vector<Versions<SyncEntry>> syncs_;  // by bucket
   std::vector<const PipelineCost*> costs_;

@@ -52,9 +52,10 @@ inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t 
   return pipeline.stages[virtual_stage % pipeline.stages.size()].devices;
 }
 
-/// Cost of one of `replicas` pipelines with `flush` micro-batches between two flushes (0: one flush per
-/// iteration). Every stage must have as many devices as one of the model's degrees, and devices with known
-/// times. Throws Error if the schedule cannot run the pipeline.
+/// Cost of a pipeline with `flush` micro-batches between two flushes (0: one flush per iteration), whose
+/// state `replicas` pipelines partition (IterationModel::replicas_of). Every stage must have as many devices
+/// as one of the model's degrees, and devices with known times. Throws Error if the schedule cannot run the
+/// pipeline.
 PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                            InFlightByDevice& in_flight);
 

@@ -39,7 +39,7 @@ Plan split_layers(const DecidedJob& job, Plan plan, bool in_common) {
     for (const Stage& stage : pipeline.stages) chains.back().devices.push_back(stage.devices);
   }
   cost::LayerSplit split;
-  const int replicas = static_cast<int>(plan.pipelines.size());
+  const int replicas = job.model.replicas_of(plan);
   if (in_common) split = cost::best_layer_split(job.model, chains, replicas);
   for (std::size_t i = 0; i < chains.size(); ++i) {
     if (!in_common) split = cost::best_layer_split(job.model, {chains[i]}, replicas);

@@ -375,7 +375,7 @@ class PlanEvolution {
       split_by_depth(plan);
     else
       for (Pipeline& pipeline : plan.pipelines)
-        if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}, pipelines));
+        if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}, sharing_replicas_of(plan)));
     plan.execution = job().problem.job.execution;
     for (int pass = 0; pass < balance_passes; ++pass) {
       const std::vector<int> balanced = cost::balanced_micro_batches(
@@ -396,11 +396,17 @@ class PlanEvolution {
                         [&](const Pipeline& it) { return it.stages == pipeline.stages; });
   }
 
+  /// With hierarchical synchronization that depends on layers that are yet to be split, so no sharing is
+  /// assumed.
+  int sharing_replicas_of(const Plan& plan) const {
+    return job().model.sync == GradientSync::hierarchical ? 1 : static_cast<int>(plan.pipelines.size());
+  }
+
   void split_by_depth(Plan& plan) {
     std::map<std::size_t, std::vector<const Pipeline*>> of_depth;
     for (const Pipeline& it : plan.pipelines) of_depth[it.stages.size()].push_back(&it);
     std::map<std::size_t, Layers> layers;
-    const int replicas = static_cast<int>(plan.pipelines.size());
+    const int replicas = sharing_replicas_of(plan);
     for (const auto& [depth, equally_deep] : of_depth) layers[depth] = best_layers(equally_deep, replicas);
     for (Pipeline& it : plan.pipelines) set_layers(it, layers[it.stages.size()]);
   }
