@@ -63,10 +63,16 @@ std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
   return text;
 }
 
+std::string format_sharding(const ExecutionConfig& execution) {
+  return execution.optimizer_sharding == OptimizerSharding::none
+             ? ""
+             : fmt::format(", {}", name_of(execution.optimizer_sharding));
+}
+
 std::string format_job_decisions(const Job& job, const Plan& plan) {
-  std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", name_of(job.execution.schedule),
-                                 name_of(job.execution.gradient_sync), job.execution.micro_batch,
-                                 name_of(job.execution.recomputation));
+  std::string text = fmt::format("{}, {}{}, micro-batch {}, recompute {}", name_of(job.execution.schedule),
+                                 name_of(job.execution.gradient_sync), format_sharding(job.execution),
+                                 job.execution.micro_batch, name_of(job.execution.recomputation));
   if (plan.tensor > 1)
     text += fmt::format(", {} tensor-parallel devices per stage{}", fmt::join(tensor_degrees(plan), " or "),
                         job.parallelism.sequence_parallel ? "" : " without sequence parallelism");

@@ -31,6 +31,8 @@ std::string format_layers(std::pair<int, int> layers);
 std::string format_layers(const std::vector<std::pair<int, int>>& parts);
 /// Returns the decisions of the planner other than the assignment of devices: "1f1b, sharded-ps, micro-batch
 /// 2, recompute none".
+/// ", zero1"; empty if nothing is sharded.
+std::string format_sharding(const ExecutionConfig& execution);
 std::string format_job_decisions(const Job& job, const Plan& plan);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string site_composition(const Topology& topology, const std::vector<int>& devices);

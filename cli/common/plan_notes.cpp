@@ -37,6 +37,7 @@ std::vector<std::string> undecided_notes(const Job& job, const ExecutionConfig& 
   add(undecided.recomputation, "recompute", name_of(used.recomputation));
   add(undecided.schedule, "schedule", name_of(used.schedule));
   add(undecided.gradient_sync, "gradient_sync", name_of(used.gradient_sync));
+  add(undecided.optimizer_sharding, "optimizer_sharding", name_of(used.optimizer_sharding));
   add(undecided.activations, "activations", used.compression.activations);
   add(undecided.gradients, "gradients", used.compression.gradients);
   if (choices.empty()) return {};

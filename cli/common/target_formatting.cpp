@@ -95,6 +95,7 @@ std::string format_target_table() {
          format_names(it.gradient_syncs) + (it.overlap == OverlapSupport::never
                                                 ? ""
                                                 : fmt::format("; overlap: {}", name_of_overlap(it.overlap)))},
+        {"  optimizer_sharding", format_names(it.optimizer_shardings)},
         {"  tied embeddings",
          it.tied_embedding_sync ? "all-reduced between the first and the last stage" : "not synchronized"},
         {"  recompute", format_names(it.recomputations)},

@@ -133,6 +133,8 @@ ordered_json layout_json(const Problem& problem, const api::ChosenLayout& chosen
   json["schedule"] = name_of(plan.execution.schedule);
   json["sync_every"] = chosen.layout->sync_every;
   json["gradient_sync"] = name_of(plan.execution.gradient_sync);
+  if (plan.execution.optimizer_sharding != OptimizerSharding::none)
+    json["optimizer_sharding"] = name_of(plan.execution.optimizer_sharding);
   if (chosen.layout->skipped) json["skipped"] = *chosen.layout->skipped;
   if (chosen.layout->routing) json["greedy_paths"] = chosen.layout->routing->greedy;
   return json;

@@ -32,8 +32,8 @@ std::string format_decisions(const nlohmann::ordered_json& decisions) {
   std::string text;
   for (const auto& item : decisions.items()) {
     const auto& value = item.value();
-    if (value == 0) continue;  // the plan has none
     std::string name = item.key();
+    if (value == 0 || (name == "optimizer_sharding" && value == "none")) continue;  // the plan has none
     std::replace(name.begin(), name.end(), '_', '-');
     if (!text.empty()) text += ", ";
     if (!value.is_string() || name == "recompute") text += name + " ";

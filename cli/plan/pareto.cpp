@@ -48,10 +48,11 @@ std::string format_pareto_front(const io::ParetoRecord& record, const std::strin
     const auto& [costs, candidate, _] = record.points[shown < 2 ? 0 : i * (count - 1) / (shown - 1)];
     const api::ParetoPoint::Cost& cost = costs.simulated ? *costs.simulated : costs.estimated;
     const Plan& plan = candidate.plan;
-    rows.push_back({short_seconds(cost.iteration_s), cost.usd ? fmt::format("{:.4g}", *cost.usd) : "?",
-                    fmt::format("{}", costs.devices), format_shape(plan),
-                    fmt::format("{}, {}, {}", name_of(plan.execution.recomputation),
-                                name_of(plan.execution.schedule), name_of(plan.execution.gradient_sync))});
+    rows.push_back(
+        {short_seconds(cost.iteration_s), cost.usd ? fmt::format("{:.4g}", *cost.usd) : "?",
+         fmt::format("{}", costs.devices), format_shape(plan),
+         fmt::format("{}, {}, {}{}", name_of(plan.execution.recomputation), name_of(plan.execution.schedule),
+                     name_of(plan.execution.gradient_sync), format_sharding(plan.execution))});
   }
   return fmt::format(
       "{}\n{}",

@@ -62,6 +62,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("chunks", [](const auto& it) { return it.job.execution.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.execution.flush.value_or(0); });
   add("gradient_sync", [](const auto& it) { return name_of(it.job.execution.gradient_sync); });
+  add("optimizer_sharding", [](const auto& it) { return name_of(it.job.execution.optimizer_sharding); });
   add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.execution.overlap; });
   add("tied_embedding_sync", [](const auto& it) { return it.job.execution.tied_embedding_sync; });

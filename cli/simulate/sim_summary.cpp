@@ -24,15 +24,16 @@ class Writer {
   explicit Writer(const SimSummary& summary) : s_(summary), report_(summary.report) {}
 
   std::string title() const {
+    const std::string sharding = format_sharding(s_.plan.execution);
     std::string text =
         fmt::format("{}: {} in {}, job {}", s_.topology.name,
                     format_count(static_cast<long long>(s_.topology.devices.size()), "device"),
                     format_count(static_cast<long long>(s_.topology.sites.size()), "site"), s_.record.job);
     if (!s_.record.scenario.empty()) text += ", scenario " + s_.record.scenario;
-    text += fmt::format("\n{} of {}, {}, {}; {} in {} of simulated time\n",
+    text += fmt::format("\n{} of {}, {}, {}{}; {} in {} of simulated time\n",
                         format_count(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
                         format_depth(s_.plan), name_of(s_.plan.execution.schedule),
-                        name_of(s_.plan.execution.gradient_sync),
+                        name_of(s_.plan.execution.gradient_sync), sharding,
                         format_count(static_cast<long long>(report_.iterations.size()), "iteration"),
                         format_duration(report_.length_s));
     if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";

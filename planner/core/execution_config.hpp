@@ -6,6 +6,7 @@
 
 #include "planner/core/compression_preset.hpp"
 #include "planner/core/gradient_sync.hpp"
+#include "planner/core/optimizer_sharding.hpp"
 #include "planner/core/recomputation.hpp"
 #include "planner/core/schedule.hpp"
 #include "planner/core/units.hpp"
@@ -33,6 +34,8 @@ struct ExecutionConfig {
   /// Micro-batches after which the pipeline is flushed; empty: once per iteration.
   std::optional<int> flush = {};
   GradientSync gradient_sync = GradientSync::sharded_ps;
+  /// What all replicas of a layer partition; gradient_sync says how they exchange it.
+  OptimizerSharding optimizer_sharding = OptimizerSharding::none;
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
   Compression compression = {};

@@ -12,9 +12,7 @@ enum class GradientSync : unsigned char {
   ring,          // reduce-scatter and all-gather around a ring
   tree,          // a binomial tree to one replica, and back
   hierarchical,  // inside sites first, then in rings across sites
-  zero2,  // ZeRO (Rajbhandari et al., arXiv 1910.02054): gradients and optimizer states are partitioned
-  zero3,  // ZeRO: parameters too
-  none,   // every replica updates with its own gradients
+  none,          // every replica updates with its own gradients
 };
 
 struct GradientSyncTraits {
@@ -24,6 +22,9 @@ struct GradientSyncTraits {
   bool is_candidate = false;   // the planner tries it if the job says `auto`
   bool is_ordered = false;     // its time depends on the order of the pipelines
   bool uses_channels = false;  // messages between hosts are sent in parts (HostChannels)
+  /// Consists of a reduce-scatter and an all-gather over all replicas, between which a sharded optimizer
+  /// updates.
+  bool has_halves = false;
 };
 
 /// A row for each value, in the order of the enum.

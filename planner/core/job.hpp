@@ -43,6 +43,7 @@ struct CommVolumes {
 struct Automatic {
   bool tensor = false, micro_batch = false, recomputation = false, schedule = false, gradient_sync = false;
   bool activations = false, gradients = false;  // of the compression
+  bool optimizer_sharding = false;
 
   friend bool operator==(const Automatic&, const Automatic&) = default;
 };

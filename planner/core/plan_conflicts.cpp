@@ -92,6 +92,10 @@ std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job) {
   if (!open.gradient_sync)
     list.compare("gradient_sync", "parallelism.gradient_sync", std::string(name_of(planned.gradient_sync)),
                  std::string(name_of(of_job.gradient_sync)), Choice::may_be_auto);
+  if (!open.optimizer_sharding)
+    list.compare("optimizer_sharding", "parallelism.optimizer_sharding",
+                 std::string(name_of(planned.optimizer_sharding)),
+                 std::string(name_of(of_job.optimizer_sharding)), Choice::may_be_auto);
   list.compare("overlap", "parallelism.overlap", fmt::format("{}", planned.overlap),
                fmt::format("{}", of_job.overlap));
   list.compare("tied_embedding_sync", "parallelism.tied_embedding_sync",

@@ -35,6 +35,10 @@ constexpr std::array all_recomputations = {Recomputation::none, Recomputation::s
 constexpr std::array none_or_full = {Recomputation::none, Recomputation::full};
 constexpr std::array only_full = {Recomputation::full};
 
+// Megatron-LM: --use-distributed-optimizer. DeepSpeed's pipelines: zero_optimization.stage 1. Both assumed.
+constexpr std::array no_sharding = {OptimizerSharding::none};
+constexpr std::array none_or_zero1 = {OptimizerSharding::none, OptimizerSharding::zero1};
+
 /// 20 bytes per parameter in fp16, 18 in bf16 with fp32 gradients (docs/user-guide/features/
 /// dist_optimizer.md).
 std::optional<Optimizer> megatron_adam(Precision precision) {
@@ -76,6 +80,7 @@ constexpr TargetTraits torchtitan_row(Target kind, std::string_view name) {
           .gradient_syncs = only_ring,
           .recomputations = none_or_full,
           .orders = only_stage_major,
+          .optimizer_shardings = no_sharding,
           .adam = torchtitan_adam,
           .flushes = true,
           .overlap = OverlapSupport::always,
@@ -89,6 +94,7 @@ constexpr TargetTraits deepspeed_row(Target kind, std::string_view name, LayerCu
           .gradient_syncs = only_ring,
           .recomputations = none_or_full,
           .orders = only_stage_major,
+          .optimizer_shardings = none_or_zero1,
           .adam = deepspeed_adam,
           .cuts = cuts,
           .transformers_only = false,
@@ -103,6 +109,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .gradient_syncs = only_ring,
      .recomputations = all_recomputations,
      .orders = stage_major_first,
+     .optimizer_shardings = none_or_zero1,
      .adam = megatron_adam,
      .cuts = LayerCuts::any,
      .min_interleaved_stages = 3,
@@ -118,6 +125,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .gradient_syncs = dtfm_syncs,
      .recomputations = only_full,
      .orders = only_pipeline_major,
+     .optimizer_shardings = no_sharding,
      .adam = dtfm_optimizer,
      .min_stages = 2,
      .tensor_parallelism = false,
@@ -128,6 +136,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .gradient_syncs = only_ring,
      .recomputations = none_or_full,
      .orders = only_pipeline_major,
+     .optimizer_shardings = no_sharding,
      .adam = as_the_job_says,
      .uniform_pipelines = false},
     {.kind = Target::varuna,
@@ -136,6 +145,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .gradient_syncs = only_ring,
      .recomputations = only_full,
      .orders = pipeline_major_first,
+     .optimizer_shardings = no_sharding,
      .adam = as_the_job_says,
      .cuts = LayerCuts::equal,
      .transformers_only = false,
@@ -174,6 +184,10 @@ bool is_choice(const Job& job, Recomputation recomputation) {
   return !job.target || has(traits(*job.target).recomputations, recomputation);
 }
 
+bool is_choice(const Job& job, OptimizerSharding sharding) {
+  return !job.target || has(traits(*job.target).optimizer_shardings, sharding);
+}
+
 Schedule first_schedule(const Job& job) {
   return job.target ? traits(*job.target).schedules.front() : Schedule::one_f_one_b;
 }
@@ -184,6 +198,10 @@ int min_stages(const Job& job) {
   return traits(job.execution.schedule).has_chunks
              ? std::max(target.min_stages, target.min_interleaved_stages)
              : target.min_stages;
+}
+
+bool requires_single_devices(const Job& job) {
+  return traits(job.execution.optimizer_sharding).gradients;
 }
 
 bool requires_equal_stages(const Job& job) {

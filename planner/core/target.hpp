@@ -9,6 +9,7 @@
 
 #include "planner/core/gradient_sync.hpp"
 #include "planner/core/optimizer.hpp"
+#include "planner/core/optimizer_sharding.hpp"
 #include "planner/core/precision.hpp"
 #include "planner/core/recomputation.hpp"
 #include "planner/core/schedule.hpp"
@@ -56,6 +57,7 @@ struct TargetTraits {
   std::span<const GradientSync> gradient_syncs = {};
   std::span<const Recomputation> recomputations = {};
   std::span<const RankOrder> orders = {};
+  std::span<const OptimizerSharding> optimizer_shardings = {};
   /// What it holds and sends for each parameter if a job trains with Adam. Empty: as the job says.
   std::optional<Optimizer> (*adam)(Precision) = nullptr;
   LayerCuts cuts = LayerCuts::nonempty;
@@ -86,10 +88,13 @@ std::string_view name_of(Target target);
 bool is_choice(const Job& job, Schedule schedule);
 bool is_choice(const Job& job, GradientSync sync);
 bool is_choice(const Job& job, Recomputation recomputation);
+bool is_choice(const Job& job, OptimizerSharding sharding);
 /// The schedule with which a search begins if the job leaves it open; it has no chunks.
 Schedule first_schedule(const Job& job);
 /// The smallest number of stages with the job's schedule.
 int min_stages(const Job& job);
+/// Whether every pipeline is a single stage on a single device, because of the job's optimizer sharding.
+bool requires_single_devices(const Job& job);
 /// Whether the search must give all stages of a pipeline equally many layers.
 bool requires_equal_stages(const Job& job);
 

@@ -43,6 +43,8 @@ class TargetSettings {
     set_schedule();
     choose("parallelism.gradient_sync", target_.gradient_syncs, execution_.gradient_sync,
            job_.automatic.gradient_sync);
+    choose("parallelism.optimizer_sharding", target_.optimizer_shardings, execution_.optimizer_sharding,
+           job_.automatic.optimizer_sharding);
     choose("training.recompute", target_.recomputations, execution_.recomputation,
            job_.automatic.recomputation);
     set_optimizer();

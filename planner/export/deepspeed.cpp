@@ -26,12 +26,18 @@ std::vector<int> uniform_split(int layers, int stages) {
   return counts;
 }
 
+/// DeepSpeed's pipelines run no other stages (runtime/pipe/engine.py).
+int zero_stage(const ExportBundle& bundle) {
+  return bundle.job.execution.optimizer_sharding == OptimizerSharding::zero1 ? 1 : 0;
+}
+
 std::string config(const ExportBundle& bundle) {
   const Training& training = bundle.job.training;
   return fmt::format(
-      R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": 0}}}})"
+      R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
       "\n",
-      training.global_batch, bundle.job.execution.micro_batch, micro_batches_per_pipeline(bundle));
+      training.global_batch, bundle.job.execution.micro_batch, micro_batches_per_pipeline(bundle),
+      zero_stage(bundle));
 }
 
 ExportFiles files(const ExportBundle& bundle) {
@@ -77,8 +83,10 @@ ExportFiles python_files(const ExportBundle& bundle) {
 }
 
 /// Derives the number of replicas from the batch sizes in ds_config.json. Rank = t + T (d + D p).
-ReadBack with_layers(const ExportFiles& files, std::vector<int> layers, int tensor) {
+ReadBack with_layers(const ExportFiles& files, const ExportBundle& bundle, std::vector<int> layers,
+                     int tensor) {
   const auto json = nlohmann::json::parse(file_text(files, json_file));
+  DTFM_ASSERT(json.at("zero_optimization").at("stage") == zero_stage(bundle));
   const auto number = [&](const char* key) { return json.at(key).get<int>(); };
   const int stages = static_cast<int>(layers.size());
   const int replica_batch = number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
@@ -88,23 +96,23 @@ ReadBack with_layers(const ExportFiles& files, std::vector<int> layers, int tens
           std::vector<int>(at(replicas), number("gradient_accumulation_steps"))};
 }
 
-ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   const auto json = nlohmann::json::parse(file_text(files, pipeline_file));
   const auto layers = json.at("layers").get<std::vector<int>>();
   int all = 0;
   for (const int count : layers) all += count;
   DTFM_ASSERT(json.at("partition_method") == "uniform");
-  return with_layers(files, uniform_split(all, json.at("num_stages").get<int>()),
+  return with_layers(files, bundle, uniform_split(all, json.at("num_stages").get<int>()),
                      json.at("tensor").get<int>());
 }
 
-ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
+ReadBack read_python(const ExportFiles& files, const ExportBundle& bundle) {
   const std::string& text = file_text(files, python_file);
   const auto value = [&](std::string_view key) {
     return nlohmann::json::parse(text_after(text, key, "\n#"));
   };
-  ReadBack read =
-      with_layers(files, value("\nLAYERS = ").get<std::vector<int>>(), value("\nTENSOR = ").get<int>());
+  ReadBack read = with_layers(files, bundle, value("\nLAYERS = ").get<std::vector<int>>(),
+                              value("\nTENSOR = ").get<int>());
   DTFM_ASSERT(static_cast<int>(read.micro_batches.size()) == value("\nREPLICAS = ").get<int>());
   return read;
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* file_name = "megatron.sh";
 constexpr std::string_view target_name = "megatron";
+constexpr std::string_view sharding_flag = "--use-distributed-optimizer";
 
 /// The pipeline layout, such as Ettt|tt|ttL; with virtual stages: chunk 0 of each stage, then chunk 1, …
 std::string format_layout(const ExportBundle& bundle) {
@@ -48,6 +49,8 @@ std::string training_flags(const Job& job) {
   std::string flags;
   if (job.training.precision == Precision::fp16) flags += "  --fp16\n";
   if (job.training.precision == Precision::bf16) flags += "  --bf16\n";
+  if (job.execution.optimizer_sharding == OptimizerSharding::zero1)
+    flags += fmt::format("  {}\n", sharding_flag);
   if (job.execution.recomputation == Recomputation::selective)
     flags += "  --recompute-granularity selective\n";
   if (job.execution.recomputation == Recomputation::full)
@@ -105,6 +108,8 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
       io::read_megatron_plan({file_name, file_text(files, file_name)},
                              {rank_table_file, format_ranks(rows, bundle)}, job, locations, errors, notes);
   errors.throw_if_any();
+  DTFM_ASSERT((file_text(files, file_name).find(sharding_flag) != std::string::npos) ==
+              (bundle.job.execution.optimizer_sharding == OptimizerSharding::zero1));
   const std::vector<RankAssignment> assignments = assign_ranks(plan, bundle.job, bundle.order);
   DTFM_ASSERT(assignments.size() == rows.size());
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {

@@ -11,6 +11,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/sharing_replicas.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "simulator/iteration/path_graph.hpp"
 #include "simulator/iteration/pipeline_graph.hpp"
@@ -33,14 +34,17 @@ struct LayerGroup {
 
 class IterationGraph {
  public:
-  IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
+  /// `replicas`: those that partition the state of every layer, also if `plan` is reduced.
+  IterationGraph(const Problem& problem, const Plan& plan, int replicas, const PathSchedule* paths,
                  const StopFunction& stop, DeviceSymmetry symmetry = {})
       : job_(problem.job),
         plan_(plan),
         paths_(paths),
         model_(problem, plan),
         builder_(problem.topology, problem.constants, std::move(symmetry)),
-        overhead_(problem.constants.iteration_overhead_s) {
+        overhead_(problem.constants.iteration_overhead_s),
+        is_sharded_(traits(plan.execution.optimizer_sharding).optimizer),
+        replicas_(replicas) {
     builder_.set_stop(stop);
   }
 
@@ -56,6 +60,7 @@ class IterationGraph {
         if (builder_.symmetry().represented(group.holders) > 1) add_group_sync(group);
     if (plan_.execution.tied_embedding_sync) add_tied_sync();
     add_updates();
+    for (const LayerGroup& group : scattered_) add_all_gather(group);
     TaskLabel step;
     step.activity = Activity::step;
     builder_.wait(overhead_, last_, step);
@@ -88,7 +93,8 @@ class IterationGraph {
         add_end_task(stages[stage].devices[rank], last[stage][rank]);
   }
 
-  /// Adds the optimizer steps that take time: one per device, for all of its layers together.
+  /// Adds the optimizer steps that take time: one per device, for all of its layers together, or for its part
+  /// of them.
   void add_updates() {
     std::map<int, double> seconds;
     for (const Pipeline& pipeline : plan_.pipelines)
@@ -96,8 +102,38 @@ class IterationGraph {
         for (const int device : stage.devices) seconds[device] += model_.of(stage).update_s;
     TaskLabel label;
     label.activity = Activity::update;
-    for (const auto& [device, update_s] : seconds)
-      if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_by_device_[device], label));
+    for (const auto& [device, update_s] : seconds) {
+      if (update_s == 0) continue;
+      last_.push_back(builder_.compute(device, update_s / replicas_, last_by_device_[device], label));
+      if (is_sharded_) last_by_device_[device] = {last_.back()};
+    }
+  }
+
+  /// Of hierarchical synchronization, per site.
+  int shards() const { return is_sharded_ ? replicas_ : 0; }
+
+  /// All-gathers the parameters of layers whose gradients have been reduce-scattered, once every holder has
+  /// updated its part.
+  void add_all_gather(const LayerGroup& group) {
+    std::vector<int> updated;
+    for (const int holder : group.holders)
+      updated.insert(updated.end(), last_by_device_[holder].begin(), last_by_device_[holder].end());
+    double bytes = 0;
+    for (int layer = group.layers.first; layer < group.layers.second; ++layer)
+      bytes += model_.gathered_parameter_bytes(layer, group.shares_first_layer);
+    TaskLabel start;
+    start.layer = group.layers.first;
+    if (group.parts > 1) start.rank = group.part;
+    start.phase = 0;  // unlike the start of the reduce-scatter
+    const SyncGroup sync_group{group.holders,
+                               bytes / group.parts,
+                               builder_.wait(0, updated, start),
+                               group.layers.first,
+                               group.label,
+                               Collective::all_gather,
+                               shards()};
+    for (const int end : add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group))
+      last_.push_back(end);
   }
 
   /// Returns the stages that hold the layer, and the pipeline of each.
@@ -197,11 +233,18 @@ class IterationGraph {
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
     }
-    const SyncGroup sync_group{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
-                               group.label};
+    const SyncGroup sync_group{group.holders,
+                               bytes,
+                               builder_.wait(0, ready, start),
+                               group.layers.first,
+                               group.label,
+                               is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce,
+                               shards()};
     const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
+    if (is_sharded_) scattered_.push_back(group);
+    const double decompression_s = compression_s / replicas_;
     for (std::size_t i = 0; i < ends.size(); ++i) {
-      const int end = add_compression(group, i, compression_s, 1, ends[i]);
+      const int end = add_compression(group, i, decompression_s, 1, ends[i]);
       add_end_task(group.holders[i], end);
       for (int layer = group.layers.first; layer < group.layers.second; ++layer)
         if (is_tied(layer)) synchronized_[{group.pipelines[i], layer, group.holders[i]}].push_back(end);
@@ -257,9 +300,12 @@ class IterationGraph {
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_;
+  const bool is_sharded_;  // the replicas of a layer partition its optimizer state
+  const int replicas_;     // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
   std::vector<int> last_;                           // tasks for which the end of the iteration waits
   std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
+  std::vector<LayerGroup> scattered_;               // those whose gradients have been reduce-scattered
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };
@@ -279,8 +325,12 @@ void check_size(const Plan& plan) {
                                 computations, max_computations));
 }
 
-void check_plan(const Plan& plan) {
+void check_plan(const Plan& plan, const PathSchedule* paths = nullptr) {
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipelines");
+  check_optimizer_sharding(plan);
+  if (paths && plan.execution.optimizer_sharding != OptimizerSharding::none)
+    throw Error("", fmt::format("{} is not supported with paths of micro-batches",
+                                name_of(plan.execution.optimizer_sharding)));
   check_size(plan);
   check_tensor_degrees(plan);
 }
@@ -307,6 +357,9 @@ double computations_of(const Plan& plan) {
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced) {
   // Measured: a computation with its messages between stages, and a message between replicas.
   constexpr double per_computation = 450, per_message = 350;
+  if (traits(plan.execution.optimizer_sharding).gradients)
+    return computations_of(plan) * layer_count(problem.job.model) * per_computation +
+           zero_graph_messages(problem.topology, layer_count(problem.job.model), plan) * per_message;
   Plan computed = expand_virtual_stages(plan);
   if (is_reduced) computed = reduce_by_symmetry(problem.topology, computed).plan;
   std::set<int> cuts;  // first layers of the ranges that are synchronized together
@@ -328,18 +381,22 @@ double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduce
 
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths,
                               const StopFunction& stop) {
-  check_plan(plan);
-  if (zero_stage(plan.execution.gradient_sync)) return zero_graph(problem, plan, stop);
+  check_plan(plan, paths);
+  if (traits(plan.execution.optimizer_sharding).gradients) return zero_graph(problem, plan, stop);
   const Plan computed = expand_virtual_stages(plan);
-  return IterationGraph(problem, computed, paths, stop).build();
+  return IterationGraph(problem, computed, sharing_replicas(problem.topology, computed), paths, stop).build();
 }
 
 LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
   throw_if_stopped(stop);
-  if (zero_stage(plan.execution.gradient_sync)) return iteration_graph(problem, plan, nullptr, stop);
+  if (traits(plan.execution.optimizer_sharding).gradients)
+    return iteration_graph(problem, plan, nullptr, stop);
   check_plan(plan);
-  const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, expand_virtual_stages(plan));
-  return IterationGraph(problem, reduced, nullptr, stop, symmetry).build();
+  const Plan computed = expand_virtual_stages(plan);
+  const auto [reduced, symmetry] = reduce_by_symmetry(problem.topology, computed);
+  return IterationGraph(problem, reduced, sharing_replicas(problem.topology, computed), nullptr, stop,
+                        symmetry)
+      .build();
 }
 
 }  // namespace dtfm::sim

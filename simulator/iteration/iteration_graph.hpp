@@ -34,7 +34,9 @@ namespace dtfm::sim {
 ///
 /// The two copies of tied embeddings, at the ends of a pipeline, are not synchronized with each other.
 ///
-/// Plans whose gradient_sync names a ZeroStage are passed to zero_graph.
+/// With optimizer_sharding zero1, the replicas of a layer reduce-scatter its gradients instead. Each device
+/// then updates its part of the parameters, in 1 / n of the time, and when all holders of a layer have, they
+/// all-gather its parameters. Plans with zero2 or zero3 are passed to zero_graph.
 ///
 /// With `paths`, every micro-batch follows its own path over the devices of the plan (path_schedule.hpp); the
 /// replicas of a layer are then the pipelines that hold it.

@@ -167,7 +167,10 @@ bool depends_on_order(GradientSync sync) {
 
 SymmetricPlan reduce_by_symmetry(const Topology& topology, const Plan& plan) {
   const GradientSync sync = plan.execution.gradient_sync;
-  if (!std::holds_alternative<RuleLinks>(topology.links) || depends_on_order(sync)) return {plan, {}};
+  const bool is_hybrid =
+      sync == GradientSync::hierarchical && plan.execution.optimizer_sharding != OptimizerSharding::none;
+  if (!std::holds_alternative<RuleLinks>(topology.links) || depends_on_order(sync) || is_hybrid)
+    return {plan, {}};
   Blocks blocks(plan.pipelines.size());
   std::vector<Signature> roles(plan.pipelines.size());
   join_by_host(topology, plan, blocks);

@@ -21,7 +21,7 @@ struct SymmetricPlan {
 /// Exchanging two such blocks maps the tasks, links and capacities of the plan to themselves. Max-min fair
 /// rates are unique, so all blocks of a class then have the same times. Nothing is reduced if links are
 /// measured, because they differ from pair to pair, nor with algorithms whose messages depend on the order of
-/// the devices (`ring`, `tree`, ZeRO).
+/// the devices (`ring`, `tree`, zero2, zero3), nor with `hierarchical` and zero1.
 ///
 /// `plan` is a result of expand_virtual_stages.
 SymmetricPlan reduce_by_symmetry(const Topology& topology, const Plan& plan);

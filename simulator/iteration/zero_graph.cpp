@@ -9,7 +9,6 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "simulator/model/stage_load.hpp"
-#include "simulator/model/zero.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -45,20 +44,35 @@ std::vector<std::vector<Hop>> ring_hops(const Topology& topology, const std::vec
   return hops;
 }
 
+double rounds_of(const Plan& plan) {
+  int rounds = 0;
+  for (const Pipeline& pipeline : plan.pipelines) rounds = std::max(rounds, pipeline.micro_batches);
+  return rounds;
+}
+
+/// `hops`: messages of a device in a step of a collective.
+double message_count(const Plan& plan, int layers, std::size_t hops) {
+  const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
+  const double collectives = rounds_of(plan) * (sharding.parameters ? 3.0 : 1.0) * layers +
+                             (sharding.parameters ? 0 : 1),
+               devices = static_cast<double>(plan.pipelines.size());
+  return devices * (devices - 1) * collectives * static_cast<double>(hops);
+}
+
 class ZeroGraph {
  public:
   ZeroGraph(const Problem& problem, const Plan& plan, const StopFunction& stop)
       : plan_(plan),
-        zero_(*zero_stage(plan.execution.gradient_sync)),
+        sharding_(traits(plan.execution.optimizer_sharding)),
         model_(problem, plan),
         builder_(problem.topology, problem.constants),
         overhead_s_(problem.constants.iteration_overhead_s),
         efficiency_(problem.constants.sync_efficiency) {
     builder_.set_stop(stop);
-    for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Pipeline& pipeline : plan.pipelines)
       devices_.push_back(pipeline.stages.front().devices.front());
-      rounds_ = std::max(rounds_, pipeline.micro_batches);
-    }
+    rounds_ = static_cast<int>(rounds_of(plan));
+    is_direct_ = plan.execution.gradient_sync == GradientSync::sharded_ps;
     hops_ = ring_hops(problem.topology, devices_);
     are_compressed_ = model_.is_compressed(devices_);
     last_ = before_last_ = reduce_scattered_ = std::vector<int>(devices_.size(), no_index);
@@ -88,9 +102,7 @@ class ZeroGraph {
   /// Rejects graphs that would exceed the memory: every message takes about 200 bytes.
   void check_size() const {
     constexpr double max_messages = 2e7;
-    const double devices = static_cast<double>(devices_.size());
-    const double collectives = rounds_ * (zero_ == ZeroStage::parameters ? 3.0 : 1.0) * model_.layers();
-    if (const double messages = devices * (devices - 1) * collectives * static_cast<double>(hops_[0].size());
+    if (const double messages = message_count(plan_, model_.layers(), hops_[0].size());
         messages > max_messages)
       throw Error("", fmt::format("{} devices send parts of {} layers in {:.3g} messages per iteration, more "
                                   "than the limit of {:.3g}; use fewer devices or micro-batches",
@@ -107,7 +119,7 @@ class ZeroGraph {
 
   void compute(int layer, Activity activity) {
     std::vector<int> needed(devices_.size(), no_index);
-    if (zero_ == ZeroStage::parameters) needed = gather_parameters(layer, activity);
+    if (sharding_.parameters) needed = gather_parameters(layer, activity);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       before_last_[i] = last_[i];
       if (!has_micro_batch(i)) {
@@ -131,7 +143,7 @@ class ZeroGraph {
   std::vector<int> gather_parameters(int layer, Activity activity) {
     TaskLabel of = label(Activity::all_gather, layer);
     of.phase = activity == Activity::forward ? 0 : static_cast<int>(devices_.size()) - 1;
-    return ring_collective(before_last_, model_.parameter_bytes_of(layer), of);
+    return collective(before_last_, model_.parameter_bytes_of(layer), of);
   }
 
   /// Compressing the gradients, and decompressing a device's own part, are computed before the collective.
@@ -145,7 +157,36 @@ class ZeroGraph {
       const double expand_s = compress_s / static_cast<double>(devices_.size());
       last_[i] = builder_.compute(devices_[i], compress_s + expand_s, std::array{last_[i]}, of);
     }
-    reduce_scattered_ = ring_collective(last_, bytes, label(Activity::gradient_sync, layer));
+    reduce_scattered_ = collective(last_, bytes, label(Activity::gradient_sync, layer));
+  }
+
+  /// `ready`: by device, the task after which it takes part. Returns, by device, the task after which it has
+  /// received everything.
+  std::vector<int> collective(const std::vector<int>& ready, double bytes, const TaskLabel& of) {
+    return is_direct_ ? direct_collective(ready, bytes, of) : ring_collective(ready, bytes, of);
+  }
+
+  /// Every device sends one of G parts of `bytes` to every other one, all at once.
+  std::vector<int> direct_collective(const std::vector<int>& ready, double bytes, TaskLabel of) {
+    const std::size_t count = devices_.size();
+    std::vector<std::vector<int>> received(count);
+    of.phase = std::max(of.phase, 0);
+    for (std::size_t from = 0; from < count; ++from)
+      for (std::size_t step = 1; step < count; ++step) {
+        const std::size_t to = (from + step) % count;
+        Channel channel = builder_.channel(devices_[from], devices_[to], of.activity);
+        channel.both_ends_send = true;
+        received[to].push_back(builder_.send(channel, bytes / static_cast<double>(count) / efficiency_,
+                                             std::array{ready[from], ready[to]}, of));
+      }
+    std::vector<int> ends = ready;
+    of.rank = of.activity == Activity::all_gather ? 0 : 1;
+    of.activity = Activity::wait;
+    for (std::size_t i = 0; i < count && count > 1; ++i) {
+      of.pipeline = static_cast<int>(i);
+      ends[i] = builder_.join(received[i], of);
+    }
+    return ends;
   }
 
   /// Adds G − 1 steps. In each, every device sends one of G parts of `bytes` around the rings as soon as it
@@ -196,21 +237,22 @@ class ZeroGraph {
       ends.push_back(seconds > 0 ? builder_.compute(devices_[i], seconds, done, of)
                                  : builder_.wait(0, done, of));
     }
-    if (zero_ == ZeroStage::parameters) return ends;
+    if (sharding_.parameters) return ends;
     double bytes = 0;
     for (int layer = 0; layer < model_.layers(); ++layer) bytes += model_.parameter_bytes_of(layer);
-    std::vector<int> received = ring_collective(ends, bytes, label(Activity::all_gather, no_index));
+    std::vector<int> received = collective(ends, bytes, label(Activity::all_gather, no_index));
     received.insert(received.end(), ends.begin(), ends.end());
     return received;
   }
 
   const Plan& plan_;
-  const ZeroStage zero_;
+  const OptimizerShardingTraits sharding_;
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_s_, efficiency_;
   std::vector<int> devices_;  // [pipeline]
   std::vector<std::vector<Hop>> hops_;
+  bool is_direct_ = false;       // collectives send directly instead of around rings
   bool are_compressed_ = false;  // gradients are sent compressed
   int rounds_ = 0, micro_batch_ = 0;
   // [pipeline]: its last two computations, and the task after which it has its part of the last gradients.
@@ -219,11 +261,16 @@ class ZeroGraph {
 
 }  // namespace
 
+double zero_graph_messages(const Topology& topology, int layers, const Plan& plan) {
+  std::vector<int> devices;
+  for (const Pipeline& pipeline : plan.pipelines) devices.push_back(pipeline.stages.front().devices.front());
+  const bool is_direct = plan.execution.gradient_sync == GradientSync::sharded_ps;
+  return message_count(plan, layers, is_direct ? 1 : ring_hops(topology, devices)[0].size());
+}
+
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {
-  for (const Pipeline& pipeline : plan.pipelines)
-    if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)
-      throw Error("", fmt::format("{} requires that every pipeline is one stage on one device",
-                                  name_of(plan.execution.gradient_sync)));
+  check_optimizer_sharding(plan);
+  DTFM_ASSERT(traits(plan.execution.optimizer_sharding).gradients);
   return ZeroGraph(problem, plan, stop).build();
 }
 

@@ -7,17 +7,18 @@
 
 namespace dtfm::sim {
 
-/// Returns the task graph of one iteration of `plan`, whose gradient_sync names a ZeroStage. Every pipeline
-/// must be a single stage with all layers on a single device. With G devices, Ψ bytes of parameters and as
-/// many of gradients, each device sends (arXiv 1910.02054, section 7):
-///   gradients   Ψ (G − 1) / G bytes in the reduce-scatter of gradients, and as many in the all-gather of
+/// Returns the task graph of one iteration of `plan`, whose optimizer_sharding is zero2 or zero3. Every
+/// pipeline must be a single stage with all layers on a single device. With G devices, Ψ bytes of parameters
+/// and as many of gradients, each device sends (arXiv 1910.02054, section 7):
+///   zero2       Ψ (G − 1) / G bytes in the reduce-scatter of gradients, and as many in the all-gather of
 ///               parameters after the update: 2 Ψ (G − 1) / G in an iteration of one micro-batch
-///   parameters  as many in each of the all-gathers of parameters before the forward and before the backward
+///   zero3       as many in each of the all-gathers of parameters before the forward and before the backward
 ///               of each layer, and in the reduce-scatter of gradients: 3 Ψ (G − 1) / G per micro-batch
 /// Everything except the all-gather after the update is repeated for every micro-batch, because no device has
 /// the memory to keep the gradients (and parameters) of other devices until the last micro-batch.
 ///
-/// Collectives use a ring of the devices in the order of the pipelines, in G − 1 steps. If every host has g
+/// With gradient_sync sharded-ps, every device sends a part to every other one directly. With ring,
+/// collectives use a ring of the devices in the order of the pipelines, in G − 1 steps. If every host has g
 /// devices, consecutive in that order, they use g rings with 1 / g of the bytes each, which leave every host
 /// through different devices, like those of NCCL; all rings run their steps synchronously. A message is sent
 /// when both its sender and its receiver have reached the collective. While one layer is computed, the
@@ -28,5 +29,7 @@ namespace dtfm::sim {
 /// Throws Error for plans of other shapes, and for plans with more messages than can be simulated, and
 /// WorkStopped.
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop = {});
+/// Number of messages in that graph.
+double zero_graph_messages(const Topology& topology, int layers, const Plan& plan);
 
 }  // namespace dtfm::sim

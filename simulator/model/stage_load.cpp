@@ -6,14 +6,15 @@
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/sharing_replicas.hpp"
 
 namespace dtfm::sim {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
       execution_(plan.execution),
       topology_(problem.topology),
-      zero_(zero_stage(plan.execution.gradient_sync)),
-      replicas_(static_cast<double>(plan.pipelines.size())),
+      sharding_(traits(plan.execution.optimizer_sharding)),
+      replicas_(sharing_replicas(problem.topology, plan)),
       overhead_(problem.constants.micro_batch_overhead_s),
       process_memory_bytes_(problem.constants.process_memory_bytes),
       activation_compression_s_per_byte_(
@@ -80,23 +81,27 @@ double LoadModel::parameter_bytes_of(int layer) const {
          bytes_per_element(job_.training);
 }
 
+double LoadModel::gathered_parameter_bytes(int layer, bool tied) const {
+  return (chain_[at(layer)].parameters - (tied ? chain_[at(layer)].tied_parameters : 0)) *
+         bytes_per_element(job_.training);
+}
+
 /// Bytes held permanently per parameter.
 double LoadModel::state_bytes_per_parameter() const {
-  const double resident = parameter_bytes(job_.training).resident,
-               kept = error_feedback_bytes(job_.training, execution_.compression);
-  if (!zero_) return resident + kept;
-  // Gradients of stage 2 exist as a whole until they are scattered; only the rest is partitioned.
-  const double whole = *zero_ == ZeroStage::gradients ? bytes_per_element(job_.training) : 0;
-  return whole + (resident - whole) / replicas_ + kept;
+  const ParameterBytes bytes = parameter_bytes(job_.training);
+  const double whole = (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.synced),
+               partitioned = sharding_.optimizer ? std::max(0.0, bytes.resident - whole) : 0;
+  return bytes.resident - partitioned + partitioned / replicas_ +
+         error_feedback_bytes(job_.training, execution_.compression);
 }
 
 /// Bytes of whole layers held while computing, although the device keeps only a part of them permanently.
 double LoadModel::gathered_bytes(const Stage& stage) const {
-  if (!zero_) return 0;
+  if (!sharding_.gradients) return 0;
   double max_bytes = 0;
   for (int layer = stage.layers.first; layer < stage.layers.second; ++layer) {
     double bytes = uncompressed_gradient_bytes(layer, true);
-    if (*zero_ == ZeroStage::parameters)
+    if (sharding_.parameters)
       bytes += parameter_bytes_of(layer) + (layer > 0 ? parameter_bytes_of(layer - 1) : 0);
     max_bytes = std::max(max_bytes, bytes);
   }

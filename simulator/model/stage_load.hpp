@@ -2,7 +2,6 @@
 // formulas and shares none with planner/cost.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "planner/core/layer_times.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "simulator/model/zero.hpp"
 
 namespace dtfm::sim {
 
@@ -43,9 +41,12 @@ struct StageLoad {
 /// holds buffers for the gradients of input and output, which its trainers allocate for all micro-batches at
 /// once (measured: 8 MB each for incoming and outgoing activations and gradients).
 ///
-/// With a ZeroStage, each replica holds its part of gradients and optimizer states, or of all state. While
-/// computing, it also holds the parameters of the current and the next layer if parameters are partitioned
-/// (DeepSpeed prefetches the next layer), and the gradients of the current layer.
+/// With optimizer sharding, each of n replicas (sharing_replicas) holds 1 / n of the state that is
+/// partitioned (arXiv 1910.02054, figure 1): of w bytes of weights, g of gradients and r of optimizer state
+/// per parameter, w + g
+/// + r / n (zero1), w + (g + r) / n (zero2) or (w + g + r) / n (zero3). While computing with zero2 or zero3,
+/// it also holds the gradients of the current layer and, with zero3, the parameters of the current and the
+/// next one (DeepSpeed prefetches the next layer).
 class LoadModel {
  public:
   /// Supports stages with the tensor degrees of `plan`. `problem` must outlive this. Throws Error for a
@@ -79,6 +80,8 @@ class LoadModel {
   double tied_gradient_bytes(int layer) const;
   /// Bytes of one layer's parameters in the precision of the training, without those tied to the first layer.
   double parameter_bytes_of(int layer) const;
+  /// Bytes of one layer's parameters that replicas of a sharded optimizer all-gather. `tied` as above.
+  double gathered_parameter_bytes(int layer, bool tied) const;
   /// Seconds to compress, or to decompress, activations of so many bytes uncompressed.
   double activation_compression_s(double bytes) const { return bytes * activation_compression_s_per_byte_; }
   /// Seconds to compress, or to decompress, gradients of so many bytes compressed.
@@ -98,8 +101,8 @@ class LoadModel {
   const Job& job_;
   const ExecutionConfig execution_;
   const Topology& topology_;
-  std::optional<ZeroStage> zero_;
-  double replicas_;
+  OptimizerShardingTraits sharding_;
+  double replicas_;  // that partition the state
   double overhead_;  // s
   double process_memory_bytes_;
   double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;

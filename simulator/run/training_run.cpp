@@ -13,7 +13,6 @@
 #include "planner/core/rng.hpp"
 #include "planner/core/schedule.hpp"
 #include "simulator/engine/clock.hpp"
-#include "simulator/model/zero.hpp"
 #include "simulator/observation/interval_times.hpp"
 #include "simulator/run/jitter.hpp"
 #include "simulator/sync/sync.hpp"
@@ -60,11 +59,15 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
   const bool leaves =
       std::any_of(scenario.events.begin(), scenario.events.end(),
                   [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
-  if (zero_stage(plan.execution.gradient_sync) && leaves)
+  if (traits(plan.execution.optimizer_sharding).optimizer && leaves)
     throw Error("",
                 fmt::format("device failures are not supported with {}: no other device has the shards of a "
                             "device that leaves",
-                            name_of(plan.execution.gradient_sync)));
+                            name_of(plan.execution.optimizer_sharding)));
+  if (traits(plan.execution.optimizer_sharding).optimizer && sync_every_ > 1)
+    throw Error("", fmt::format("{} requires gradient synchronization in every iteration; replicas "
+                                "synchronize only in every {}th",
+                                name_of(plan.execution.optimizer_sharding), sync_every_));
   if (paths && (leaves || scenario.exclude_slower_than > 0))
     throw Error("",
                 "devices that leave or are excluded are not supported with paths of micro-batches, which are "

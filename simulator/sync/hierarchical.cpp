@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "simulator/sync/sync.hpp"
 
@@ -33,20 +34,28 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
     shards = std::min(shards, site.size());
     all_shards = std::min(all_shards, symmetry.represented(site));
   }
+  if (group.shards > 0) {
+    DTFM_ASSERT(symmetry.is_trivial() && group.shards <= all_shards);
+    all_shards = group.shards;
+    shards = at(group.shards);
+  }
   const double shard = group.bytes / all_shards;
 
-  std::vector<std::vector<int>> owners(shards), sums(shards);  // [shard][site]
+  // [shard][site]: who owns the shard there, and the task after which it has the sum.
+  std::vector<std::vector<int>> owners(shards), sums(shards);
   for (const auto& site : sites)
     for (std::size_t k = 0; k < shards; ++k) {
+      owners[k].push_back(site[k]);
       std::vector<int> received = {group.start};
       for (const int device : site)
         for (const int receiver : symmetry.receivers(device, site[k]))
-          if (receiver != no_index)
+          if (receiver != no_index && group.collective != Collective::all_gather)
             received.push_back(messages.send(device, receiver, shard, group.start, 0));
-      owners[k].push_back(site[k]);
-      sums[k].push_back(messages.join(received, site[k], 0));
+      sums[k].push_back(received.size() == 1 ? group.start : messages.join(received, site[k], 0));
     }
-  for (std::size_t k = 0; k < shards; ++k) sums[k] = messages.ring_all_reduce(owners[k], sums[k], shard, 1);
+  if (group.collective != Collective::all_gather)
+    for (std::size_t k = 0; k < shards; ++k)
+      sums[k] = messages.ring_collective(owners[k], sums[k], shard, 1, Collective::all_reduce);
 
   const int last_phase = 2 * static_cast<int>(sites.size()) - 1;
   std::vector<int> last(group.devices.size());
@@ -56,9 +65,10 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
       for (std::size_t k = 0; k < shards; ++k) {
         if (device == sites[t][k]) received.push_back(sums[k][t]);
         for (const int receiver : symmetry.receivers(sites[t][k], device))
-          if (receiver != no_index)
+          if (receiver != no_index && group.collective != Collective::reduce_scatter)
             received.push_back(messages.send(sites[t][k], receiver, shard, sums[k][t], last_phase));
       }
+      if (received.empty()) received.push_back(group.start);  // it owns no shard
       const auto position = std::find(group.devices.begin(), group.devices.end(), device);
       last[static_cast<std::size_t>(position - group.devices.begin())] =
           messages.join(received, device, last_phase);

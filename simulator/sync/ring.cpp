@@ -2,8 +2,9 @@
 
 namespace dtfm::sim {
 
-std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& devices,
-                                                       std::vector<int> ready, double bytes, int phase) {
+std::vector<int> GradientSyncMessages::ring_collective(const std::vector<int>& devices,
+                                                       std::vector<int> ready, double bytes, int phase,
+                                                       Collective collective) {
   const std::size_t n = devices.size();
   const std::vector<int> own = ready;
   const HostChannels channels(builder_.topology(), devices);
@@ -12,8 +13,9 @@ std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& d
   const bool both_ends_send = channels.hosts() == 2;
   std::vector<std::vector<std::pair<int, int>>> parts;  // of the messages from the i-th device of the ring
   for (std::size_t i = 0; i < n; ++i) parts.push_back(channels.next_in_ring(i));
+  const int halves = collective == Collective::all_reduce ? 2 : 1;
   for (std::size_t step = 0; step + 1 < n; ++step)
-    for (int half = 0; half < 2; ++half) {  // of the phases: reduce-scatter, all-gather
+    for (int half = 0; half < halves; ++half) {  // of the phases: reduce-scatter, all-gather
       std::vector<int> received(n);
       for (std::size_t i = 0; i < n; ++i) {
         const std::size_t from = channels.order()[i], to = channels.order()[(i + 1) % n];
@@ -31,7 +33,9 @@ std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& d
 
 std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group) {
   const std::vector<int> ready(group.devices.size(), group.start);
-  return GradientSyncMessages(builder, group).ring_all_reduce(group.devices, ready, group.bytes, 0);
+  const int first = group.collective == Collective::all_gather ? static_cast<int>(ready.size()) - 1 : 0;
+  return GradientSyncMessages(builder, group)
+      .ring_collective(group.devices, ready, group.bytes, first, group.collective);
 }
 
 }  // namespace dtfm::sim

@@ -9,7 +9,9 @@ std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group) {
   const std::size_t n = devices.size();
   const double shard = group.bytes / symmetry.represented(devices);
   std::vector<int> ready(n, group.start);
-  for (const int phase : {0, 1}) {
+  const int first = group.collective == Collective::all_gather ? 1 : 0,
+            last = group.collective == Collective::reduce_scatter ? 0 : 1;
+  for (int phase = first; phase <= last; ++phase) {
     std::vector<std::vector<int>> received(n);
     for (std::size_t from = 0; from < n; ++from)
       for (std::size_t step = 1; step <= n; ++step) {

@@ -46,14 +46,19 @@ TaskLabel label_of(Activity activity, const SyncGroup& group, int phase) {
   return label;
 }
 
+Activity activity_of(const SyncGroup& group) {
+  return group.collective == Collective::all_gather ? Activity::all_gather : Activity::gradient_sync;
+}
+
 }  // namespace
 
 int GradientSyncMessages::send(int from, int to, double bytes, std::span<const int> after, int phase,
                                bool both_ends_send) {
   const double sent = bytes / builder_.constants().sync_efficiency;
-  Channel channel = builder_.channel(from, to, Activity::gradient_sync);
+  const Activity activity = activity_of(group_);
+  Channel channel = builder_.channel(from, to, activity);
   channel.both_ends_send = both_ends_send;
-  return builder_.send(channel, sent, after, label_of(Activity::gradient_sync, group_, phase));
+  return builder_.send(channel, sent, after, label_of(activity, group_, phase));
 }
 
 int GradientSyncMessages::join(const std::vector<int>& tasks, int device, int phase) {

@@ -15,14 +15,9 @@ namespace {
 Job decided_job() {
   Job job = chain_job(4, 1e6, 1e6);
   job.training.global_batch = 8;
-  job.execution = {2,
-                   Schedule::interleaved,
-                   2,
-                   4,
-                   GradientSync::ring,
-                   true,
-                   Recomputation::full,
-                   {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
+  job.execution = {2,    Schedule::interleaved, 2,
+                   4,    GradientSync::ring,    OptimizerSharding::zero1,
+                   true, Recomputation::full,   {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
   return job;
 }
 
@@ -56,6 +51,10 @@ TEST_CASE("every setting that contradicts the job is a conflict") {
         "no flush, but the job's parallelism.flush is 4; remove the job's");
   CHECK(conflict([](ExecutionConfig& it) { it.gradient_sync = GradientSync::tree; }) ==
         "gradient_sync tree, but the job's parallelism.gradient_sync is ring; set the job's to tree or auto");
+  CHECK(
+      conflict([](ExecutionConfig& it) { it.optimizer_sharding = OptimizerSharding::none; }) ==
+      "optimizer_sharding none, but the job's parallelism.optimizer_sharding is zero1; set the job's to none "
+      "or auto");
   CHECK(conflict([](ExecutionConfig& it) { it.overlap = false; }) ==
         "overlap false, but the job's parallelism.overlap is true; set the job's to false");
   CHECK(conflict([](ExecutionConfig& it) { it.tied_embedding_sync = true; }) ==
@@ -80,7 +79,7 @@ TEST_CASE("every setting that contradicts the job is a conflict") {
 
 TEST_CASE("settings that the job leaves to the planner are no conflict") {
   Job job = decided_job();
-  job.automatic = {true, true, true, true, true, true, true};
+  job.automatic = {true, true, true, true, true, true, true, true};
   job.execution.flush.reset();
   Plan plan = plan_of(job, 2, 1, 4);
   plan.execution.micro_batch = 1;
@@ -88,6 +87,7 @@ TEST_CASE("settings that the job leaves to the planner are no conflict") {
   plan.execution.chunks.reset();
   plan.execution.flush = 3;
   plan.execution.gradient_sync = GradientSync::tree;
+  plan.execution.optimizer_sharding = OptimizerSharding::none;
   plan.execution.recomputation = Recomputation::none;
   plan.execution.compression.activations = plan.execution.compression.gradients = 1;
   CHECK(plan_conflicts(plan, job).empty());

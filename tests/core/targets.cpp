@@ -46,6 +46,8 @@ TEST_CASE("every target names something of everything and only what exists witho
     REQUIRE(!it.gradient_syncs.empty());
     REQUIRE(!it.recomputations.empty());
     REQUIRE(!it.orders.empty());
+    REQUIRE(!it.optimizer_shardings.empty());
+    CHECK(it.optimizer_shardings.front() == OptimizerSharding::none);
     CHECK_FALSE(traits(it.schedules.front()).has_chunks);
     for (const GradientSync sync : it.gradient_syncs) CHECK(traits(sync).in_jobs);
     for (const Schedule schedule : it.schedules) CHECK(traits(schedule).in_jobs);
@@ -90,8 +92,9 @@ TEST_CASE("settings that a target runs are kept and the order of computations wh
 
 TEST_CASE("open settings stay open unless the target has a single choice") {
   Job job = gpt_job();
-  job.automatic = {true, true, true, true, true, true, true};
+  job.automatic = {true, true, true, true, true, true, true, true};
   restrict_to_target(job, Target::dtfm);
+  CHECK_FALSE(job.automatic.optimizer_sharding);
   CHECK(job.automatic.micro_batch);
   CHECK(job.automatic.gradient_sync);
   CHECK_FALSE(job.automatic.schedule);
@@ -103,6 +106,29 @@ TEST_CASE("open settings stay open unless the target has a single choice") {
   CHECK(job.training.optimizer == Optimizer::host_offload);
   CHECK_FALSE(is_choice(job, GradientSync::tree));
   CHECK(min_stages(job) == 2);
+}
+
+TEST_CASE("a target runs the optimizer sharding that it has, and otherwise none") {
+  Job job = gpt_job();
+  job.execution.optimizer_sharding = OptimizerSharding::zero1;
+  job.execution.gradient_sync = GradientSync::ring;
+  Job open = job;
+  open.automatic.optimizer_sharding = true;
+  const auto change = [&](Target target) {
+    Job own = job;
+    for (const TargetChange& it : restrict_to_target(own, target))
+      if (it.key == "parallelism.optimizer_sharding") return format_change(it);
+    return std::string();
+  };
+  CHECK(change(Target::megatron) == "");
+  CHECK(change(Target::deepspeed) == "");
+  CHECK(change(Target::torchtitan) == "optimizer_sharding none instead of zero1");
+  job.execution.optimizer_sharding = OptimizerSharding::zero2;
+  CHECK(change(Target::deepspeed) == "planned optimizer_sharding instead of zero2");
+  restrict_to_target(open, Target::megatron);
+  CHECK(open.automatic.optimizer_sharding);
+  CHECK(is_choice(open, OptimizerSharding::zero1));
+  CHECK_FALSE(is_choice(open, OptimizerSharding::zero2));
 }
 
 TEST_CASE("restricting a job or a plan again changes nothing") {

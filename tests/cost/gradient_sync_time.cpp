@@ -143,8 +143,8 @@ TEST_CASE("bytes over shared capacities are those of all messages") {
 }
 
 TEST_CASE("a gradient sync algorithm without a time formula is rejected") {
-  CHECK(error_message([] { last_end(access_link_star(2), GradientSync::zero2); }) ==
-        "gradient_sync zero2 has no time formula");
+  CHECK(error_message([] { last_end(access_link_star(2), GradientSync::none); }) ==
+        "gradient_sync none has no time formula");
 }
 
 // A ring may wait for messages of different senders in a way that no path of `ring_s` covers, and a parameter

@@ -308,7 +308,7 @@ TEST_CASE("heterogeneous devices share the work in proportion to their speeds") 
 TEST_CASE("a model that cannot fit in memory is reported") {
   Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e9, 1e3), {}};
   problem.job.training.global_batch = 4;
-  const StageNeeds needs = IterationModel(problem).stages.needs({0, 8});
+  const StageNeeds needs = IterationModel(problem).stages.needs({0, 8}, 1);
   const double held = needs.state + needs.per_micro_batch + needs.working;
   problem.topology.edit().gpus[0].memory = Bytes(held / 2.5);
   const IterationModel model(problem);
@@ -373,7 +373,7 @@ TEST_CASE("the bound of a billion micro-batches is found like that of a few") {
       Problem problem{flat_topology({4}, link_of(1e-3, 1e8), link_of(1e-3, 1e8)), chain_job(8, 1e6, 1e6), {}};
       problem.job.training.global_batch = batch;
       problem.job.execution.schedule = schedule;
-      const StageNeeds needs = IterationModel(problem).stages.needs({0, 4});
+      const StageNeeds needs = IterationModel(problem).stages.needs({0, 4}, 1);
       problem.topology.edit().gpus[0].memory =
           Bytes(needs.state + needs.working + 64 * needs.per_micro_batch);
       const IterationModel model(problem);

@@ -266,7 +266,7 @@ TEST_CASE("if nothing fits the stage with the largest memory deficit is named") 
   const LayerSplit split = best_layer_split(model, {chain_of(2, 1)});
   CHECK_FALSE(split.fits);
   CHECK(split.peak_memory_stage == 1);
-  const StageNeeds needs = model.stages.needs({1, 2});
+  const StageNeeds needs = model.stages.needs({1, 2}, 1);
   CHECK(split.memory_utilization == Approx((needs.state + needs.per_micro_batch + needs.working) / 1e9));
   CHECK(error_message([&] {
           best_layer_split(model, {StageChain{{{0}, {1}, {0}}, 1}});

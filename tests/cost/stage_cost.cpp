@@ -130,7 +130,7 @@ TEST_CASE("times and bytes and memory of a stage equal those of the simulator") 
           Approx(model.compressed_activations(load.output_bytes)));
     CHECK(costs.gradient_bytes(stage.layers, begin == 0) == Approx(load.gradient_bytes));
     CHECK(costs.saved_bytes(stage.layers) == Approx(load.weight_bytes));
-    const StageNeeds needs = costs.needs(stage.layers);
+    const StageNeeds needs = costs.needs(stage.layers, 1);
     CHECK(needs.state == Approx(load.state_bytes));
     CHECK(needs.per_micro_batch == Approx(load.activation_bytes));
     CHECK(needs.working == Approx(load.working_bytes));

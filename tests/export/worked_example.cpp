@@ -93,6 +93,19 @@ module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"
       R"(    p.module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"],["layers.3","layers.4"],["layers.5","layers.6","norm","lm_head"]])"));
 }
 
+TEST_CASE("a plan with zero1 gets the flags of sharded optimizers") {
+  const auto text = [](const std::string& target, const char* name) {
+    std::string plan = worked_example;
+    const std::string_view schedule = "{\"schedule\": \"1f1b\"}";
+    plan.replace(plan.find(schedule), schedule.size(),
+                 "{\"schedule\": \"1f1b\", \"gradient_sync\": \"ring\", \"optimizer_sharding\": \"zero1\"}");
+    return file_text(make_export_files(plan, {target}, {}, {}), name);
+  };
+  CHECK(has(text("megatron", "megatron.sh"), "\n  --use-distributed-optimizer\n"));
+  CHECK(has(text("deepspeed", "ds_config.json"), R"("zero_optimization": {"stage": 1})"));
+  CHECK_FALSE(has(file("megatron", "megatron.sh"), "--use-distributed-optimizer"));
+}
+
 TEST_CASE("DeepSpeed gets its documented JSON") {
   CHECK(
       file("deepspeed", "ds_config.json") ==

@@ -74,6 +74,7 @@ TEST_CASE("keys that a job omits have the usual defaults") {
   CHECK(job.parallelism.sequence_parallel);
   CHECK(job.execution.schedule == Schedule::gpipe);
   CHECK(job.execution.gradient_sync == GradientSync::sharded_ps);
+  CHECK(job.execution.optimizer_sharding == OptimizerSharding::none);
   CHECK(job.execution.compression.gradients == 1);
   CHECK(job.profiles.empty());
   CHECK_FALSE(job.efficiency);
@@ -85,7 +86,7 @@ TEST_CASE("keys that a job omits have the usual defaults") {
 TEST_CASE("every key is read and the job written as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
-  overlap: true, tied_embedding_sync: true, sequence_parallel: false, scatter_gather: true,
+  optimizer_sharding: zero1, overlap: true, tied_embedding_sync: true, sequence_parallel: false, scatter_gather: true,
   uniform_pipelines: true}
 compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, bandwidth_threshold: 1 Gbps}
 profile: {analytic: true, efficiency: 0.3}
@@ -98,6 +99,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.execution.chunks == 2);
   CHECK(job.execution.flush == 64);
   CHECK(job.execution.gradient_sync == GradientSync::ring);
+  CHECK(job.execution.optimizer_sharding == OptimizerSharding::zero1);
   CHECK(job.execution.overlap);
   CHECK(job.execution.tied_embedding_sync);
   CHECK_FALSE(job.parallelism.sequence_parallel);
@@ -152,6 +154,7 @@ TEST_CASE("settings that are auto are undecided and hold the first choice and re
       {small + "parallelism: {tensor: auto}\n", &Automatic::tensor},
       {small + "parallelism: {schedule: auto}\n", &Automatic::schedule},
       {small + "parallelism: {gradient_sync: auto}\n", &Automatic::gradient_sync},
+      {small + "parallelism: {optimizer_sharding: auto}\n", &Automatic::optimizer_sharding},
       {small + "compression: {activations: auto}\n", &Automatic::activations},
       {small + "compression: {gradients: auto}\n", &Automatic::gradients},
   };
@@ -355,6 +358,39 @@ TEST_CASE("scatter_gather requires sequence_parallel: false") {
   CHECK_THAT(error_with("scatter_gather: true"),
              contains("`scatter_gather`: requires `sequence_parallel: false`"));
   CHECK(job_of(small + "parallelism: {scatter_gather: false}\n").parallelism.sequence_parallel);
+}
+
+TEST_CASE("a sharded optimizer requires a synchronization with halves, and zero2 single devices") {
+  const auto job_with = [](const std::string& keys) {
+    return job_of(small + "parallelism: {" + keys + "}\n");
+  };
+  const auto error_with = [](const std::string& keys) {
+    return error_in(small + "parallelism: {" + keys + "}\n");
+  };
+  for (const char* sync : {"tree", "central-ps"})
+    CHECK(error_with("optimizer_sharding: zero1, gradient_sync: " + std::string(sync)) ==
+          "job.yaml:5:35: `optimizer_sharding`: zero1 cannot be combined with gradient_sync " +
+              std::string(sync) + "; use ring, sharded-ps or hierarchical");
+  CHECK(error_with("optimizer_sharding: zero2, gradient_sync: hierarchical") ==
+        "job.yaml:5:35: `optimizer_sharding`: zero2 cannot be combined with gradient_sync hierarchical; use "
+        "ring or sharded-ps");
+  CHECK(job_with("optimizer_sharding: zero1, gradient_sync: hierarchical").execution.optimizer_sharding ==
+        OptimizerSharding::zero1);
+  CHECK(error_with("optimizer_sharding: zero4") ==
+        "job.yaml:5:35: `optimizer_sharding`: unknown `zero4`; did you mean `zero1`?");
+  CHECK(error_with("optimizer_sharding: zero2, pipeline: 2") ==
+        "job.yaml:5:35: `optimizer_sharding`: zero2 requires pipeline 1; use zero1, or remove `pipeline`");
+  CHECK(error_with("optimizer_sharding: zero3, tensor: 4") ==
+        "job.yaml:5:35: `optimizer_sharding`: zero3 requires tensor 1; use zero1, or remove `tensor`");
+  CHECK(error_with("optimizer_sharding: zero2, schedule: interleaved, chunks: 2") ==
+        "job.yaml:5:35: `optimizer_sharding`: zero2 cannot be combined with schedule interleaved; use 1f1b");
+  const Job open = job_with("optimizer_sharding: zero2, pipeline: auto, tensor: auto, gradient_sync: auto");
+  CHECK(open.parallelism.pipeline == 1);
+  CHECK_FALSE(open.automatic.tensor);
+  CHECK(open.automatic.gradient_sync);
+  CHECK(job_with("optimizer_sharding: zero1, pipeline: auto, gradient_sync: auto").automatic.gradient_sync);
+  CHECK(job_with("optimizer_sharding: auto, gradient_sync: tree").automatic.optimizer_sharding);
+  CHECK(job_json(job_with("optimizer_sharding: none")).dump() == job_json(job_of(small)).dump());
 }
 
 TEST_CASE("a model must state its kind") {

@@ -322,3 +322,21 @@ TEST_CASE("a note says that flags and job differ in sequence parallelism") {
         std::vector<std::string>{"--sequence-parallel is among the flags, but the plan assumes "
                                  "sequence_parallel: false, as job small says"});
 }
+
+TEST_CASE("a note says that flags and job differ in optimizer sharding") {
+  const auto notes_of = [](const std::string& more, OptimizerSharding sharding) {
+    Job job = job_of(8);
+    job.execution.optimizer_sharding = sharding;
+    std::vector<std::string> notes;
+    plan_of("--pipeline-model-parallel-size 4 " + more, eight, job, &notes);
+    std::erase_if(notes, [](const std::string& note) {
+      return note.find("--use-distributed-optimizer") == std::string::npos;
+    });
+    return notes;
+  };
+  CHECK(notes_of("--use-distributed-optimizer", OptimizerSharding::zero1).empty());
+  CHECK(notes_of("", OptimizerSharding::none).empty());
+  CHECK(notes_of("--use-distributed-optimizer", OptimizerSharding::none) ==
+        std::vector<std::string>{"--use-distributed-optimizer is among the flags, but the plan assumes "
+                                 "optimizer_sharding: none, as job small says"});
+}

@@ -150,14 +150,9 @@ namespace {
 /// Returns a plan of the small job with a value other than the default for every setting but the chunks.
 Plan configured_plan() {
   Plan plan = plan_from_placement(two_by_two(), small_job());
-  plan.execution = {1,
-                    Schedule::one_f_one_b,
-                    {},
-                    2,
-                    GradientSync::ring,
-                    true,
-                    Recomputation::full,
-                    {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
+  plan.execution = {1,    Schedule::one_f_one_b, {},
+                    2,    GradientSync::ring,    OptimizerSharding::none,
+                    true, Recomputation::full,   {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
   return plan;
 }
 
@@ -198,6 +193,25 @@ TEST_CASE("the execution of a plan is written with the keys of jobs and read bac
   CHECK(parsed_with(plan_json(four_devices(), job, plan), job) == plan);
 }
 
+TEST_CASE("the optimizer sharding of a plan is written and read back") {
+  Job job = configured_job();
+  Plan plan = configured_plan();
+  job.execution.optimizer_sharding = plan.execution.optimizer_sharding = OptimizerSharding::zero1;
+  json file = json::parse(plan_json(four_devices(), job, plan).dump());
+  CHECK(file["execution"]["optimizer_sharding"] == "zero1");
+  CHECK(file["parallelism"]["optimizer_sharding"] == "zero1");
+  CHECK(file["job"]["parallelism"]["optimizer_sharding"] == "zero1");
+  CHECK(parsed_with(file, job) == plan);
+  CHECK_THAT(error_message([&] { parsed_with(file, configured_job()); }),
+             contains("optimizer_sharding zero1, but the job's parallelism.optimizer_sharding is none"));
+  file["parallelism"]["optimizer_sharding"] = "zero2";
+  CHECK_THAT(error_message([&] { parsed_with(file, job); }), contains("`zero2`"));
+  file.erase("parallelism");
+  file["execution"].erase("optimizer_sharding");
+  CHECK_THAT(error_message([&] { parsed_with(file, job); }),
+             contains("optimizer_sharding none, but the job's parallelism.optimizer_sharding is zero1"));
+}
+
 TEST_CASE("a plan of pipelines alone takes the settings of the job") {
   json file = configured_file();
   const json pipelines = {{"pipelines", file["pipelines"]}};
@@ -209,7 +223,7 @@ TEST_CASE("older plans without execution have the settings of their job and para
   json file = configured_file();
   file.erase("execution");
   Job open = small_job();
-  open.automatic = {true, true, true, true, true, true, true};
+  open.automatic = {true, true, true, true, true, true, true, true};
   open.execution.overlap = true;
   open.execution.compression.throughput = BitsPerSecond(8e9);
   open.execution.compression.bandwidth_threshold = BitsPerSecond(1e9);
@@ -226,7 +240,7 @@ TEST_CASE("older plans without execution have the settings of their job and para
 TEST_CASE("the undecided settings are those that plan file and job both leave open") {
   json file = configured_file();
   Job open = configured_job();
-  open.automatic = {true, true, true, true, true, true, true};
+  open.automatic = {true, true, true, true, true, true, true, true};
   const auto undecided = [&] {
     return parse_plan_with_open_settings(file.dump(), "plan.json", four_devices(), open).undecided;
   };

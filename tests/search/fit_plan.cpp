@@ -116,7 +116,7 @@ TEST_CASE("no exchange of two stages improves a plan whose stage order was impro
     double least_bytes = infinity;  // of a stage
     for (int stage = 0; stage < stages; ++stage) {
       const cost::StageNeeds needs = cost::IterationModel(problem).stages.needs(
-          even_split(layer_count(problem.job.model), stages, stage));
+          even_split(layer_count(problem.job.model), stages, stage), pipelines);
       least_bytes = std::min(least_bytes, needs.state + needs.working + needs.per_micro_batch);
     }
     topology.gpus.back().memory = Bytes(1.001 * least_bytes);

@@ -46,7 +46,7 @@ TEST_CASE("a degree that leaves one device of every host unused is tried as well
   Problem problem = host_problem({3, 3}, 4);
   problem.job.parallelism.pipeline = 1;
   const auto needed = [&](int tensor) {
-    const StageNeeds needs = IterationModel(problem, tensor).stages.needs({0, 4});
+    const StageNeeds needs = IterationModel(problem, tensor).stages.needs({0, 4}, 1);
     return needs.state + needs.per_micro_batch + needs.working;
   };
   problem.topology.edit().gpus[0].memory = Bytes((needed(1) + needed(2)) / 2);

@@ -121,7 +121,7 @@ TEST_CASE("an evaluation returns nothing exactly if its energy exceeds the limit
     Rng rng = Rng::for_task(4, seed);
     Problem problem{random_topology(rng, 6, seed % 2 == 0), random_chain_job(rng, 6), {1, 0.01, 1, 0.5}};
     problem.job.training.global_batch = 12;
-    const cost::StageNeeds needs = cost::IterationModel(problem).stages.needs({0, 3});
+    const cost::StageNeeds needs = cost::IterationModel(problem).stages.needs({0, 3}, 1);
     const double memory = needs.state + needs.working + (0.5 + 4 * rng.uniform()) * needs.per_micro_batch;
     for (Gpu& gpu : problem.topology.edit().gpus) gpu.memory = Bytes(seed % 3 == 0 ? memory / 2 : memory);
     const auto job = Decisions(problem).first();

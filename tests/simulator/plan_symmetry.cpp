@@ -106,7 +106,8 @@ std::map<std::string, double> arrivals(const LabelledGraph& lowered) {
   std::map<std::string, double> arrivals;
   for (std::size_t i = 0; i < result.tasks.size(); ++i) {
     REQUIRE(result.tasks[i].state == TaskState::done);
-    if (lowered.labels[i].activity == Activity::gradient_sync)
+    if (lowered.labels[i].activity == Activity::gradient_sync ||
+        lowered.labels[i].activity == Activity::all_gather)
       arrivals[format_label(lowered.labels[i])] = result.tasks[i].finish;
   }
   arrivals["end"] = result.makespan;
@@ -148,6 +149,29 @@ TEST_CASE("a reduced graph has the times of the whole graph") {
     if (reduced.labels.size() < whole.labels.size()) ++reduced_graphs;
   }
   CHECK(reduced_graphs > repetitions(100));
+}
+
+TEST_CASE("a reduced graph of a sharded optimizer has the times of the whole graph") {
+  int reduced_graphs = 0;
+  for (std::uint64_t number = 0; number < repetitions(200); ++number) {
+    Rng rng = Rng::for_task(92, number);
+    Problem problem{regular_topology(rng), random_chain_job(rng, 8), Calibration{1, 1e-3, 0.9, 0.1}};
+    set_training(rng, problem.job);
+    problem.job.execution.gradient_sync = number % 4 == 0 ? GradientSync::ring : GradientSync::sharded_ps;
+    problem.job.execution.optimizer_sharding = OptimizerSharding::zero1;
+    const Plan plan = regular_plan(rng, problem);
+    INFO("problem " << number);
+    const LabelledGraph whole = iteration_graph(problem, plan),
+                        reduced = reduced_iteration_graph(problem, plan);
+    const auto expected = arrivals(whole);
+    for (const auto& [name, seconds] : arrivals(reduced)) {
+      INFO(name);
+      REQUIRE(expected.count(name) == 1);
+      CHECK(seconds == Approx(expected.at(name)).epsilon(1e-9));
+    }
+    if (reduced.labels.size() < whole.labels.size()) ++reduced_graphs;
+  }
+  CHECK(reduced_graphs > repetitions(30));
 }
 
 TEST_CASE("an undisturbed iteration is that of a full simulation") {

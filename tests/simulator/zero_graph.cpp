@@ -20,10 +20,11 @@ namespace {
 constexpr double parameters = 5e7;  // per layer: 1e8 bytes
 
 /// Returns devices that compute all layers, over links of `bytes_per_s` without latency.
-Problem zero_problem(int devices, int layers, double bytes_per_s, GradientSync sync) {
+Problem zero_problem(int devices, int layers, double bytes_per_s, OptimizerSharding sharding) {
   Problem problem{flat_topology({devices}, link_of(0, bytes_per_s), link_of(0, bytes_per_s)),
                   chain_job(layers, parameters, 1e6), Calibration{1, 0, 1, 0}};
-  problem.job.execution.gradient_sync = sync;
+  problem.job.execution.gradient_sync = GradientSync::ring;
+  problem.job.execution.optimizer_sharding = sharding;
   return problem;
 }
 
@@ -48,11 +49,11 @@ std::map<int, double> sent_bytes(const Problem& problem, const Plan& plan) {
 TEST_CASE("every device sends the bytes stated in the ZeRO paper") {
   for (const int devices : {2, 3, 8}) {
     const double psi = 4 * 2 * parameters, part = psi * (devices - 1) / devices;
-    for (const auto& [sync, once, again] :
-         {std::tuple(GradientSync::zero2, 2, 1), std::tuple(GradientSync::zero3, 3, 3)})
+    for (const auto& [sharding, once, again] :
+         {std::tuple(OptimizerSharding::zero2, 2, 1), std::tuple(OptimizerSharding::zero3, 3, 3)})
       for (const int micro_batches : {1, 3}) {
-        CAPTURE(devices, sync, micro_batches);
-        const Problem problem = zero_problem(devices, 4, 1e9, sync);
+        CAPTURE(devices, sharding, micro_batches);
+        const Problem problem = zero_problem(devices, 4, 1e9, sharding);
         const auto sent = sent_bytes(problem, plan_of(problem.job, 1, devices, micro_batches));
         REQUIRE(sent.size() == at(devices));
         for (const auto& [device, bytes] : sent)
@@ -67,28 +68,29 @@ TEST_CASE("every device sends the bytes stated in the ZeRO paper") {
 //   B1 2.5–4.5, B0 4.5–6.5; the last gradients 6.5–7.
 //   g = 3 s: gathers 0–3, 3–6, 6–9, 9–12; F0 3–4, F1 6–7, B1 9–11, B0 12–14; gradients 11–14, 14–17.
 TEST_CASE("zero3 gathers the parameters of the next layer while one is computed") {
-  CHECK(seconds(zero_problem(2, 2, 1e8, GradientSync::zero3), 1) == Approx(7));
-  CHECK(seconds(zero_problem(2, 2, 5e7 / 3, GradientSync::zero3), 1) == Approx(17));
+  CHECK(seconds(zero_problem(2, 2, 1e8, OptimizerSharding::zero3), 1) == Approx(7));
+  CHECK(seconds(zero_problem(2, 2, 5e7 / 3, OptimizerSharding::zero3), 1) == Approx(17));
 }
 
 // F 0–2, B1 2–4, B0 4–6; gradients of layer 0 6–6.5; parameters of both layers 6.5–7.5.
 TEST_CASE("zero2 gathers parameters once at the end") {
-  CHECK(seconds(zero_problem(2, 2, 1e8, GradientSync::zero2), 1) == Approx(7.5));
+  CHECK(seconds(zero_problem(2, 2, 1e8, OptimizerSharding::zero2), 1) == Approx(7.5));
   // One more micro-batch: 6 s of computations, which hide the gradient synchronization of the first one.
-  CHECK(seconds(zero_problem(2, 2, 1e8, GradientSync::zero2), 2) == Approx(13.5));
+  CHECK(seconds(zero_problem(2, 2, 1e8, OptimizerSharding::zero2), 2) == Approx(13.5));
 }
 
 // G = 3 devices, one layer: 2 steps of a third each, each 1e8 / 3 bytes and 0.1 s of latency.
 TEST_CASE("a collective takes G − 1 steps around the ring") {
-  Problem problem = zero_problem(3, 1, 1e8, GradientSync::zero2);
+  Problem problem = zero_problem(3, 1, 1e8, OptimizerSharding::zero2);
   problem.topology = flat_topology({3}, link_of(0.1, 1e8), link_of(0.1, 1e8));
   CHECK(seconds(problem, 1) == Approx(3 + 2 * 2 * (1.0 / 3 + 0.1)));
 }
 
 /// Returns hosts of `on_host` devices each, with links of `inside` bytes per second within hosts and `across`
 /// between hosts, for each device.
-Problem hosts_problem(int hosts, int on_host, int layers, double inside, double across, GradientSync sync) {
-  Problem problem = zero_problem(hosts * on_host, layers, inside, sync);
+Problem hosts_problem(int hosts, int on_host, int layers, double inside, double across,
+                      OptimizerSharding sharding) {
+  Problem problem = zero_problem(hosts * on_host, layers, inside, sharding);
   problem.topology.edit().links =
       MeasuredLinks{Eigen::MatrixXd::Zero(hosts * on_host, hosts * on_host),
                     Eigen::MatrixXd::Constant(hosts * on_host, hosts * on_host, 8 * inside)};
@@ -103,9 +105,9 @@ Problem hosts_problem(int hosts, int on_host, int layers, double inside, double 
 // Each of 2 hosts has 2 devices. One ring would take 3 steps of 1e8 / 4 bytes at 1e7 B/s: 7.5 s. Each of two
 // rings has half of that and leaves a host through a different device; transfers inside a host take no time.
 TEST_CASE("there is one ring per device of a host") {
-  const Problem problem = hosts_problem(2, 2, 1, 1e12, 1e7, GradientSync::zero2);
+  const Problem problem = hosts_problem(2, 2, 1, 1e12, 1e7, OptimizerSharding::zero2);
   CHECK(seconds(problem, 1) == Approx(1 + 2 + 2 * 3.75).epsilon(1e-3));
-  Problem uneven = hosts_problem(2, 2, 1, 1e12, 1e7, GradientSync::zero2);
+  Problem uneven = hosts_problem(2, 2, 1, 1e12, 1e7, OptimizerSharding::zero2);
   uneven.topology.edit().devices[1].host = 1;  // hosts 1 and 3: one ring
   CHECK(seconds(uneven, 1) == Approx(1 + 2 + 2 * 7.5).epsilon(1e-3));
 }
@@ -113,7 +115,7 @@ TEST_CASE("there is one ring per device of a host") {
 TEST_CASE("with several rings every device sends and receives as much as with one") {
   for (const auto& [hosts, on_host] : {std::pair(2, 2), std::pair(3, 4), std::pair(1, 4), std::pair(4, 1)}) {
     CAPTURE(hosts, on_host);
-    const Problem problem = hosts_problem(hosts, on_host, 3, 1e10, 1e9, GradientSync::zero3);
+    const Problem problem = hosts_problem(hosts, on_host, 3, 1e10, 1e9, OptimizerSharding::zero3);
     const int devices = hosts * on_host;
     const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, devices, 2));
     std::map<int, double> sent, got, left;
@@ -136,20 +138,21 @@ TEST_CASE("with several rings every device sends and receives as much as with on
 // F 0–1, B 1–3; 1 s to compress 1e8 bytes and half of that for a part of them, 3–4.5; half of the bytes of a
 // part 4.5–4.75; parameters 4.75–5.25.
 TEST_CASE("compressed gradients take device time and fewer bytes") {
-  Problem problem = zero_problem(2, 1, 1e8, GradientSync::zero2);
+  Problem problem = zero_problem(2, 1, 1e8, OptimizerSharding::zero2);
   problem.job.execution.compression = {1, 0.5, BitsPerSecond(8e8)};
   CHECK(seconds(problem, 1) == Approx(5.25));
-  Problem alone = zero_problem(1, 1, 1e8, GradientSync::zero2);
+  Problem alone = zero_problem(1, 1, 1e8, OptimizerSharding::zero2);
   alone.job.execution.compression = problem.job.execution.compression;
   CHECK(seconds(alone, 1) == Approx(3));
 }
 
 TEST_CASE("a device holds its part of the state and gathered layers while it computes") {
-  const double resident = parameter_bytes(zero_problem(1, 1, 1, GradientSync::zero3).job.training).resident;
+  const double resident =
+      parameter_bytes(zero_problem(1, 1, 1, OptimizerSharding::zero3).job.training).resident;
   REQUIRE(resident == 16);
-  for (const auto& [sync, whole, gathered] :
-       {std::tuple(GradientSync::zero2, 2.0, 2.0), std::tuple(GradientSync::zero3, 0.0, 6.0)}) {
-    const Problem problem = zero_problem(4, 5, 1e9, sync);
+  for (const auto& [sharding, whole, gathered] :
+       {std::tuple(OptimizerSharding::zero2, 2.0, 2.0), std::tuple(OptimizerSharding::zero3, 0.0, 6.0)}) {
+    const Problem problem = zero_problem(4, 5, 1e9, sharding);
     const Plan plan = plan_of(problem.job, 1, 4, 1);
     const StageLoad load = LoadModel(problem, plan).of(plan.pipelines[0].stages[0]);
     CHECK(load.state_bytes == Approx(5 * parameters * (whole + (resident - whole) / 4)));
@@ -161,7 +164,7 @@ TEST_CASE("a device holds its part of the state and gathered layers while it com
 }
 
 TEST_CASE("error feedback keeps the whole gradients that a device does not send") {
-  Problem problem = zero_problem(4, 5, 1e9, GradientSync::zero3);
+  Problem problem = zero_problem(4, 5, 1e9, OptimizerSharding::zero3);
   problem.topology.edit().gpus.front().memory_bandwidth = BitsPerSecond(8e12);
   Plan plan = plan_of(problem.job, 1, 4, 1);
   const auto load = [&] { return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]); };
@@ -174,7 +177,7 @@ TEST_CASE("error feedback keeps the whole gradients that a device does not send"
 }
 
 TEST_CASE("devices with fewer micro-batches take part in all collectives") {
-  const Problem problem = zero_problem(2, 2, 1e8, GradientSync::zero3);
+  const Problem problem = zero_problem(2, 2, 1e8, OptimizerSharding::zero3);
   Plan plan = plan_of(problem.job, 1, 2, 2);
   plan.pipelines[1].micro_batches = 1;
   const auto sent = sent_bytes(problem, plan);
@@ -184,7 +187,7 @@ TEST_CASE("devices with fewer micro-batches take part in all collectives") {
 }
 
 TEST_CASE("every ZeRO task has a unique name and comes after its predecessors") {
-  const Problem problem = zero_problem(3, 2, 1e8, GradientSync::zero3);
+  const Problem problem = zero_problem(3, 2, 1e8, OptimizerSharding::zero3);
   const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, 3, 2));
   std::set<std::string> names;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
@@ -196,7 +199,7 @@ TEST_CASE("every ZeRO task has a unique name and comes after its predecessors") 
 }
 
 TEST_CASE("plans that ZeRO does not support are rejected") {
-  const Problem problem = zero_problem(4, 4, 1e8, GradientSync::zero3);
+  const Problem problem = zero_problem(4, 4, 1e8, OptimizerSharding::zero3);
   CHECK(error_message([&] { iteration_graph(problem, plan_of(problem.job, 2, 2, 1)); }) ==
         "zero3 requires that every pipeline is one stage on one device");
   CHECK(error_message([&] {

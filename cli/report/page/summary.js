@@ -16,7 +16,8 @@ function formatShape({ parallelism, pipelines }) {
   const even = pipelines.every((pipeline) => pipeline.stages.length === parallelism.pipeline);
   const shape = `${even ? "" : "up to "}${plural(parallelism.pipeline, "stage")} × ${plural(parallelism.data, "pipeline")}`;
   const tensor = parallelism.tensor > 1 ? ` × ${even ? "" : "up to "}${parallelism.tensor} devices per stage` : "";
-  return `${shape}${tensor}, ${parallelism.schedule}, ${parallelism.gradient_sync}`;
+  const sharding = parallelism.optimizer_sharding ? `, ${parallelism.optimizer_sharding}` : "";
+  return `${shape}${tensor}, ${parallelism.schedule}, ${parallelism.gradient_sync}${sharding}`;
 }
 
 /** The tiles, {name, value, more}, for everything that is known. */
@@ -128,7 +129,7 @@ function addFacts(section, { document }) {
 }
 
 /** Settings that the title of the page already shows. */
-const titled = new Set(["pipeline", "data", "tensor", "schedule", "gradient_sync"]);
+const titled = new Set(["pipeline", "data", "tensor", "schedule", "gradient_sync", "optimizer_sharding"]);
 
 const formatSettings = (settings) => Object.entries(settings).filter(([name]) => !titled.has(name))
   .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");

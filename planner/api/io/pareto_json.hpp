@@ -29,7 +29,8 @@ struct ParetoRecord {
 ///   simulated                {iteration_time_s, usd}, which determine the front; null if not simulated
 ///   devices, pipeline, data, tensor
 ///   decisions                {micro_batch, recompute, schedule, chunks, flush, gradient_sync,
-///                            activations, gradients}; chunks and flush only if the plan uses them
+///                            optimizer_sharding, activations, gradients}; chunks and flush only if the plan
+///                            uses them
 ///   plan                     a complete plan file, dtfm-plan/1
 /// Equal arguments give equal bytes.
 std::string pareto_json(const Topology& topology, const ParetoRecord& record);

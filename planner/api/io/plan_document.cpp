@@ -221,6 +221,7 @@ ordered_json decisions_json(const Plan& plan) {
           {"chunks", how.chunks.value_or(0)},
           {"flush", how.flush.value_or(0)},
           {"gradient_sync", name_of(how.gradient_sync)},
+          {"optimizer_sharding", name_of(how.optimizer_sharding)},
           {"tensor", plan.tensor},
           {"activations", how.compression.activations},
           {"gradients", how.compression.gradients}};

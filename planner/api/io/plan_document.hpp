@@ -79,7 +79,8 @@ nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, c
                                      const PlanRecord& record);
 
 /// What the planner may decide besides the devices and layers of stages: micro_batch, recompute, schedule,
-/// chunks (0: none), flush (0: once per iteration), gradient_sync, tensor, activations and gradients.
+/// chunks (0: none), flush (0: once per iteration), gradient_sync, optimizer_sharding, tensor, activations
+/// and gradients.
 nlohmann::ordered_json decisions_json(const Plan& plan);
 /// [finalist]: those of its decisions in which the finalists differ.
 std::vector<nlohmann::ordered_json> differing_decisions(const std::vector<PlanRecord::Finalist>& finalists);

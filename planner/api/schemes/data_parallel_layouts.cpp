@@ -36,17 +36,24 @@ bool fits(const Problem& problem, const Layout& layout) {
   });
 }
 
+Layout shard(const Problem& problem, int micro_batch, OptimizerSharding sharding) {
+  Layout layout = replicate(problem, all_devices(problem), micro_batch, GradientSync::ring);
+  layout.job.execution.optimizer_sharding = sharding;
+  layout.plan.execution = layout.job.execution;
+  return layout;
+}
+
 /// Uses the largest micro-batch that fits, because parameters and gradients are communicated once per
 /// micro-batch. If none fits, returns micro-batches of one sequence, whose memory deficit is then reported.
-std::vector<Layout> zero(const Problem& problem, GradientSync sync) {
+std::vector<Layout> zero(const Problem& problem, OptimizerSharding sharding) {
   check_batch(problem);
   const int batch = problem.job.training.global_batch, devices = problem.topology->size();
   for (int micro_batch = largest_divisor(batch, batch / devices); micro_batch > 1;
        micro_batch = largest_divisor(batch, micro_batch - 1)) {
-    Layout layout = replicate(problem, all_devices(problem), micro_batch, sync);
+    Layout layout = shard(problem, micro_batch, sharding);
     if (fits(problem, layout)) return {std::move(layout)};
   }
-  return {replicate(problem, all_devices(problem), 1, sync)};
+  return {shard(problem, 1, sharding)};
 }
 
 }  // namespace
@@ -61,11 +68,11 @@ std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOp
 }
 
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {
-  return zero(problem, GradientSync::zero2);
+  return zero(problem, OptimizerSharding::zero2);
 }
 
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions&) {
-  return zero(problem, GradientSync::zero3);
+  return zero(problem, OptimizerSharding::zero3);
 }
 
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions&) {

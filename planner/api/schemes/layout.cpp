@@ -13,6 +13,7 @@ void set_decisions(Layout& layout, int tensor, Schedule schedule, GradientSync g
   layout.job.parallelism.tensor = layout.plan.tensor = tensor;
   execution.schedule = schedule;
   execution.gradient_sync = gradient_sync;
+  execution.optimizer_sharding = OptimizerSharding::none;
   execution.chunks.reset();
   execution.flush.reset();
   execution.overlap = false;

@@ -108,8 +108,9 @@ DeviceKindTimes IterationBounds::times_of(const StageCosts& costs, int kind) con
     it.backward_s.push_back(time.backward_s + (reduces ? message_s(back.messages, back.bytes) : 0));
     // The increment for a stage that begins at the first layer, so that tied parameters are updated only
     // once.
-    it.update_s.push_back(costs.compute(kind, {0, layer + 1}).update_s -
-                          costs.compute(kind, {0, layer}).update_s);
+    it.update_s.push_back(
+        (costs.compute(kind, {0, layer + 1}).update_s - costs.compute(kind, {0, layer}).update_s) /
+        (model_.sharding.optimizer ? max_replicas() : 1));
   }
   return it;
 }
@@ -174,19 +175,20 @@ std::vector<double> IterationBounds::max_of_stages(std::vector<double> of_device
 
 void IterationBounds::find_memory() {
   const StageCosts& costs = model_.stages;
+  const int most = max_replicas();  // with which a device needs least
   // Every device needs this whatever it holds, so it is subtracted from its memory.
   const double process = model_.problem.constants.process_memory_bytes;
-  state_ = costs.needs({0, layers_}).state;
+  state_ = costs.needs({0, layers_}, most).state;
   // Per device of a stage at the largest degree. A stage at the smallest degree holds the fewest copies of
   // what tensor parallelism replicates.
   const StageCosts& fewest = model_.by_degree.front();
-  per_micro_batch_ = fewest.needs({0, layers_}).per_micro_batch * model_.smallest_degree_share();
+  per_micro_batch_ = fewest.needs({0, layers_}, most).per_micro_batch * model_.smallest_degree_share();
   state_before_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
     // The increment for a stage that begins at the first layer, so that tied parameters count only once.
-    const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
+    const double state = costs.needs({0, layer + 1}, most).state - costs.needs({0, layer}, most).state;
     state_before_.push_back(state_before_.back() + state);
-    const double working = fewest.needs({layer, layer + 1}).working - process;
+    const double working = fewest.needs({layer, layer + 1}, most).working - process;
     largest_layer_ = std::max(largest_layer_, state + working * model_.smallest_degree_share());
   }
   // Memory is counted per device of a stage at the largest degree, as the needs are. A stage at a smaller
@@ -203,7 +205,13 @@ void IterationBounds::find_memory() {
 }
 
 int IterationBounds::max_stages() const {
+  if (model_.sharding.gradients) return 1;
   return std::min(static_cast<int>(rates_.size()), layers_ / model_.chunks);
+}
+
+/// Largest possible number of replicas of a layer.
+int IterationBounds::max_replicas() const {
+  return std::max(1, static_cast<int>(devices_.size()) / model_.by_degree.front().tensor());
 }
 
 /// Least possible number of micro-batches of the pipeline that has the most.
@@ -220,8 +228,9 @@ bool IterationBounds::may_fit(int stages, int replicas) const {
   const int max_micro_batches = micro_batches(stages, replicas);
   const int max_in_round =
       model_.flush > 0 ? std::min(model_.flush, max_micro_batches) : std::min(1, max_micro_batches);
-  const int in_flight =
-      traits(model_.schedule).forwards_first ? max_in_round : std::min(1, max_micro_batches);
+  const int in_flight = traits(model_.schedule).forwards_first && !model_.sharding.gradients
+                            ? max_in_round
+                            : std::min(1, max_micro_batches);
   return largest_layer_ <= memory_sums_[1] &&
          state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + bisection_precision) &&
          replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + bisection_precision);

@@ -78,6 +78,7 @@ class IterationBounds {
                                     const std::vector<double>& of_shares) const;
   void find_memory();
   int max_stages() const;
+  int max_replicas() const;
   bool may_fit(int stages, int replicas) const;
   int micro_batches(int stages, int replicas) const;
   double message_s(double messages, double bytes) const;

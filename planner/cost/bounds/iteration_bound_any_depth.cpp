@@ -38,6 +38,7 @@ void IterationBounds::find_sync() {
   const int max = static_cast<int>(rates_.size());
   syncs_.assign(at(max + 1), {});
   first_sync_s_.assign(at(max + 1), 0);
+  if (model_.sharding.gradients) return;  // nearly all of it overlaps with computations
   double first_s = infinity;
   // The devices of two hosts may send a message together.
   const int max_parts = traits(model_.sync).uses_channels ? collective_messages_.max_parts() : 1;
@@ -184,7 +185,7 @@ bool IterationBounds::pipeline_runs(int stages, int micro_batches, const Pipelin
   const bool forwards_first = traits(model_.schedule).forwards_first;
   bool exceeds_memory = false;
   const int rounds = model_.flush > 0 ? rounded_up(micro_batches, model_.flush) : 1;
-  const int in_flight = forwards_first ? rounded_up(micro_batches, rounds) : 1;
+  const int in_flight = forwards_first && !model_.sharding.gradients ? rounded_up(micro_batches, rounds) : 1;
   if (can_cut(stages, micro_batches, rounds, in_flight, costs, limit_s, exceeds_memory)) return true;
   // Flushes cost time, and reduce memory under gpipe.
   return exceeds_memory && model_.flush == 0 && forwards_first &&

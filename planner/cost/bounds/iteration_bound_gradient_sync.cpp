@@ -42,15 +42,20 @@ double IterationBounds::sync_s(int replicas, double bytes) const {
   return std::max(2 * message_s(1, part), message(part));
 }
 
-/// If only some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1.
+/// If only some synchronizations are compressed: the smaller of both sizes, because a ratio may exceed 1. The
+/// second half of those of a sharded optimizer sends parameters: the smaller of both halves.
 double IterationBounds::min_gradient_bytes(std::pair<int, int> layers) const {
-  const double compressed = model_.stages.gradient_bytes(layers, true, true);
-  if (!model_.problem.job.execution.compression.bandwidth_threshold) return compressed;
-  return std::min(compressed, model_.stages.gradient_bytes(layers, true, false));
+  double least = model_.stages.gradient_bytes(layers, true, true);
+  if (model_.problem.job.execution.compression.bandwidth_threshold)
+    least = std::min(least, model_.stages.gradient_bytes(layers, true, false));
+  if (model_.sharding.optimizer) least = std::min(least, model_.stages.parameter_bytes(layers, true));
+  return least;
 }
 
 double IterationBounds::compressed_sync_s(int replicas, double bytes) const {
-  const bool all_compress = !model_.problem.job.execution.compression.bandwidth_threshold;
+  // A device of a sharded optimizer decompresses only its part, and sends its parameters uncompressed.
+  const bool all_compress =
+      !model_.problem.job.execution.compression.bandwidth_threshold && !model_.sharding.optimizer;
   return sync_s(replicas, bytes) + (all_compress ? 2 * model_.stages.gradient_compression_s(bytes) : 0);
 }
 

@@ -86,7 +86,7 @@ bool stays_above(double limit, const Function& function, double max, double& sta
 void IterationBounds::find_groups() {
   const ExecutionConfig& execution = model_.problem.job.execution;
   if (model_.sync != GradientSync::sharded_ps || execution.overlap || model_.chunks > 1 || tensor_ > 1 ||
-      layers_ > max_cut_layers || devices_.size() > max_grouped_devices)
+      layers_ > max_cut_layers || model_.sharding.gradients || devices_.size() > max_grouped_devices)
     return;
   const std::vector<Device>& all = model_.problem.topology->devices;
   std::vector<std::vector<int>> groups =

@@ -112,25 +112,35 @@ PipelineBound pipeline_bound(const IterationModel& model, const Pipeline& pipeli
 double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& replicas,
                   std::pair<int, int> layers) {
   double least_s = infinity, most_s = 0;  // of their updates
+  const double share = model.sharding.optimizer ? 1 / static_cast<double>(replicas.size()) : 1;
   for (const Stage* stage : replicas) {
-    const double seconds = update_s(model, *stage, layers);
+    const double seconds = update_s(model, *stage, layers) * share;
     least_s = std::min(least_s, seconds);
     most_s = std::max(most_s, seconds);
   }
-  if (replicas.size() < 2 || model.network.shared_count() > 0) return most_s;
+  // Nearly all communication of partitioned gradients overlaps with computations. How many replicas of a site
+  // partition the state of a layer depends on the other layers.
+  const bool is_hybrid = model.sharding.optimizer && model.sync == GradientSync::hierarchical;
+  if (replicas.size() < 2 || model.network.shared_count() > 0 || model.sharding.gradients || is_hybrid)
+    return most_s;
   ReplicaGroup group;
   for (const Stage* stage : replicas) group.devices.push_back(device_of(*stage));
   group.parts.assign(replicas.size(), 1);
   const Problem& problem = model.problem;
   const bool compressed = is_compressed(problem.topology, problem.job.execution.compression, group.devices);
   group.bytes = model.stages.gradient_bytes(layers, layers.first == 0, compressed);
-  const SyncTime sync = gradient_sync_time(model.sync, problem.topology, model.network, {&group, 1});
+  const auto time_of = [&](SyncPart part) {
+    return gradient_sync_time(model.sync, problem.topology, model.network, {&group, 1}, part);
+  };
+  const SyncTime sync = time_of(model.sharding.optimizer ? SyncPart::reduce_scatter : SyncPart::all);
   // Of interchangeable devices in hierarchical synchronization, some end earlier than others.
   if (model.sync == GradientSync::hierarchical) return std::max(sync.seconds + least_s, most_s);
   double last_s = 0;
   for (std::size_t i = 0; i < replicas.size(); ++i)
-    last_s = std::max(last_s, sync.ends_s[i] + update_s(model, *replicas[i], layers));
-  return last_s;
+    last_s = std::max(last_s, sync.ends_s[i] + update_s(model, *replicas[i], layers) * share);
+  if (!model.sharding.optimizer) return last_s;
+  group.bytes = model.stages.parameter_bytes(layers, layers.first == 0);
+  return last_s + time_of(SyncPart::all_gather).seconds;
 }
 
 namespace {

@@ -67,12 +67,13 @@ IterationParts parts_of(Schedule schedule, const IterationEstimate& estimate, co
 }
 
 /// Bytes of weights, gradients and optimizer state on a device of the stage.
-double state_bytes(const IterationModel& model, const Pipeline& pipeline, std::size_t stage) {
+double state_bytes(const IterationModel& model, const Plan& plan, const Pipeline& pipeline,
+                   std::size_t stage) {
   const auto computed = virtual_stage_layers(pipeline, model.chunks);
   const StageCosts& costs = model.stages_of(pipeline.stages[stage].devices.size());
   double sum = 0;
   for (std::size_t i = stage; i < computed.size(); i += pipeline.stages.size())
-    sum += costs.needs(computed[i]).state;
+    sum += costs.needs(computed[i], model.replicas_of(plan)).state;
   return sum;
 }
 
@@ -87,7 +88,7 @@ std::optional<PeakMemoryDevice> peak_memory_device(const IterationModel& model, 
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
       const std::vector<int>& devices = pipeline.stages[stage].devices;
       if (std::find(devices.begin(), devices.end(), peak_memory->memory.device) != devices.end())
-        peak_memory->state = state_bytes(model, pipeline, stage);
+        peak_memory->state = state_bytes(model, plan, pipeline, stage);
     }
   return peak_memory;
 }
@@ -163,7 +164,7 @@ bool is_compute_bound(const IterationModel& model, const Plan& plan) {
   if (estimate.gradient_sync_end_s - estimate.pipelines_s >=
       max_compute_bound_sync_share * estimate.iteration_s)
     return false;
-  for (int pipeline = 0; pipeline < static_cast<int>(plan.pipelines.size()); ++pipeline) {
+  for (int pipeline = 0; pipeline < model.replicas_of(plan); ++pipeline) {
     const PipelineWork& work = estimator.work(pipeline);
     const CriticalPathShares critical_path = critical_path_shares(model.schedule, work);
     if (work.micro_batches > 0 && critical_path.sending_s >= critical_path.compute_s) return false;

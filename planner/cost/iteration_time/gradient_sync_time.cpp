@@ -199,6 +199,7 @@ Collective hierarchical(const Topology& topology, const NetworkCost& network, co
   }
   std::size_t shards = group.devices.size();
   for (const std::vector<int>& members : sites) shards = std::min(shards, members.size());
+  if (group.site_shards > 0) shards = std::min(shards, at(group.site_shards));
   const double shard = group.bytes / static_cast<double>(shards);
   std::map<std::vector<int>, double> rings;  // by the classes of the owners
   std::map<int, double> owned;               // shards by class of their owners
@@ -251,6 +252,22 @@ constexpr Algorithm algorithms[] = {
     {GradientSync::tree, tree},
     {GradientSync::hierarchical, hierarchical},
 };
+
+/// Leaves one half of passes, or of rounds: a reduce-scatter sends as many messages as an all-gather. The
+/// sums across sites of hierarchical synchronization belong to its first half.
+void halve(Collective& collective, SyncPart part) {
+  if (collective.passes == 2) {
+    collective.passes = 1;
+  } else if (collective.phases.size() == 1) {
+    collective.phases.front().rounds /= 2;
+  } else {
+    DTFM_ASSERT(collective.phases.size() == 3);
+    if (part == SyncPart::all_gather)
+      collective.phases = {collective.phases.back()};
+    else
+      collective.phases.pop_back();
+  }
+}
 
 const Algorithm& algorithm_of(GradientSync sync) {
   for (const Algorithm& it : algorithms)
@@ -612,12 +629,14 @@ class SyncTimer {
 }  // namespace
 
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
-                            std::span<const ReplicaGroup> groups) {
+                            std::span<const ReplicaGroup> groups, SyncPart part) {
+  DTFM_ASSERT(part == SyncPart::all || traits(sync).has_halves);
   const Algorithm& algorithm = algorithm_of(sync);
   std::vector<RunningCollective> all;
   for (const ReplicaGroup& group : groups) {
     DTFM_ASSERT(group.devices.size() > 1);
     Collective collective = algorithm.collective(topology, network, group);
+    if (part != SyncPart::all) halve(collective, part);
     std::vector<double> ready_s(collective.devices.size());
     std::vector<double> channels_s;
     if (collective.repeats_channels) channels_s.resize(ready_s.size() * ready_s.size());

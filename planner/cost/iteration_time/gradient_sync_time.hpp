@@ -22,7 +22,13 @@ struct ReplicaGroup {
   std::vector<int> parts;    // by device: number of shards that it holds
   double bytes = 0;          // of a shard
   int count = 1;             // shards that the group stands for
+  /// Of hierarchical synchronization: pieces of the shard in each site, at most the devices of the smallest.
+  /// 0: as many as that.
+  int site_shards = 0;
 };
+
+/// The whole of an algorithm, or one half of one that has_halves. Between them, a sharded optimizer updates.
+enum class SyncPart : unsigned char { all, reduce_scatter, all_gather };
 
 struct SyncTime {
   double seconds = 0;         // until the last replica has the sums
@@ -35,8 +41,8 @@ struct SyncTime {
 
 /// Time of concurrent synchronizations. A message that crosses a shared capacity takes at least as long as
 /// that capacity needs for all messages of the same phase. Throws Error for an algorithm that has no time
-/// formula.
+/// formula. For a half, `ReplicaGroup::bytes` are those of the gradients or of the parameters.
 SyncTime gradient_sync_time(GradientSync sync, const Topology& topology, const NetworkCost& network,
-                            std::span<const ReplicaGroup> groups);
+                            std::span<const ReplicaGroup> groups, SyncPart part = SyncPart::all);
 
 }  // namespace dtfm::cost

@@ -41,6 +41,7 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
       network(*shared_network),
       schedule(of.job.execution.schedule),
       sync(of.job.execution.gradient_sync),
+      sharding(traits(of.job.execution.optimizer_sharding)),
       chunks(stage_chunks(of.job)),
       flush(of.job.execution.flush.value_or(0)) {}
 

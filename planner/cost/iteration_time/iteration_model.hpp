@@ -1,6 +1,7 @@
 // Immutable data that all estimates of one job on one topology share.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <memory>
@@ -9,7 +10,9 @@
 
 #include "planner/core/compression.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/core/sharing_replicas.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
+#include "planner/cost/iteration_time/pipeline_time.hpp"
 #include "planner/cost/iteration_time/stage_cost.hpp"
 
 namespace dtfm::cost {
@@ -57,6 +60,14 @@ struct IterationModel {
     return {network.kind(device), stages.kind_of(device),
             problem.topology->devices[static_cast<std::size_t>(device)].gpu};
   }
+  /// Micro-batches between two flushes, whose activations a device may hold at a time. With partitioned
+  /// gradients every micro-batch ends before the next one begins.
+  int micro_batches_per_round(int its_flush, int micro_batches) const {
+    return sharding.gradients ? std::min(1, micro_batches)
+                              : micro_batches_per_flush(its_flush, micro_batches);
+  }
+  /// Replicas that partition the state of every layer of a plan of the job.
+  int replicas_of(const Plan& plan) const { return sharing_replicas(problem.topology, plan); }
   /// Why the compute times of a device are unknown at some degree; empty if all are known.
   const std::string& unknown(int device) const;
 
@@ -68,6 +79,7 @@ struct IterationModel {
   const NetworkCost& network;
   Schedule schedule;
   GradientSync sync;
+  const OptimizerShardingTraits& sharding;
   int chunks;  // stages per device
   int flush;   // micro-batches between flushes; 0: one flush per iteration
 };

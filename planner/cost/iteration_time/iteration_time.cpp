@@ -21,13 +21,19 @@ bool have_same_devices(const Plan& plan, const std::vector<int>& stages, const s
   return true;
 }
 
-/// A bucket has as many parts as its largest stage has devices. Parts whose devices are interchangeable form
-/// one group. `holds_first`: all of its devices also hold the first layer.
-std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan& plan,
-                                         const GradientBucket& bucket, bool holds_first) {
+/// A bucket has as many parts as its largest stage has devices.
+std::size_t parts_of(const Plan& plan, const GradientBucket& bucket) {
   std::size_t parts = 1;
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i)
     parts = std::max(parts, devices_of(plan.pipelines[i], at(bucket.stage[i])).size());
+  return parts;
+}
+
+/// Parts whose devices are interchangeable form
+/// one group. `holds_first`: all of its devices also hold the first layer.
+std::vector<ReplicaGroup> replica_groups(const IterationModel& model, const Plan& plan,
+                                         const GradientBucket& bucket, bool holds_first) {
+  const std::size_t parts = parts_of(plan, bucket);
   const Problem& problem = model.problem;
   // By the kinds and hosts of the devices, and compression.
   std::map<std::pair<std::vector<int>, bool>, std::size_t> known;
@@ -115,18 +121,26 @@ IterationEstimator::IterationEstimator(const IterationModel& model)
       contention_(model.schedule, model.network),
       link_busy_s_(at(model.network.shared_count())) {}
 
-const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeline& pipeline, int flush) {
-  const auto matches = [&](const PipelineEntry& it) { return it.flush == flush && it.pipeline == pipeline; };
+const PipelineCost& IterationEstimator::cost_of(std::size_t number, const Pipeline& pipeline, int replicas,
+                                                int flush) {
+  const auto has_same_setting = [&](const PipelineEntry& it) {
+    return it.flush == flush && it.replicas == replicas;
+  };
+  const auto matches = [&](const PipelineEntry& it) {
+    return has_same_setting(it) && it.pipeline == pipeline;
+  };
   PipelineEntry& entry = select_version(pipelines_[number], matches);
   if (!matches(entry)) {
     const PipelineEntry* before =
         number > 0 ? &pipelines_[number - 1].entries[pipelines_[number - 1].last] : nullptr;
     entry.flush = -1;  // in case the computation throws
-    if (before && before->flush == flush && cost_the_same(model_, pipeline, before->pipeline))
+    if (before && has_same_setting(*before) && cost_the_same(model_, pipeline, before->pipeline))
       entry.cost = before->cost;
     else
-      entry.cost = std::make_shared<const PipelineCost>(pipeline_cost(model_, pipeline, flush, in_flight_));
+      entry.cost =
+          std::make_shared<const PipelineCost>(pipeline_cost(model_, pipeline, replicas, flush, in_flight_));
     entry.pipeline = pipeline;
+    entry.replicas = replicas;
     entry.flush = flush;
   }
   return *entry.cost;
@@ -143,18 +157,29 @@ const IterationEstimator::SyncEntry& IterationEstimator::sync_of(std::size_t num
     holds_first = holds_first && &devices == &plan.pipelines[i].stages.front().devices;
   }
   key_.push_back(holds_first ? 1 : 0);
+  key_.push_back(replicas_);
   const auto matches = [&](const SyncEntry& it) { return it.key == key_; };
   SyncEntry& entry = select_version(syncs_[number], matches);
   if (matches(entry)) return entry;
-  const std::vector<ReplicaGroup> groups = replica_groups(model_, plan, bucket, holds_first);
+  std::vector<ReplicaGroup> groups = replica_groups(model_, plan, bucket, holds_first);
   const Problem& problem = model_.problem;
-  entry.time = gradient_sync_time(model_.sync, problem.topology, model_.network, groups);
+  if (model_.sharding.optimizer)
+    for (ReplicaGroup& group : groups) group.site_shards = replicas_;
+  entry.time = gradient_sync_time(model_.sync, problem.topology, model_.network, groups,
+                                  model_.sharding.optimizer ? SyncPart::reduce_scatter : SyncPart::all);
   entry.compression_s = 0;
   for (const ReplicaGroup& group : groups)
     if (is_compressed(problem.topology, problem.job.execution.compression, group.devices))
       entry.compression_s =
           std::max(entry.compression_s, *std::max_element(group.parts.begin(), group.parts.end()) *
                                             model_.stages.gradient_compression_s(group.bytes));
+  if (model_.sharding.optimizer) {
+    const std::size_t parts = parts_of(plan, bucket);
+    for (ReplicaGroup& group : groups)
+      group.bytes = model_.stages_of(parts).parameter_bytes(bucket.layers, holds_first);
+    entry.gather =
+        gradient_sync_time(model_.sync, problem.topology, model_.network, groups, SyncPart::all_gather);
+  }
   entry.key = key_;
   return entry;
 }
@@ -200,6 +225,18 @@ void IterationEstimator::set_totals() {
   estimate_.iteration_s = end_s_ + model_.problem.constants.iteration_overhead_s;
 }
 
+/// End of messages that start at `start_s`, on links that carry one synchronization after the other.
+double IterationEstimator::use_links(const SyncTime& time, double start_s) {
+  double end_s = start_s + time.seconds;
+  for (const auto& [capacity, bytes] : time.link_bytes) {
+    double& busy = link_busy_s_[at(capacity)];
+    if (busy == 0) busy_links_.push_back(capacity);
+    busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
+    end_s = std::max(end_s, busy);
+  }
+  return end_s;
+}
+
 /// A device compresses, decompresses and computes one thing at a time. A channel (a sender and a receiver) or
 /// a link carries one bucket after the other.
 void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan) {
@@ -219,21 +256,17 @@ void IterationEstimator::synchronize_bucket(std::size_t number, const Plan& plan
     latest_s = std::max(latest_s, stage.channels_s);
   }
   start_s = std::max(start_s, second_latest_s);
-  double end_s = start_s + sync.time.seconds;
-  for (const auto& [capacity, bytes] : sync.time.link_bytes) {
-    double& busy = link_busy_s_[at(capacity)];
-    if (busy == 0) busy_links_.push_back(capacity);
-    busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
-    end_s = std::max(end_s, busy);
-  }
+  const double end_s = use_links(sync.time, start_s);
   const double ready_s = sync_ends_s_[number];
+  // Of partitioned gradients, a device decompresses only its part.
+  const double share = 1.0 / replicas_;
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
     StageBusy& stage = stage_of(i);
     stage.channels_s = std::max(stage.channels_s, start_s + sync.time.channel_busy_s);
-    stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + sync.compression_s,
-                                    stage.compressed_s + stage.compression_s);
+    stage.decompressed_s = std::max(std::max(stage.decompressed_s, end_s) + share * sync.compression_s,
+                                    stage.compressed_s + share * stage.compression_s);
     sync_ends_s_[number] = std::max(sync_ends_s_[number], stage.decompressed_s);
-    synchronized_s_[number * costs_.size() + i] = start_s + sync.time.ends_s[i] + sync.compression_s;
+    synchronized_s_[number * costs_.size() + i] = start_s + sync.time.ends_s[i] + share * sync.compression_s;
   }
   sum_of_ends_s_ += sync_ends_s_[number] - ready_s;
   for (std::size_t i = 0; i < costs_.size(); ++i)
@@ -262,6 +295,7 @@ bool IterationEstimator::synchronize(const Plan& plan, const ShouldPrune& should
     synchronize_bucket(number, plan);
   }
   if (model_.problem.job.execution.tied_embedding_sync) synchronize_tied(plan);
+  if (model_.sharding.optimizer) gather_parameters(plan);
   return !must_prune();
 }
 
@@ -289,6 +323,10 @@ void IterationEstimator::synchronize_tied(const Plan& plan) {
       const double end_s = start_s + tied_sync_s(first, last, layer, start_s);
       estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, end_s);
       end_s_ = std::max(end_s_, end_s + std::max(costs_[i]->update_s[0], costs_[i]->update_s[at(stage)]));
+      for (const int it : {0, stage}) {
+        StageBusy& busy = stages_[i][at(it) % stages_[i].size()];
+        busy.decompressed_s = std::max(busy.decompressed_s, end_s);
+      }
     }
 }
 
@@ -304,14 +342,7 @@ double IterationEstimator::tied_sync_s(const std::vector<int>& first, const std:
   const SyncTime time =
       gradient_sync_time(GradientSync::ring, model_.problem.topology, model_.network, groups);
   estimate_.egress_usd += time.egress_usd;
-  double end_s = start_s + time.seconds;
-  for (const auto& [capacity, bytes] : time.link_bytes) {
-    double& busy = link_busy_s_[at(capacity)];
-    if (busy == 0) busy_links_.push_back(capacity);
-    busy = std::max(busy, start_s) + bytes * model_.network.shared_seconds_per_byte(capacity);
-    end_s = std::max(end_s, busy);
-  }
-  return end_s - start_s;
+  return use_links(time, start_s) - start_s;
 }
 
 const PipelineWork& IterationEstimator::work(int pipeline) const {
@@ -323,13 +354,15 @@ const PipelineWork& IterationEstimator::work(int pipeline) const {
 void IterationEstimator::find_costs(const Plan& plan) {
   DTFM_ASSERT(!plan.pipelines.empty());
   if (model_.by_degree.size() > 1) check_tensor_degrees(plan);
+  if (model_.sharding.optimizer) check_optimizer_sharding(plan);
   if (pipelines_.size() < plan.pipelines.size()) pipelines_.resize(plan.pipelines.size());
   const int flush = plan.execution.flush.value_or(0);
+  replicas_ = model_.replicas_of(plan);
   estimate_.deficit_bytes = estimate_.egress_usd = 0;
   costs_.clear();
   times_.clear();
   for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
-    costs_.push_back(&cost_of(i, plan.pipelines[i], flush));
+    costs_.push_back(&cost_of(i, plan.pipelines[i], replicas_, flush));
     estimate_.deficit_bytes += costs_.back()->deficit_bytes;
     estimate_.egress_usd += costs_.back()->egress_usd;
   }
@@ -385,7 +418,14 @@ const IterationEstimate* IterationEstimator::estimate_or_prune(const Plan& plan,
     for (std::size_t stage = 0; stage < time.backward_s.size(); ++stage)
       end_s_ = std::max(end_s_, time.backward_s[stage] + costs_[i]->update_s[stage]);
   }
-  if (!synchronize(plan, should_prune)) return nullptr;
+  if (model_.sharding.gradients) {
+    estimate_partitioned_gradients(plan);
+    if (should_prune && should_prune({estimate_.iteration_s, estimate_.mean_end_s, estimate_.egress_usd,
+                                      estimate_.deficit_bytes}))
+      return nullptr;
+  } else if (!synchronize(plan, should_prune)) {
+    return nullptr;
+  }
   estimate_.update_s = end_s_ - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
   estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
   return &estimate_;
@@ -403,8 +443,10 @@ std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan&
   const Topology& topology = model.problem.topology;
   InFlightByDevice in_flight(model.schedule, model.chunks);
   std::vector<DeviceMemory> result;
+  const int replicas = model.replicas_of(plan);
   for (const Pipeline& pipeline : plan.pipelines) {
-    const PipelineCost cost = pipeline_cost(model, pipeline, plan.execution.flush.value_or(0), in_flight);
+    const PipelineCost cost =
+        pipeline_cost(model, pipeline, replicas, plan.execution.flush.value_or(0), in_flight);
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
       for (const int device : pipeline.stages[stage].devices)
         if (const int gpu = topology.devices[at(device)].gpu; gpu >= 0)
@@ -414,12 +456,13 @@ std::vector<DeviceMemory> device_memory(const IterationModel& model, const Plan&
 }
 
 int max_fitting_flush(const IterationModel& model, const Plan& plan) {
-  if (!traits(model.schedule).forwards_first) return 0;
+  if (!traits(model.schedule).forwards_first || model.sharding.gradients) return 0;
   const Topology& topology = model.problem.topology;
+  const int replicas = model.replicas_of(plan);
   double least = std::numeric_limits<int>::max();
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const StageNeeds needs = model.stages_of(stage.devices.size()).needs(stage.layers);
+      const StageNeeds needs = model.stages_of(stage.devices.size()).needs(stage.layers, replicas);
       for (const int device : stage.devices) {
         const int gpu = topology.devices[at(device)].gpu;
         if (gpu < 0 || needs.per_micro_batch <= 0) continue;

@@ -19,8 +19,10 @@ namespace dtfm::cost {
 /// Times from the start of an iteration, in seconds.
 struct IterationEstimate {
   double iteration_s = 0;
-  double pipelines_s = 0;               // end of the last pipeline's computations
-  double gradient_sync_end_s = 0;       // end of the last synchronization; 0 if there is none
+  double pipelines_s = 0;  // end of the last pipeline's computations
+  /// End of the last synchronization; 0 if there is none. With a sharded optimizer, whose update is followed
+  /// by an all-gather of parameters: as if that came before the update.
+  double gradient_sync_end_s = 0;
   double update_s = 0, overhead_s = 0;  // durations, after pipelines_s and gradient_sync_end_s
   /// Mean end of all pipelines and synchronizations. It also rewards improvements off the critical path.
   double mean_end_s = 0;
@@ -43,13 +45,16 @@ struct EstimateBounds {
 ///    synchronized together, once the last of these stages has their gradients; with overlap, every layer is
 ///    synchronized separately. Synchronizations of the same devices, or over the same link, follow each
 ///    other.
+///    A sharded optimizer (zero1) only reduce-scatters, and all-gathers the parameters after step 5.
 /// 4. With tied_embedding_sync, add the all-reduces between the stages of each pipeline that hold copies of
 ///    the same parameters.
 /// 5. Add the optimizer step of every device and the iteration overhead.
 ///
+/// If gradients are partitioned (zero2, zero3), sharded_training_time replaces the steps from 2 on.
+///
 /// Every stage must have as many devices as one of the model's degrees, and devices with known times. The
 /// plan's execution must be that of the model's job, except for the flushes. Throws Error for a plan that the
-/// schedule cannot run, or with invalid tensor degrees (check_tensor_degrees).
+/// schedule or the optimizer sharding cannot run, or with invalid tensor degrees (check_tensor_degrees).
 IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan);
 
 /// Consecutive layers that lie in one stage of each pipeline.
@@ -85,12 +90,13 @@ class IterationEstimator {
  private:
   struct PipelineEntry {
     Pipeline pipeline;
-    int flush = -1;  // −1: empty
+    int replicas = 0, flush = -1;  // −1: empty
     std::shared_ptr<const PipelineCost> cost;
   };
   struct SyncEntry {
     std::vector<int> key;
     SyncTime time;
+    SyncTime gather;           // of the parameters, if the optimizer is sharded
     double compression_s = 0;  // to compress or decompress all shards of a device
   };
   template <class Entry>
@@ -100,9 +106,9 @@ class IterationEstimator {
   };
   struct StageBusy {           // by the synchronizations so far
     double compression_s = 0;  // seconds to compress everything, and again to decompress it
-    double compressed_s = 0, channels_s = 0, decompressed_s = 0;  // ends
+    double compressed_s = 0, channels_s = 0, decompressed_s = 0, gathered_s = 0;  // ends
   };
-  const PipelineCost& cost_of(std::size_t number, const Pipeline& pipeline, int flush);
+  const PipelineCost& cost_of(std::size_t number, const Pipeline& pipeline, int replicas, int flush);
   const SyncEntry& sync_of(std::size_t number, const Plan& plan, const GradientBucket& bucket);
   void find_costs(const Plan& plan);
   void find_times();
@@ -110,13 +116,17 @@ class IterationEstimator {
   EstimateBounds bounds_of_pipelines() const;
   void synchronize_bucket(std::size_t number, const Plan& plan);
   bool synchronize(const Plan& plan, const ShouldPrune& should_prune);
+  double use_links(const SyncTime& time, double start_s);
   void synchronize_tied(const Plan& plan);
+  void gather_parameters(const Plan& plan);
+  void estimate_partitioned_gradients(const Plan& plan);
   double tied_sync_s(const std::vector<int>& first, const std::vector<int>& last, int layer, double start_s);
   double synchronized_s(const Plan& plan, std::size_t pipeline, int virtual_stage, int layer) const;
   void set_totals();
 
   const IterationModel& model_;
   InFlightByDevice in_flight_;
+  int replicas_ = 1;  // that partition the state of every layer of the last plan
   std::vector<Versions<PipelineEntry>> pipelines_;
   std::vector<Versions<SyncEntry>> syncs_;  // by bucket
   std::vector<const PipelineCost*> costs_;

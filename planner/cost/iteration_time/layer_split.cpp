@@ -40,8 +40,8 @@ struct Rest {
 /// these bounds from the end, each component by itself.
 class SplitSearch {
  public:
-  SplitSearch(const IterationModel& model, const std::vector<StageChain>& pipelines)
-      : costs_(model, pipelines), stages_(costs_.stages()), layers_(costs_.layers()) {}
+  SplitSearch(const IterationModel& model, const std::vector<StageChain>& pipelines, int replicas)
+      : costs_(model, pipelines, replicas), stages_(costs_.stages()), layers_(costs_.layers()) {}
 
   LayerSplit best() {
     try_even_split();
@@ -263,13 +263,14 @@ class SplitSearch {
 
 }  // namespace
 
-LayerSplit best_layer_split(const IterationModel& model, const std::vector<StageChain>& pipelines) {
+LayerSplit best_layer_split(const IterationModel& model, const std::vector<StageChain>& pipelines,
+                            int replicas) {
   DTFM_ASSERT(!pipelines.empty() && !pipelines.front().devices.empty());
   const int stages = static_cast<int>(pipelines.front().devices.size());
   if (model.stages.layers() < stages * model.chunks)
     throw Error("", fmt::format("{} layers cannot be split into {} stages", model.stages.layers(),
                                 stages * model.chunks));
-  return SplitSearch(model, pipelines).best();
+  return SplitSearch(model, pipelines, replicas).best();
 }
 
 }  // namespace dtfm::cost

@@ -37,7 +37,10 @@ struct LayerSplit {
 /// own k and m − k. No pipeline takes longer than that, and if one of them is the slowest in every term
 /// (always so with equal devices, links and micro-batches), the optimum is that of the slowest pipeline.
 ///
+/// `replicas` of the plan partition the state of every layer, if the job's optimizer is sharded.
+///
 /// Throws Error if there are fewer layers than stages (times chunks).
-LayerSplit best_layer_split(const IterationModel& model, const std::vector<StageChain>& pipelines);
+LayerSplit best_layer_split(const IterationModel& model, const std::vector<StageChain>& pipelines,
+                            int replicas = 1);
 
 }  // namespace dtfm::cost

@@ -22,10 +22,12 @@ void take_larger(ResourceTime& time, const ResourceTime& other) {
 
 }  // namespace
 
-LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<StageChain>& pipelines)
+LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<StageChain>& pipelines,
+                                 int replicas)
     : model_(model),
       schedule_(model.schedule),
       chunks_(model.chunks),
+      replicas_(replicas),
       stage_resources_(pipelines.front().devices.size()),
       limits_(stage_resources_.size()),
       held_(model.schedule, model.chunks),
@@ -85,7 +87,7 @@ void LayerSplitCosts::add_stage(int stage, const Weights& weights, const StageCh
 void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micro_batches,
                                 const std::vector<int>& devices) {
   const InFlightMicroBatches& held =
-      held_.of(stages(), stage, micro_batches_per_flush(model.flush, micro_batches));
+      held_.of(stages(), stage, model.micro_batches_per_round(model.flush, micro_batches));
   for (const int device : devices) {
     const int gpu = model.problem.topology->devices[at(device)].gpu;
     if (gpu < 0) continue;
@@ -184,7 +186,7 @@ std::vector<StageNeeds> LayerSplitCosts::needs_of(const StageCosts& costs, std::
   std::vector<StageNeeds> needs;
   for (int chunk = 0; chunk < chunks_; ++chunk) {
     const auto [begin, end] = even_split(layers.second - layers.first, chunks_, chunk);
-    needs.push_back(costs.needs({layers.first + begin, layers.first + end}));
+    needs.push_back(costs.needs({layers.first + begin, layers.first + end}, replicas_));
   }
   return needs;
 }

@@ -23,7 +23,7 @@ struct ResourceTime {
 
 class LayerSplitCosts {
  public:
-  LayerSplitCosts(const IterationModel& model, const std::vector<StageChain>& pipelines);
+  LayerSplitCosts(const IterationModel& model, const std::vector<StageChain>& pipelines, int replicas);
 
   int stages() const { return static_cast<int>(stage_resources_.size()); }
   int layers() const { return model_.stages.layers(); }
@@ -89,6 +89,7 @@ class LayerSplitCosts {
   const IterationModel& model_;
   const Schedule schedule_;
   const int chunks_;
+  const int replicas_;  // that partition the state of every layer
   double mean_weight_ = 0, compression_slack_ = 0;
   std::vector<std::vector<StageResource>> stage_resources_;  // by stage
   std::vector<std::vector<Limit>> limits_;                   // by stage

@@ -200,29 +200,32 @@ EarliestTimes earliest_times(const IterationModel& model, const PipelineCost& co
   return earliest;
 }
 
-/// Optimizer step of the slowest device of a stage, over all chunks of the device.
-void add_updates(const IterationModel& model, const Pipeline& pipeline, PipelineCost& cost) {
+/// Optimizer step of the slowest device of a stage, over all chunks of the device. Replicas of a sharded
+/// optimizer share it.
+void add_updates(const IterationModel& model, const Pipeline& pipeline, int replicas, PipelineCost& cost) {
   const std::size_t stages = pipeline.stages.size();
+  const double share = model.sharding.optimizer ? 1.0 / replicas : 1;
   cost.update_s.resize(cost.layers.size());
   for (std::size_t stage = 0; stage < stages; ++stage) {
     double seconds = 0;
     for (std::size_t i = stage; i < cost.layers.size(); i += stages)
       seconds += slowest_compute(model, pipeline.stages[stage].devices, cost.layers[i]).update_s;
-    for (std::size_t i = stage; i < cost.layers.size(); i += stages) cost.update_s[i] = seconds;
+    for (std::size_t i = stage; i < cost.layers.size(); i += stages) cost.update_s[i] = seconds * share;
   }
 }
 
 /// Memory of a device: state of all its chunks, and activations of micro-batches in flight.
-void add_memory(const IterationModel& model, const Pipeline& pipeline, int flush, InFlightByDevice& in_flight,
-                PipelineCost& cost) {
+void add_memory(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
+                InFlightByDevice& in_flight, PipelineCost& cost) {
   const Topology& topology = model.problem.topology;
   const int stages = static_cast<int>(pipeline.stages.size());
-  const int between = micro_batches_per_flush(flush, pipeline.micro_batches);
+  const int between = model.micro_batches_per_round(flush, pipeline.micro_batches);
   std::vector<StageNeeds> chunks(at(model.chunks));
   for (int stage = 0; stage < stages; ++stage) {
     const std::vector<int>& devices = pipeline.stages[at(stage)].devices;
     for (int chunk = 0; chunk < model.chunks; ++chunk)
-      chunks[at(chunk)] = model.stages_of(devices.size()).needs(cost.layers[at(stage + chunk * stages)]);
+      chunks[at(chunk)] =
+          model.stages_of(devices.size()).needs(cost.layers[at(stage + chunk * stages)], replicas);
     const double bytes = in_flight.of(stages, stage, between).max_bytes(chunks);
     cost.memory_bytes.push_back(bytes);
     for (const int device : devices)
@@ -276,7 +279,7 @@ double all_reduce_s(const IterationModel& model, const std::vector<int>& devices
   return slowest;
 }
 
-PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int flush,
+PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                            InFlightByDevice& in_flight) {
   PipelineCost cost;
   cost.layers = virtual_stage_layers(pipeline, model.chunks);
@@ -290,8 +293,8 @@ PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline
   cost.time = pipeline_time(model.schedule, cost.work);
   cost.earliest = earliest_times(model, cost);
   add_link_totals(model.schedule, cost);
-  add_updates(model, pipeline, cost);
-  add_memory(model, pipeline, flush, in_flight, cost);
+  add_updates(model, pipeline, replicas, cost);
+  add_memory(model, pipeline, replicas, flush, in_flight, cost);
   return cost;
 }
 

@@ -37,9 +37,10 @@ struct EarliestTimes {
 struct PipelineCost {
   std::vector<std::pair<int, int>> layers;  // by virtual stage
   PipelineWork work;
-  PipelineTime time;                     // without contention with other pipelines
-  EarliestTimes earliest;                // under any contention
-  std::vector<double> update_s;          // optimizer step of a device, over all its chunks; by virtual stage
+  PipelineTime time;       // without contention with other pipelines
+  EarliestTimes earliest;  // under any contention
+  // Optimizer step of a device, over all its chunks, or of its part of them; by virtual stage.
+  std::vector<double> update_s;
   std::vector<double> memory_bytes;      // peak memory of a device, by stage
   double deficit_bytes = 0;              // total by which its devices exceed their memory
   double egress_usd = 0;                 // per iteration, without gradient synchronization
@@ -51,10 +52,11 @@ inline const std::vector<int>& devices_of(const Pipeline& pipeline, std::size_t 
   return pipeline.stages[virtual_stage % pipeline.stages.size()].devices;
 }
 
-/// Cost of a pipeline with `flush` micro-batches between two flushes (0: one flush per iteration). Every
-/// stage must have as many devices as one of the model's degrees, and devices with known times. Throws Error
-/// if the schedule cannot run the pipeline.
-PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int flush,
+/// Cost of a pipeline with `flush` micro-batches between two flushes (0: one flush per iteration), whose
+/// state `replicas` pipelines partition (IterationModel::replicas_of). Every stage must have as many devices
+/// as one of the model's degrees, and devices with known times. Throws Error if the schedule cannot run the
+/// pipeline.
+PipelineCost pipeline_cost(const IterationModel& model, const Pipeline& pipeline, int replicas, int flush,
                            InFlightByDevice& in_flight);
 
 /// Whether the devices of a stage take time for all-reduces that their compute times do not contain. Times of

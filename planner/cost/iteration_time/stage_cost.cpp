@@ -60,9 +60,10 @@ void StageCosts::find_bytes() {
     return with_activations_of_device(layer, tensor_, job.parallelism.sequence_parallel);
   };
   const RecomputationTraits& recomputation = traits(job.execution.recomputation);
-  const ParameterBytes bytes = parameter_bytes(job.training);
+  const ParameterBytes bytes = dtfm::parameter_bytes(job.training);
   held_ = bytes.resident + error_feedback_bytes(job.training, job.execution.compression);
   gradient_bytes_per_parameter_ = bytes.synced;
+  weight_bytes_per_parameter_ = bytes.weights;
   saved_ = bytes.checkpointed;
   const double micro_batch = job.execution.micro_batch,
                sent = micro_batch / (divides_messages(job.parallelism) ? tensor_ : 1);
@@ -82,6 +83,7 @@ void StageCosts::find_bytes() {
     tied_.push_back(it.tied_parameters / tensor_);
     model_flops_ += (it.forward + it.backward).value();
   }
+  find_partitioned_state();
   output_.push_back(chain.back().output.value() * sent);
   const double compression_s_per_byte =
       activation_compression_s_per_byte(problem_.topology, job, job.execution.compression);
@@ -91,6 +93,35 @@ void StageCosts::find_bytes() {
     boundary_bytes_.push_back(output * job.execution.compression.activations);
     compression_s_.push_back(output * compression_s_per_byte);
   }
+}
+
+/// Rajbhandari et al. (arXiv 1910.02054), figure 1. Gradients of a layer exist as a whole until they are
+/// reduce-scattered; parameters of a layer and of the one before while they are computed.
+void StageCosts::find_partitioned_state() {
+  const Job& job = problem_.job;
+  unpartitioned_.assign(at(layers_), 0);
+  const double weights = weight_bytes_per_parameter_, gradients = gradient_bytes_per_parameter_,
+               rest = std::max(0.0, dtfm::parameter_bytes(job.training).resident - weights - gradients);
+  const auto own = [&](int layer) { return between(parameters_, {layer, layer + 1}) - tied_[at(layer)]; };
+  switch (job.execution.optimizer_sharding) {
+    case OptimizerSharding::none:
+      return;
+    case OptimizerSharding::zero1:
+      partitioned_ = rest;
+      break;
+    case OptimizerSharding::zero2:
+      partitioned_ = gradients + rest;
+      for (int layer = 0; layer < layers_; ++layer) unpartitioned_[at(layer)] = own(layer) * gradients;
+      break;
+    case OptimizerSharding::zero3:
+      partitioned_ = weights + gradients + rest;
+      for (int layer = 0; layer < layers_; ++layer)
+        unpartitioned_[at(layer)] =
+            own(layer) * (gradients + weights) + (layer > 0 ? own(layer - 1) * weights : 0);
+      break;
+  }
+  partitioned_ = std::min(partitioned_, held_);
+  held_ -= partitioned_;
 }
 
 const std::string& StageCosts::unknown(int device) const {
@@ -113,12 +144,21 @@ double StageCosts::tied_twice(std::pair<int, int> layers) const {
   return sum;
 }
 
-double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
+double StageCosts::parameters_of(std::pair<int, int> layers, bool with_first) const {
   double parameters = between(parameters_, layers);
   if (with_first)
     for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
+  return parameters;
+}
+
+double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
   const double ratio = compressed ? problem_.job.execution.compression.gradients : 1;
-  return parameters * gradient_bytes_per_parameter_ * ratio / problem_.constants.sync_efficiency;
+  return parameters_of(layers, with_first) * gradient_bytes_per_parameter_ * ratio /
+         problem_.constants.sync_efficiency;
+}
+
+double StageCosts::parameter_bytes(std::pair<int, int> layers, bool with_first) const {
+  return parameters_of(layers, with_first) * weight_bytes_per_parameter_ / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::tied_gradient_bytes(int layer) const {
@@ -144,18 +184,21 @@ StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool 
 
 /// A GPipe trainer has four buffers per micro-batch: input, output, and the gradients of both. The kept
 /// activations already include the input. Trainers with other schedules only buffer the output.
-StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
+StageNeeds StageCosts::needs(std::pair<int, int> layers, int replicas) const {
   const auto [begin, end] = layers;
   const bool buffers = traits(problem_.job.execution.schedule).keeps_boundary_buffers;
   StageNeeds needs;
-  needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
+  needs.state = (between(parameters_, layers) - tied_twice(layers)) * (held_ + partitioned_ / replicas);
   needs.per_micro_batch = between(kept_, layers);
   if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * held_output_[at(end)];
   if (begin > 0 && buffers) needs.per_micro_batch += held_output_[at(begin)];
   if (recomputes(problem_.job))
     for (int layer = begin; layer < end; ++layer)
       needs.working = std::max(needs.working, working_[at(layer)]);
-  needs.working += problem_.constants.process_memory_bytes;
+  double unpartitioned = 0;
+  for (int layer = begin; layer < end; ++layer)
+    unpartitioned = std::max(unpartitioned, unpartitioned_[at(layer)]);
+  needs.working += unpartitioned + problem_.constants.process_memory_bytes;
   return needs;
 }
 

@@ -65,8 +65,12 @@ class StageCosts {
     return times_[static_cast<std::size_t>(kind)].includes_all_reduces;
   }
 
-  /// Memory of each device of the stage.
-  StageNeeds needs(std::pair<int, int> layers) const;
+  /// Bytes of parameters that one device of a sharded optimizer all-gathers. `with_first` as above.
+  double parameter_bytes(std::pair<int, int> layers, bool with_first) const;
+
+  /// Memory of each device of the stage, if so many replicas partition the state of its layers (if the job's
+  /// optimizer_sharding says so). More replicas never need more.
+  StageNeeds needs(std::pair<int, int> layers, int replicas) const;
   /// Activations that each device keeps of a micro-batch, without buffers for messages.
   double kept_bytes(std::pair<int, int> layers) const { return between(kept_, layers); }
   double model_flops() const { return model_flops_; }  // per sequence: forward and backward
@@ -82,7 +86,9 @@ class StageCosts {
   };
   void find_kinds();
   void find_bytes();
+  void find_partitioned_state();
   double tied_twice(std::pair<int, int> layers) const;
+  double parameters_of(std::pair<int, int> layers, bool with_first) const;
   double between(const std::vector<double>& before, std::pair<int, int> layers) const {
     return before[static_cast<std::size_t>(layers.second)] - before[static_cast<std::size_t>(layers.first)];
   }
@@ -91,7 +97,9 @@ class StageCosts {
   int tensor_, layers_;
   std::vector<int> kind_;  // by device
   std::vector<KindTimes> times_;
-  double held_ = 0, gradient_bytes_per_parameter_ = 0, saved_ = 0;  // bytes per parameter
+  /// Bytes per parameter: on every replica, and of all replicas together.
+  double held_ = 0, partitioned_ = 0;
+  double gradient_bytes_per_parameter_ = 0, weight_bytes_per_parameter_ = 0, saved_ = 0;
   double model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
       output_;  // uncompressed bytes that a device sends per micro-batch before each layer, and at the end
@@ -99,7 +107,8 @@ class StageCosts {
   std::vector<double> boundary_bytes_, compression_s_;   // before each layer
   std::vector<double> parameters_, kept_, all_reduced_;  // prefix sums for one device
   std::vector<double> working_;                          // by layer
-  std::vector<double> tied_;                             // by layer, of one device
+  std::vector<double> unpartitioned_;  // by layer: bytes of state that exist as a whole during its passes
+  std::vector<double> tied_;           // by layer, of one device
 };
 
 }  // namespace dtfm::cost

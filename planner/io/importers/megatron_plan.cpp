@@ -159,6 +159,12 @@ std::vector<std::string> megatron_notes(const Plan& plan, const MegatronFlags& f
         fmt::format("--sequence-parallel is {}among the flags, but the plan assumes sequence_parallel: {}, "
                     "as job {} says",
                     divides ? "not " : "", divides, job.name));
+  if (const bool shards = plan.execution.optimizer_sharding == OptimizerSharding::zero1;
+      shards != flags.has("--use-distributed-optimizer"))
+    notes.push_back(
+        fmt::format("--use-distributed-optimizer is {}among the flags, but the plan assumes "
+                    "optimizer_sharding: {}, as job {} says",
+                    shards ? "not " : "", name_of(plan.execution.optimizer_sharding), job.name));
   if (plan.execution.schedule == Schedule::gpipe)
     notes.emplace_back("Megatron runs schedule 1f1b, but the plan uses gpipe as the job says");
   const auto& stages = plan.pipelines.front().stages;

@@ -96,12 +96,29 @@ void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
   read_kind(map, "recompute", recomputation_table(), execution.recomputation, &job.automatic.recomputation);
 }
 
+/// Checks the combination of settings that are not open, which the planner decides accordingly.
+void check_sharding(const YamlMap& map, const Job& job) {
+  const auto sharding = map.optional("optimizer_sharding");
+  if (!sharding || job.automatic.optimizer_sharding) return;
+  ExecutionConfig fixed = job.execution;
+  if (job.automatic.gradient_sync) fixed.gradient_sync = GradientSync::ring;
+  if (job.automatic.schedule) fixed.schedule = Schedule::one_f_one_b;
+  try {
+    check_optimizer_sharding(fixed);
+  } catch (const Error& error) {
+    throw sharding->value_error(error.what());
+  }
+}
+
 /// Sets what a job has in `parallelism` besides the degrees.
 void read_schedule_and_sync(const YamlMap& map, Job& job) {
   ExecutionConfig& execution = job.execution;
   read_kind(map, "schedule", schedule_table(), execution.schedule, &job.automatic.schedule);
   read_kind(map, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
             &job.automatic.gradient_sync);
+  execution.optimizer_sharding = OptimizerSharding::none;
+  read_kind(map, "optimizer_sharding", optimizer_sharding_table(), execution.optimizer_sharding,
+            &job.automatic.optimizer_sharding);
   execution.chunks = optional_count(map, "chunks", 2);
   execution.flush = optional_count(map, "flush", 1);
   const auto overlap = map.optional("overlap");
@@ -114,6 +131,7 @@ void read_schedule_and_sync(const YamlMap& map, Job& job) {
         .value_error(fmt::format("`{}` requires `chunks`, the number of stages per device", schedule.name));
   if (!schedule.has_chunks && execution.chunks)
     throw map.required("chunks").value_error("requires schedule `interleaved`");
+  check_sharding(map, job);
 }
 
 void read_training(const YamlValue& value, Job& job) {
@@ -124,16 +142,29 @@ void read_training(const YamlValue& value, Job& job) {
   read_micro_batch_and_recomputation(map, job);
 }
 
+/// Degrees that are open become 1.
+void read_single_devices(const YamlMap& map, Job& job) {
+  for (const auto& [key, degree] : {std::pair("pipeline", job.parallelism.pipeline.value_or(1)),
+                                    std::pair("tensor", job.parallelism.tensor)})
+    if (degree != 1)
+      throw map.required("optimizer_sharding")
+          .value_error(fmt::format("{} requires {} 1; use zero1, or remove `{}`",
+                                   name_of(job.execution.optimizer_sharding), key, key));
+  job.parallelism.pipeline = 1;
+  job.automatic.tensor = false;
+}
+
 void read_parallelism(const YamlValue& value, Job& job) {
-  const YamlMap map =
-      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap",
-                 "tied_embedding_sync", "sequence_parallel", "scatter_gather", "uniform_pipelines"});
+  const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
+                                 "optimizer_sharding", "overlap", "tied_embedding_sync", "sequence_parallel",
+                                 "scatter_gather", "uniform_pipelines"});
   job.parallelism.pipeline = count_or_auto(map, "pipeline");
   job.parallelism.data = count_or_auto(map, "data");
   job.parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
   const auto tensor = map.optional("tensor");
   job.automatic.tensor = tensor && tensor->is_word("auto");
   read_schedule_and_sync(map, job);
+  if (requires_single_devices(job)) read_single_devices(map, job);
   if (const auto sequence_parallel = map.optional("sequence_parallel"))
     job.parallelism.sequence_parallel = sequence_parallel->boolean();
   if (const auto scatter_gather = map.optional("scatter_gather")) {
@@ -304,8 +335,9 @@ Job parse_job(std::string text, std::string file) {
 PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job) {
   const YamlDocument document(std::move(text), file);
   const YamlValue root = document.root();
-  const YamlMap map = root.map({"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "overlap",
-                                "tied_embedding_sync", "recompute", "compression"});
+  const YamlMap map =
+      root.map({"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "optimizer_sharding",
+                "overlap", "tied_embedding_sync", "recompute", "compression"});
   Job decided;
   decided.model = job.model;
   decided.training = job.training;

@@ -290,6 +290,7 @@ void check_agrees(const JsonCursor& plan, std::string_view place, const Executio
   if (!parallelism) return;
   check_agrees(*parallelism, "schedule", place, name_of(execution.schedule));
   check_agrees(*parallelism, "gradient_sync", place, name_of(execution.gradient_sync));
+  check_agrees(*parallelism, "optimizer_sharding", place, name_of(execution.optimizer_sharding));
 }
 
 /// Sets `kind` to that of the row of `table` which `key` names, and `is_undecided` to false, if the plan has
@@ -308,9 +309,14 @@ void read_kind(const JsonCursor& parallelism, const char* key, std::span<const R
 }
 
 Automatic open_in_both(const Automatic& a, const Automatic& b) {
-  return {a.tensor && b.tensor,      a.micro_batch && b.micro_batch,     a.recomputation && b.recomputation,
-          a.schedule && b.schedule,  a.gradient_sync && b.gradient_sync, a.activations && b.activations,
-          a.gradients && b.gradients};
+  return {a.tensor && b.tensor,
+          a.micro_batch && b.micro_batch,
+          a.recomputation && b.recomputation,
+          a.schedule && b.schedule,
+          a.gradient_sync && b.gradient_sync,
+          a.activations && b.activations,
+          a.gradients && b.gradients,
+          a.optimizer_sharding && b.optimizer_sharding};
 }
 
 /// The settings of a plan file: its `execution`. Older files have them in `job`, and schedule and gradient
@@ -334,6 +340,8 @@ PlacedExecution read_execution(std::string_view text, const JsonCursor& plan, co
   read_kind(*parallelism, "schedule", schedule_table(), execution.schedule, result.undecided.schedule);
   read_kind(*parallelism, "gradient_sync", gradient_sync_table(), execution.gradient_sync,
             result.undecided.gradient_sync);
+  read_kind(*parallelism, "optimizer_sharding", optimizer_sharding_table(), execution.optimizer_sharding,
+            result.undecided.optimizer_sharding);
   if (!traits(execution.schedule).has_chunks) execution.chunks.reset();
   if (traits(execution.schedule).has_chunks && !execution.chunks)
     parallelism->required("schedule")

@@ -59,6 +59,9 @@ ordered_json parallelism_json(const Job& job) {
   if (execution.chunks) json["chunks"] = *execution.chunks;
   if (execution.flush) json["flush"] = *execution.flush;
   json["gradient_sync"] = unless_auto(automatic.gradient_sync, name_of(execution.gradient_sync));
+  if (automatic.optimizer_sharding || execution.optimizer_sharding != OptimizerSharding::none)
+    json["optimizer_sharding"] =
+        unless_auto(automatic.optimizer_sharding, name_of(execution.optimizer_sharding));
   if (execution.overlap) json["overlap"] = true;
   if (execution.tied_embedding_sync) json["tied_embedding_sync"] = true;
   if (!parallelism.sequence_parallel) json["sequence_parallel"] = false;
@@ -93,6 +96,8 @@ ordered_json execution_json(const ExecutionConfig& execution) {
   if (execution.chunks) json["chunks"] = *execution.chunks;
   if (execution.flush) json["flush"] = *execution.flush;
   json["gradient_sync"] = name_of(execution.gradient_sync);
+  if (execution.optimizer_sharding != OptimizerSharding::none)
+    json["optimizer_sharding"] = name_of(execution.optimizer_sharding);
   json["overlap"] = execution.overlap;
   if (execution.tied_embedding_sync) json["tied_embedding_sync"] = true;
   json["recompute"] = name_of(execution.recomputation);

@@ -45,11 +45,14 @@ class PlanWriter {
   }
 
   ordered_json parallelism() const {
-    return {{"pipeline", depth(plan_)},
-            {"data", plan_.pipelines.size()},
-            {"tensor", plan_.tensor},
-            {"schedule", name_of(plan_.execution.schedule)},
-            {"gradient_sync", name_of(plan_.execution.gradient_sync)}};
+    ordered_json json = {{"pipeline", depth(plan_)},
+                         {"data", plan_.pipelines.size()},
+                         {"tensor", plan_.tensor},
+                         {"schedule", name_of(plan_.execution.schedule)},
+                         {"gradient_sync", name_of(plan_.execution.gradient_sync)}};
+    if (plan_.execution.optimizer_sharding != OptimizerSharding::none)
+      json["optimizer_sharding"] = name_of(plan_.execution.optimizer_sharding);
+    return json;
   }
 
  private:

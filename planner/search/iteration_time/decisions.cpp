@@ -73,6 +73,52 @@ bool has_different_groups(const DecidedJob& job) {
   return largest > 0 && largest < std::ssize(job.tensor_groups);
 }
 
+/// Whether the sharding can run with the other settings. With partitioned gradients all schedules are the
+/// same.
+bool is_consistent(const Job& job, const Automatic& undecided) {
+  if (!can_shard(job.execution)) return false;
+  return !requires_single_devices(job) ||
+         (job.parallelism.tensor == 1 &&
+          (!undecided.schedule || job.execution.schedule == first_schedule(job)));
+}
+
+/// The synchronizations with which a sharding may run.
+std::vector<GradientSync> syncs_with_halves(const Job& job, const Automatic& undecided) {
+  if (!undecided.gradient_sync) return {job.execution.gradient_sync};
+  std::vector<GradientSync> syncs;
+  for (const GradientSyncTraits& sync : gradient_sync_table())
+    if (sync.has_halves && is_choice(job, sync.kind)) syncs.push_back(sync.kind);
+  return syncs;
+}
+
+/// Adds the job with every sharding, and with the settings with which it can run. Partitioned gradients are
+/// communicated once per micro-batch, so they are tried with every size that is open.
+void add_shardings(const Job& job, const Automatic& undecided, std::vector<Job>& jobs) {
+  for (const OptimizerShardingTraits& sharding : optimizer_sharding_table()) {
+    if (!is_choice(job, sharding.kind)) continue;
+    Job other = job;
+    other.execution.optimizer_sharding = sharding.kind;
+    if (!sharding.optimizer) {
+      jobs.push_back(other);
+      continue;
+    }
+    if (sharding.gradients && undecided.schedule) {
+      other.execution.schedule = first_schedule(job);
+      other.execution.chunks.reset();
+    }
+    if (sharding.gradients && undecided.tensor) other.parallelism.tensor = 1;
+    const std::vector<int> sizes = sharding.gradients && undecided.micro_batch
+                                       ? micro_batches(job)
+                                       : std::vector{job.execution.micro_batch};
+    for (const GradientSync sync : syncs_with_halves(job, undecided))
+      for (const int size : sizes) {
+        other.execution.gradient_sync = sync;
+        other.execution.micro_batch = size;
+        jobs.push_back(other);
+      }
+  }
+}
+
 bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
   return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
 }
@@ -80,10 +126,11 @@ bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
 }  // namespace
 
 std::string decisions_key(const Job& job) {
-  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.execution.micro_batch,
+  return fmt::format("{} {} {} {} {} {} {} {} {}", job.parallelism.tensor, job.execution.micro_batch,
                      name_of(job.execution.recomputation), name_of(job.execution.schedule),
                      job.execution.chunks.value_or(0), name_of(job.execution.gradient_sync),
-                     job.execution.compression.activations, job.execution.compression.gradients);
+                     name_of(job.execution.optimizer_sharding), job.execution.compression.activations,
+                     job.execution.compression.gradients);
 }
 
 Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
@@ -179,6 +226,9 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   }
   if (undecided.gradient_sync && is_choice(job, other.execution.gradient_sync))
     job.execution.gradient_sync = other.execution.gradient_sync;
+  if (undecided.optimizer_sharding && is_choice(job, other.execution.optimizer_sharding))
+    job.execution.optimizer_sharding = other.execution.optimizer_sharding;
+  if (!can_shard(job.execution)) job.execution.optimizer_sharding = OptimizerSharding::none;
   if (undecided.activations) {
     job.execution.compression.activations = other.execution.compression.activations;
     job.execution.compression.activation_preset = other.execution.compression.activation_preset;
@@ -287,6 +337,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   if (undecided.gradient_sync)
     for (const GradientSyncTraits& sync : gradient_sync_table())
       if (is_choice(job, sync.kind)) add([&](Job& it) { it.execution.gradient_sync = sync.kind; });
+  if (undecided.optimizer_sharding) add_shardings(job, undecided, jobs);
   for (const double ratio : compressions) {
     if (!job.execution.compression.throughput) break;  // see first()
     if (undecided.activations) add([&](Job& it) { it.execution.compression.activations = ratio; });
@@ -299,6 +350,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
       it = it == job.parallelism.tensor ? other.parallelism.tensor : std::min(it, other.parallelism.tensor);
     return degrees;
   };
+  std::erase_if(jobs, [&](const Job& other) { return !is_consistent(other, undecided); });
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
     if (decisions_key(other) != decisions_key(job))

@@ -50,7 +50,9 @@ class Enumerator {
   Enumerator(const JobPtr& job, const ShapeLimits& shape, double limit_s, EnumerationLimits& limits,
              const PlanScore& score, const std::function<bool()>& stop)
       : job_(job),
-        shape_(shape),
+        shape_(requires_single_devices(job->problem.job)
+                   ? ShapeLimits{shape.stages.value_or(1), shape.replicas}
+                   : shape),
         limit_s_(limit_s),
         pipelines_limit_s_(limit_s - job->problem.constants.iteration_overhead_s),
         limits_(limits),
@@ -65,6 +67,7 @@ class Enumerator {
   /// Lists all pipelines: all sequences of classes, each cut in all ways. Throws GivesUp.
   void add_pipelines() {
     const int stages = shape_.stages.value_or(min_stages(job_->problem.job));
+    if (stages > 1 && requires_single_devices(job_->problem.job)) return;
     if (at(stages) > job_->tensor_groups.size() || stages * job_->model.chunks > job_->model.stages.layers())
       return;
     std::vector<std::size_t> sequence;
@@ -311,7 +314,7 @@ class Enumerator {
   }
 
   const JobPtr job_;
-  const ShapeLimits& shape_;
+  const ShapeLimits shape_;
   const double limit_s_, pipelines_limit_s_;  // of an iteration, and of its pipelines
   EnumerationLimits& limits_;
   const std::function<bool()>& stop_;

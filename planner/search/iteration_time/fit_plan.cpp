@@ -39,9 +39,10 @@ Plan split_layers(const DecidedJob& job, Plan plan, bool in_common) {
     for (const Stage& stage : pipeline.stages) chains.back().devices.push_back(stage.devices);
   }
   cost::LayerSplit split;
-  if (in_common) split = cost::best_layer_split(job.model, chains);
+  const int replicas = job.model.replicas_of(plan);
+  if (in_common) split = cost::best_layer_split(job.model, chains, replicas);
   for (std::size_t i = 0; i < chains.size(); ++i) {
-    if (!in_common) split = cost::best_layer_split(job.model, {chains[i]});
+    if (!in_common) split = cost::best_layer_split(job.model, {chains[i]}, replicas);
     for (std::size_t stage = 0; stage < split.layers.size(); ++stage)
       plan.pipelines[i].stages[stage].layers = split.layers[stage];
   }
@@ -112,7 +113,8 @@ PlanCandidate PlanEvaluator::evaluate_with_flushes(Plan plan) {
 
 std::optional<PlanCandidate> PlanEvaluator::evaluate_with_flushes_up_to(double max_energy, Plan plan) {
   plan.execution.flush = job_->problem.job.execution.flush;
-  const bool can_add_flushes = traits(job_->model.schedule).forwards_first && job_->model.flush == 0;
+  const bool can_add_flushes = traits(job_->model.schedule).forwards_first && job_->model.flush == 0 &&
+                               !job_->model.sharding.gradients;
   if (can_add_flushes && deficit_bytes(plan) > 0)
     plan.execution.flush = std::max(1, fit_flush_interval(*job_, plan));
   return evaluate_up_to(max_energy, std::move(plan));

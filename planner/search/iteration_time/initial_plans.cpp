@@ -179,6 +179,7 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
     return false;
   if (stages > job.model.stages.layers() / job.model.chunks) return false;
   if (stages < min_stages(job.problem.job)) return false;
+  if (stages > 1 && requires_single_devices(job.problem.job)) return false;
   if (requires_equal_stages(job.problem.job) && job.model.stages.layers() % stages != 0) return false;
   if (replicas > max_tensor_groups(job) / stages) return false;
   const int batches = micro_batch_count(job.problem.job), step = batch_step(job, stages);
@@ -274,6 +275,7 @@ std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJo
   const bool in_rounds = traits(job->model.schedule).in_rounds;
   const bool is_allowed = are_equally_deep(from.plan) ? is_possible(*job, from.shape(), limits)
                                                       : !in_rounds && !requires_uniform_pipelines(*job) &&
+                                                            !requires_single_devices(now) &&
                                                             from.shape().replicas <= micro_batch_count(now);
   if (!is_allowed || now.parallelism.tensor != then.parallelism.tensor ||
       job->max_degrees != from.job->max_degrees)

@@ -375,7 +375,7 @@ class PlanEvolution {
       split_by_depth(plan);
     else
       for (Pipeline& pipeline : plan.pipelines)
-        if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}));
+        if (has_changed(pipeline)) set_layers(pipeline, best_layers({&pipeline}, sharing_replicas_of(plan)));
     plan.execution = job().problem.job.execution;
     for (int pass = 0; pass < balance_passes; ++pass) {
       const std::vector<int> balanced = cost::balanced_micro_batches(
@@ -396,11 +396,18 @@ class PlanEvolution {
                         [&](const Pipeline& it) { return it.stages == pipeline.stages; });
   }
 
+  /// With hierarchical synchronization that depends on layers that are yet to be split, so no sharing is
+  /// assumed.
+  int sharing_replicas_of(const Plan& plan) const {
+    return job().model.sync == GradientSync::hierarchical ? 1 : static_cast<int>(plan.pipelines.size());
+  }
+
   void split_by_depth(Plan& plan) {
     std::map<std::size_t, std::vector<const Pipeline*>> of_depth;
     for (const Pipeline& it : plan.pipelines) of_depth[it.stages.size()].push_back(&it);
     std::map<std::size_t, Layers> layers;
-    for (const auto& [depth, equally_deep] : of_depth) layers[depth] = best_layers(equally_deep);
+    const int replicas = sharing_replicas_of(plan);
+    for (const auto& [depth, equally_deep] : of_depth) layers[depth] = best_layers(equally_deep, replicas);
     for (Pipeline& it : plan.pipelines) set_layers(it, layers[it.stages.size()]);
   }
 
@@ -408,10 +415,12 @@ class PlanEvolution {
     for (std::size_t stage = 0; stage < layers.size(); ++stage) pipeline.stages[stage].layers = layers[stage];
   }
 
-  /// Cached by the devices of the stages alone, although the split also depends on the micro-batches.
-  const Layers& best_layers(const std::vector<const Pipeline*>& pipelines) {
+  /// Cached by the devices of the stages and the number of replicas alone, although the split also depends on
+  /// the micro-batches.
+  const Layers& best_layers(const std::vector<const Pipeline*>& pipelines, int replicas) {
     std::vector<cost::StageChain> chains;
     std::vector<int> key;
+    if (job().model.sharding.optimizer) key.push_back(replicas);
     for (const Pipeline* pipeline : pipelines) {
       chains.push_back({{}, pipeline->micro_batches});
       for (const Stage& stage : pipeline->stages) {
@@ -422,7 +431,7 @@ class PlanEvolution {
       key.push_back(-1);
     }
     const auto [position, is_new] = now_->layers.try_emplace(std::move(key));
-    if (is_new) position->second = cost::best_layer_split(job().model, chains).layers;
+    if (is_new) position->second = cost::best_layer_split(job().model, chains, replicas).layers;
     return position->second;
   }
 
@@ -456,8 +465,8 @@ constexpr std::array<PlanEvolution::Change, 14> PlanEvolution::changes = {{
 }  // namespace
 
 bool can_evolve(const DecidedJob& job) {
-  return !requires_uniform_pipelines(job) && !traits(job.model.schedule).in_rounds &&
-         max_tensor_groups(job) <= max_groups;
+  return !requires_uniform_pipelines(job) && !requires_single_devices(job.problem.job) &&
+         !traits(job.model.schedule).in_rounds && max_tensor_groups(job) <= max_groups;
 }
 
 std::vector<PlanCandidate> evolve_plans(std::vector<PlanCandidate> starts, const DecidedJobs& jobs,

@@ -12,13 +12,15 @@ bool have_same_shape_and_job(const PlanCandidate& a, const PlanCandidate& b) {
   return a.job == b.job && a.shape() == b.shape();
 }
 
-/// Whether the plans are the same but for the gradient synchronization, which a single pipeline does not
-/// need.
+/// Whether the plans are the same but for the gradient synchronization and the sharding of the optimizer,
+/// which a single pipeline does not need.
 bool differ_only_in_unused_sync(const PlanCandidate& a, const PlanCandidate& b) {
-  if (a.plan.execution.gradient_sync == b.plan.execution.gradient_sync) return false;
+  if (a.plan.execution == b.plan.execution) return false;
   if (a.plan.pipelines.size() > 1 || a.plan.pipelines != b.plan.pipelines) return false;
   ExecutionConfig execution = a.plan.execution;
   execution.gradient_sync = b.plan.execution.gradient_sync;
+  if (!requires_single_devices(a.job->problem.job) && !requires_single_devices(b.job->problem.job))
+    execution.optimizer_sharding = b.plan.execution.optimizer_sharding;
   return execution == b.plan.execution;
 }
 

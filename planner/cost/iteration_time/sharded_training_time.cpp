@@ -1,0 +1,384 @@
+#include "planner/cost/iteration_time/sharded_training_time.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+/// Duration of a collective, and how long it occupies the channel of its kind, and the shared capacity that
+/// it occupies longest.
+struct CollectiveTime {
+  double seconds = 0, busy_s = 0, link_s = 0, egress_usd = 0;
+};
+
+/// Message of a device in every step of a ring collective.
+struct RingHop {
+  std::size_t to = 0;
+  double share = 1;  // of the part that the device forwards
+  MessageCost cost = {};
+  SharedPath shared = {};
+  double usd_per_byte = 0;
+};
+
+/// Whether the devices are those of several hosts, host by host, `on_host` of each.
+bool fills_hosts(const Topology& topology, const std::vector<int>& devices, std::size_t on_host) {
+  if (on_host < 2 || on_host == devices.size() || devices.size() % on_host != 0) return false;
+  std::set<int> hosts;
+  for (std::size_t i = 0; i < devices.size(); i += on_host) {
+    const int host = topology.devices[at(devices[i])].host;
+    if (!hosts.insert(host).second) return false;
+    for (std::size_t k = 1; k < on_host; ++k)
+      if (topology.devices[at(devices[i + k])].host != host) return false;
+  }
+  return true;
+}
+
+/// Reduce-scatters and all-gathers of n devices, which take n − 1 steps around a ring or, with sharded-ps, a
+/// single exchange of each with each. If hosts have g devices each, there are g rings with 1 / g of the
+/// bytes; in all but one of them the successor of a device is on its own host.
+class Collectives {
+ public:
+  Collectives(const IterationModel& model, std::vector<int> devices)
+      : model_(model), devices_(std::move(devices)), is_ring_(model.sync == GradientSync::ring) {
+    if (is_ring_ && devices_.size() > 1) find_hops();
+  }
+
+  CollectiveTime of(double bytes) {
+    if (devices_.size() < 2) return {};
+    const auto [position, is_new] = known_.try_emplace(bytes);
+    if (is_new) position->second = is_ring_ ? around_rings(bytes) : direct(bytes);
+    return position->second;
+  }
+
+ private:
+  void find_hops() {
+    const Topology& topology = model_.problem.topology;
+    const std::size_t n = devices_.size();
+    const auto host = [&](std::size_t i) { return topology.devices[at(devices_[i])].host; };
+    std::size_t on_host = 1;
+    while (on_host < n && host(on_host) == host(0)) ++on_host;
+    hops_.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!fills_hosts(topology, devices_, on_host)) {
+        add_hop(i, (i + 1) % n, 1);
+        continue;
+      }
+      const std::size_t rank = i % on_host, next_rank = (rank + 1) % on_host;
+      const double outside = 1 / static_cast<double>(on_host);
+      add_hop(i, i - rank + next_rank, 1 - outside);
+      add_hop(i, (i - rank + on_host) % n + next_rank, outside);
+    }
+  }
+
+  void add_hop(std::size_t from, std::size_t to, double share) {
+    const int sender = devices_[from], receiver = devices_[to];
+    RingHop hop{to, share, model_.network.message(sender, receiver)};
+    if (model_.network.shared_count() > 0) hop.shared = model_.network.shared(sender, receiver);
+    hop.usd_per_byte = model_.network.usd_per_byte(sender, receiver);
+    hops_[from].push_back(hop);
+  }
+
+  CollectiveTime direct(double bytes) const {
+    const ReplicaGroup group{devices_, std::vector<int>(devices_.size(), 1), bytes};
+    const SyncTime time = gradient_sync_time(model_.sync, model_.problem.topology, model_.network,
+                                             {&group, 1}, SyncPart::reduce_scatter);
+    CollectiveTime result{time.seconds, time.channel_busy_s, 0, time.egress_usd};
+    set_link_time(time.link_bytes, result);
+    return result;
+  }
+
+  CollectiveTime around_rings(double bytes) const {
+    constexpr std::size_t max_exact = 32;  // devices: the time of the recurrence grows with their square
+    const auto n = static_cast<double>(devices_.size());
+    const double part = bytes / n;
+    std::map<int, double> link_bytes;  // in a step, by shared capacity
+    CollectiveTime result;
+    for (const std::vector<RingHop>& hops : hops_)
+      for (const RingHop& hop : hops) {
+        result.egress_usd += (n - 1) * part * hop.share * hop.usd_per_byte;
+        for (const int id : hop.shared) link_bytes[id] += part * hop.share;
+      }
+    const std::vector<std::vector<HopSeconds>> times = hop_times(part, link_bytes);
+    const auto [seconds, busy_s] = devices_.size() <= max_exact ? exact(times) : longest_path(times);
+    result.seconds = seconds;
+    result.busy_s = busy_s;
+    for (auto& [id, in_step] : link_bytes) in_step *= n - 1;
+    set_link_time(link_bytes, result);
+    return result;
+  }
+
+  template <class BytesById>
+  void set_link_time(const BytesById& bytes_by_id, CollectiveTime& result) const {
+    for (const auto& [id, bytes] : bytes_by_id)
+      result.link_s = std::max(result.link_s, bytes * model_.network.shared_seconds_per_byte(id));
+    result.seconds = std::max(result.seconds, result.link_s);
+    result.busy_s = std::max(result.busy_s, result.link_s);
+  }
+
+  /// Occupancy and latency of a message.
+  struct HopSeconds {
+    double occupancy_s = 0, latency_s = 0;
+  };
+
+  /// A message takes at least as long as the capacities on its path need for all messages of the step.
+  std::vector<std::vector<HopSeconds>> hop_times(double part, const std::map<int, double>& link_bytes) const {
+    std::vector<std::vector<HopSeconds>> times;
+    for (const std::vector<RingHop>& hops : hops_) {
+      times.emplace_back();
+      for (const RingHop& hop : hops) {
+        double occupancy_s = hop.cost.occupancy_s(part * hop.share);
+        for (const int id : hop.shared)
+          occupancy_s = std::max(occupancy_s, link_bytes.at(id) * model_.network.shared_seconds_per_byte(id));
+        times.back().push_back({occupancy_s, hop.cost.latency_s});
+      }
+    }
+    return times;
+  }
+
+  /// In every step a device sends on all of its hops, when it has received everything of the previous step
+  /// and sent its last message on the same hop. Returns the end, and until when messages are sent.
+  std::pair<double, double> exact(const std::vector<std::vector<HopSeconds>>& times) const {
+    const std::size_t n = devices_.size();
+    std::vector<std::array<double, 2>> free_s(n);
+    std::vector<double> received_s(n);
+    for (std::size_t step = 0; step + 1 < n; ++step) {
+      std::vector<double> next_s(n);
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t ring = 0; ring < hops_[i].size(); ++ring) {
+          double& sent_s = free_s[i][ring];
+          sent_s = std::max(sent_s, received_s[i]) + times[i][ring].occupancy_s;
+          double& arrives_s = next_s[hops_[i][ring].to];
+          arrives_s = std::max(arrives_s, sent_s + times[i][ring].latency_s);
+        }
+      received_s = std::move(next_s);
+    }
+    double busy_s = 0;
+    for (const auto& of_device : free_s) busy_s = std::max({busy_s, of_device[0], of_device[1]});
+    return {*std::max_element(received_s.begin(), received_s.end()), busy_s};
+  }
+
+  /// The longer of two paths through the steps: one stays at the slowest hop, one goes around the ring.
+  std::pair<double, double> longest_path(const std::vector<std::vector<HopSeconds>>& times) const {
+    const auto n = static_cast<double>(devices_.size());
+    double around_s = 0, slowest_s = 0, latency_s = 0;
+    for (const std::vector<HopSeconds>& hops : times) {
+      double hop_s = 0;
+      for (const HopSeconds& hop : hops) {
+        hop_s = std::max(hop_s, hop.occupancy_s + hop.latency_s);
+        slowest_s = std::max(slowest_s, hop.occupancy_s);
+        latency_s = std::max(latency_s, hop.latency_s);
+      }
+      around_s += hop_s / n;
+    }
+    const double seconds = (n - 1) * std::max(slowest_s, around_s) + (slowest_s > around_s ? latency_s : 0);
+    return {seconds, std::max(0.0, seconds - latency_s)};
+  }
+
+  const IterationModel& model_;
+  const std::vector<int> devices_;
+  const bool is_ring_;
+  std::vector<std::vector<RingHop>> hops_;  // [device]
+  std::map<double, CollectiveTime> known_;  // by bytes
+};
+
+/// Devices with the same times and equally many micro-batches do the same at the same time.
+struct DeviceGroup {
+  int kind = 0, micro_batches = 0;
+  friend auto operator<=>(const DeviceGroup&, const DeviceGroup&) = default;
+};
+
+struct GroupState {
+  int micro_batches = 0;
+  std::vector<double> forward_s, backward_s;  // by layer
+  double update_s = 0;
+  double last_s = 0, before_last_s = 0;  // ends of its last two computations
+};
+
+class ShardedTraining {
+ public:
+  ShardedTraining(const IterationModel& model, const Plan& plan)
+      : model_(model), sharding_(model.sharding), collectives_(model, devices_of(plan)) {
+    const Problem& problem = model.problem;
+    const std::vector<int> devices = devices_of(plan);
+    replicas_ = static_cast<double>(devices.size());
+    is_compressed_ = devices.size() > 1 &&
+                     dtfm::is_compressed(problem.topology, problem.job.execution.compression, devices);
+    std::set<DeviceGroup> groups;
+    for (std::size_t i = 0; i < devices.size(); ++i)
+      groups.insert({model.stages.kind_of(devices[i]), plan.pipelines[i].micro_batches});
+    for (const DeviceGroup& group : groups) {
+      rounds_ = std::max(rounds_, group.micro_batches);
+      add_group(group);
+    }
+  }
+
+  ShardedTrainingTime run() {
+    std::set<int> ends;  // of ranges of micro-batches that the same devices compute
+    for (const GroupState& group : groups_) ends.insert(group.micro_batches);
+    int first = 0;
+    for (const int end : ends) {
+      run_rounds(first, end);
+      first = end;
+    }
+    return finish();
+  }
+
+ private:
+  static std::vector<int> devices_of(const Plan& plan) {
+    std::vector<int> devices;
+    for (const Pipeline& pipeline : plan.pipelines)
+      devices.push_back(pipeline.stages.front().devices.front());
+    return devices;
+  }
+
+  int layers() const { return model_.stages.layers(); }
+
+  void add_group(const DeviceGroup& group) {
+    GroupState state;
+    state.micro_batches = group.micro_batches;
+    for (int layer = 0; layer < layers(); ++layer) {
+      const ComputeTime time = model_.stages.compute(group.kind, {layer, layer + 1});
+      state.forward_s.push_back(time.forward_s);
+      state.backward_s.push_back(time.backward_s);
+    }
+    const double overhead_s = model_.problem.constants.micro_batch_overhead_s;
+    state.forward_s.front() += overhead_s;
+    state.backward_s.back() += overhead_s;
+    state.update_s = model_.stages.compute(group.kind, {0, layers()}).update_s / replicas_;
+    groups_.push_back(std::move(state));
+  }
+
+  /// All times that the next micro-batch depends on.
+  std::vector<double*> state() {
+    std::vector<double*> times = {&gather_free_s_, &scatter_free_s_, &links_free_s_, &gathered_s_,
+                                  &scattered_s_};
+    for (GroupState& group : groups_) {
+      times.push_back(&group.last_s);
+      times.push_back(&group.before_last_s);
+    }
+    return times;
+  }
+
+  void run_rounds(int first, int end) {
+    const std::vector<double*> times = state();
+    std::vector<double> before(times.size());
+    for (int round = first; round < end; ++round) {
+      if (round - first == exact_rounds) {
+        for (std::size_t i = 0; i < times.size(); ++i) *times[i] += (end - round) * (*times[i] - before[i]);
+        return;
+      }
+      for (std::size_t i = 0; i < times.size(); ++i) before[i] = *times[i];
+      run_micro_batch(round);
+    }
+  }
+
+  /// The parameters of the next layer are gathered while one is computed, before its gradients are scattered.
+  void run_micro_batch(int micro_batch) {
+    if (micro_batch == 0) gather(0);
+    for (int layer = 0; layer < layers(); ++layer) {
+      compute(micro_batch, layer, true);
+      gather(std::min(layer + 1, layers() - 1));
+    }
+    for (int layer = layers() - 1; layer >= 0; --layer) {
+      compute(micro_batch, layer, false);
+      if (layer > 0 || micro_batch + 1 < rounds_) gather(std::max(layer - 1, 0));
+      reduce_scatter(layer);
+    }
+  }
+
+  void compute(int micro_batch, int layer, bool is_forward) {
+    for (GroupState& group : groups_) {
+      group.before_last_s = group.last_s;
+      group.last_s = std::max(group.last_s, gathered_s_);
+      if (micro_batch < group.micro_batches)
+        group.last_s += (is_forward ? group.forward_s : group.backward_s)[at(layer)];
+    }
+  }
+
+  /// Adds a collective that starts no earlier than `ready_s`. Returns its end. Collectives of both kinds
+  /// share the links, which carry one after the other.
+  double add(const CollectiveTime& time, double ready_s, double& free_s) {
+    const double start_s = std::max(ready_s, free_s);
+    if (time.link_s == 0) {
+      free_s = start_s + time.busy_s;
+      return start_s + time.seconds;
+    }
+    links_free_s_ = std::max(links_free_s_, start_s) + time.link_s;
+    free_s = std::max(start_s + time.busy_s, links_free_s_);
+    return std::max(start_s + time.seconds, links_free_s_);
+  }
+
+  double parameter_bytes(int layer) const { return model_.stages.parameter_bytes({layer, layer + 1}, true); }
+
+  double gradient_bytes(int layer) const {
+    return model_.stages.gradient_bytes({layer, layer + 1}, true, is_compressed_);
+  }
+
+  /// Starts when the devices begin their last computation.
+  void gather(int layer) {
+    if (!sharding_.parameters) return;
+    double ready_s = 0;
+    for (const GroupState& group : groups_) ready_s = std::max(ready_s, group.before_last_s);
+    gathered_s_ = add(collectives_.of(parameter_bytes(layer)), ready_s, gather_free_s_);
+  }
+
+  void reduce_scatter(int layer) {
+    const double bytes = gradient_bytes(layer);
+    const double compress_s = is_compressed_ ? model_.stages.gradient_compression_s(bytes) : 0;
+    double ready_s = 0;
+    for (GroupState& group : groups_) {
+      group.last_s += compress_s * (1 + 1 / replicas_);  // and decompresses its part
+      ready_s = std::max(ready_s, group.last_s);
+    }
+    scattered_s_ = add(collectives_.of(bytes), ready_s, scatter_free_s_);
+  }
+
+  ShardedTrainingTime finish() {
+    ShardedTrainingTime result;
+    for (const GroupState& group : groups_) {
+      result.computed_s = std::max(result.computed_s, group.last_s);
+      result.update_s = std::max(result.update_s, group.update_s);
+      result.end_s = std::max(result.end_s, std::max(group.last_s, scattered_s_) + group.update_s);
+    }
+    double bytes = 0;
+    for (int layer = 0; layer < layers(); ++layer) {
+      bytes += parameter_bytes(layer);
+      result.egress_usd += rounds_ * collectives_.of(gradient_bytes(layer)).egress_usd;
+      if (sharding_.parameters)
+        result.egress_usd += 2 * rounds_ * collectives_.of(parameter_bytes(layer)).egress_usd;
+    }
+    if (sharding_.parameters) return result;
+    const CollectiveTime last = collectives_.of(bytes);
+    result.end_s += last.seconds;
+    result.egress_usd += last.egress_usd;
+    return result;
+  }
+
+  const IterationModel& model_;
+  const OptimizerShardingTraits& sharding_;
+  Collectives collectives_;
+  double replicas_ = 1;
+  bool is_compressed_ = false;  // gradients are
+  std::vector<GroupState> groups_;
+  int rounds_ = 0;                                 // micro-batches of the device with the most
+  double gather_free_s_ = 0, scatter_free_s_ = 0;  // when the channels of both kinds are free
+  double links_free_s_ = 0;
+  double gathered_s_ = 0, scattered_s_ = 0;  // ends of the last collectives of both kinds
+};
+
+}  // namespace
+
+ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan) {
+  return ShardedTraining(model, plan).run();
+}
+
+}  // namespace dtfm::cost
