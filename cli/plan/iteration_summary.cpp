@@ -90,6 +90,23 @@ class IterationWriter {
     return text + "\n" + sensitivity();
   }
 
+  /// What the plan costs without the departures for which it was made, and what it gains with them.
+  std::string robustness() const {
+    if (s_.record.fastest_undisturbed.empty() || s_.record.finalists.empty()) return "";
+    const std::vector<api::SimulatedTimes>&own = s_.record.finalists.front().simulated,
+          &fastest = s_.record.fastest_undisturbed;
+    std::string text =
+        styled(Style::heading, "Robustness, against the plan that is fastest undisturbed") + "\n";
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const double ratio = own[i].mean_s / fastest[i].mean_s - 1;
+      const std::string change = !std::isfinite(fastest[i].mean_s) ? "instead of never"
+                                 : !std::isfinite(own[i].mean_s)   ? ""
+                                                                   : fmt::format("{:+.1f} %", 100 * ratio);
+      text += row(own[i].scenario == "nominal" ? "undisturbed" : own[i].scenario, own[i].mean_s, change);
+    }
+    return text;
+  }
+
   std::string stages() const {
     Rows rows = {{"stage", "layers", "memory", "devices"}};
     const int count = depth(s_.plan);
@@ -231,7 +248,7 @@ class IterationWriter {
 std::string format_summary(const IterationSummary& summary) {
   const IterationWriter writer(summary);
   return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.times(),
-                      writer.warm_start(), writer.stages(),
+                      writer.robustness(), writer.warm_start(), writer.stages(),
                       format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),
                       writer.finalists(), writer.target_times(), writer.advice(), writer.explanation()});
 }

@@ -13,7 +13,7 @@
 namespace dtfm::api {
 
 /// How the times under several scenarios are combined: the mean of the means, the largest 95th percentile, or
-/// the longest iteration.
+/// the longest iteration. If devices leave under some scenario, the nominal one does not count.
 enum class RobustCriterion { mean, p95, worst };
 
 struct NamedScenario {
@@ -28,6 +28,9 @@ inline NamedScenario nominal_scenario() {
 
 /// Whether a scenario changes nothing: no events, no jitter, and no excluded devices.
 bool is_nominal_scenario(const NamedScenario& named);
+
+/// Whether devices leave under a scenario.
+bool has_departures(const NamedScenario& named);
 
 /// Iteration times of a plan under one scenario; infinite if no iteration was completed.
 struct SimulatedTimes {

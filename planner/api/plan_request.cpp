@@ -1,15 +1,18 @@
 #include "planner/api/plan_request.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
 
+#include "planner/api/churn_plans.hpp"
 #include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
 #include "planner/api/time_limit.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/core/plan_conflicts.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
@@ -23,14 +26,15 @@ double value_of(const search::PlanCandidate& candidate, double seconds, const se
   return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd, candidate.migration);
 }
 
-/// The indices of the candidates by their simulated objective; those that the simulator rejected come last.
+/// The indices of the candidates by their simulated objective, and then by their estimated time; those that
+/// the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
                                             const search::PlanScore& score) {
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
-    return value_of(candidates[i], finalist_results[i].seconds, score);
+    return std::pair(value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -77,6 +81,34 @@ std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandi
   return results;
 }
 
+bool is_under_churn(const PlanRequest& request) {
+  return std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures);
+}
+
+/// The finalists, followed by plans for churn if devices leave. In a warm start, which continues a running
+/// plan, only the finalists.
+std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
+                                                    const std::vector<search::PlanCandidate>& finalists) {
+  std::vector<search::PlanCandidate> all = finalists;
+  if (request.options.warm || !is_under_churn(request)) return all;
+  for (search::PlanCandidate& it :
+       churn_plans(request.problem, request.options, request.scenarios, finalists))
+    all.push_back(std::move(it));
+  return all;
+}
+
+/// Times of the plan whose nominal iterations are shortest; empty without the nominal scenario.
+std::vector<SimulatedTimes> fastest_undisturbed(const std::vector<FinalistResult>& results) {
+  const auto nominal_s = [](const FinalistResult& it) {
+    const bool is_nominal = !it.simulated.empty() && it.simulated.front().scenario == nominal_scenario().name;
+    return is_nominal ? it.simulated.front().mean_s : infinity;
+  };
+  const auto least = std::min_element(
+      results.begin(), results.end(),
+      [&](const FinalistResult& a, const FinalistResult& b) { return nominal_s(a) < nominal_s(b); });
+  return std::isfinite(nominal_s(*least)) ? least->simulated : std::vector<SimulatedTimes>();
+}
+
 }  // namespace
 
 PlanResult search_and_simulate(const PlanRequest& given) {
@@ -92,21 +124,24 @@ PlanResult search_and_simulate(const PlanRequest& given) {
     result.simulation = SimulationStatus::out_of_memory;
     return result;
   }
+  const std::vector<search::PlanCandidate> candidates =
+      result.front ? result.front->candidates : with_churn_plans(request, finalists);
   std::vector<FinalistResult> finalist_results;
-  if (!is_stopped(options.common))
-    finalist_results = simulate_in_time(result.front ? result.front->candidates : finalists, request);
+  if (!is_stopped(options.common)) finalist_results = simulate_in_time(candidates, request);
   result.simulation = simulation_status(finalist_results, options.common);
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;
   result.plans.clear();
   if (result.front) result.pareto_results = finalist_results;
-  for (const std::size_t i :
-       rank_by_simulation(finalists, finalist_results, simulation_score(options, request.problem.topology))) {
+  for (const std::size_t i : rank_by_simulation(result.front ? finalists : candidates, finalist_results,
+                                                simulation_score(options, request.problem.topology))) {
     const FinalistResult& it = finalist_results[i];
-    if (it.was_stopped) continue;
-    result.plans.push_back(finalists[i]);
+    if (it.was_stopped || result.plans.size() == finalists.size()) continue;
+    result.plans.push_back(result.front ? finalists[i] : candidates[i]);
     result.finalist_results.push_back(it);
   }
+  if (candidates.size() > finalists.size() && !result.front)
+    result.fastest_undisturbed = fastest_undisturbed(finalist_results);
   return result;
 }
 

@@ -8,7 +8,10 @@ namespace dtfm::api {
 
 RunSettings settings_of(const Plan& plan) {
   const ExecutionConfig& execution = plan.execution;
-  return {execution.schedule, execution.chunks, execution.gradient_sync, execution.overlap};
+  RunSettings settings{execution.schedule, execution.chunks,  execution.gradient_sync,
+                       execution.overlap,  execution.optimizer_sharding};
+  if (traits(execution.optimizer_sharding).gradients) settings.micro_batch = execution.micro_batch;
+  return settings;
 }
 
 Job with_settings(Job job, const RunSettings& settings) {
@@ -17,36 +20,47 @@ Job with_settings(Job job, const RunSettings& settings) {
   execution.chunks = settings.chunks;
   execution.gradient_sync = settings.gradient_sync;
   execution.overlap = settings.overlap;
-  job.automatic.schedule = job.automatic.gradient_sync = false;
+  execution.optimizer_sharding = settings.optimizer_sharding;
+  job.automatic.schedule = job.automatic.gradient_sync = job.automatic.optimizer_sharding = false;
+  if (settings.micro_batch) {
+    execution.micro_batch = *settings.micro_batch;
+    job.automatic.micro_batch = false;
+  }
   return job;
 }
 
 std::string format_settings(const RunSettings& settings) {
-  return fmt::format("{}{}, {}{}", name_of(settings.schedule),
-                     settings.chunks ? fmt::format(" {}", *settings.chunks) : "",
-                     name_of(settings.gradient_sync), settings.overlap ? " overlapped" : "");
+  std::string text = fmt::format("{}{}, {}{}", name_of(settings.schedule),
+                                 settings.chunks ? fmt::format(" {}", *settings.chunks) : "",
+                                 name_of(settings.gradient_sync), settings.overlap ? " overlapped" : "");
+  if (settings.optimizer_sharding != OptimizerSharding::none)
+    text += fmt::format(" {}", name_of(settings.optimizer_sharding));
+  if (settings.micro_batch) text += fmt::format(" micro-batch {}", *settings.micro_batch);
+  return text;
 }
 
 bool is_decomposable(const ChosenLayout& chosen) {
-  return chosen.layout && chosen.layout->sync_every == 1 && !chosen.layout->skipped &&
-         traits(chosen.layout->plan.execution.gradient_sync).in_jobs;
+  return chosen.layout && chosen.layout->sync_every == 1 && !chosen.layout->skipped;
 }
 
+namespace {
+
+/// `settings` with the schedule of `other`, unless the optimizer sharding cannot run with it.
+RunSettings with_schedule(RunSettings settings, const RunSettings& other) {
+  const RunSettings given = settings;
+  settings.schedule = other.schedule;
+  settings.chunks = other.chunks;
+  return can_shard(with_settings({}, settings).execution) ? settings : given;
+}
+
+}  // namespace
+
 SettingSteps steps_between(const Layout& layout, const Plan& planned) {
-  const RunSettings to = settings_of(planned);
-  RunSettings from = settings_of(layout.plan);
-  if (depth(layout.plan) == 1) {
-    from.schedule = to.schedule;
-    from.chunks = to.chunks;
-  }
-  if (layout.plan.pipelines.size() == 1) {
-    from.gradient_sync = to.gradient_sync;
-    from.overlap = to.overlap;
-  }
-  SettingSteps steps{from, from};
-  steps.planned_schedule.schedule = to.schedule;
-  steps.planned_schedule.chunks = to.chunks;
-  return steps;
+  const RunSettings to = settings_of(planned), own = settings_of(layout.plan);
+  RunSettings from = layout.plan.pipelines.size() == 1 ? with_schedule(to, own) : own;
+  const RunSettings planned_schedule = with_schedule(from, to);
+  if (depth(layout.plan) == 1) from = planned_schedule;
+  return {from, planned_schedule};
 }
 
 }  // namespace dtfm::api

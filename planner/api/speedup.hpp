@@ -9,12 +9,16 @@
 
 namespace dtfm::api {
 
-/// How stages take turns, and how replicas synchronize: what a trainer does with any placement.
+/// How stages take turns, and how replicas share states and synchronize: what a trainer does with any
+/// placement. With partitioned gradients, which are communicated once per micro-batch, `micro_batch` is a part
+/// of that.
 struct RunSettings {
   Schedule schedule = {};
   std::optional<int> chunks = {};
   GradientSync gradient_sync = {};
   bool overlap = false;
+  OptimizerSharding optimizer_sharding = {};
+  std::optional<int> micro_batch = {};
 
   friend bool operator==(const RunSettings&, const RunSettings&) = default;
 };
@@ -22,11 +26,11 @@ struct RunSettings {
 RunSettings settings_of(const Plan& plan);
 /// The job with these settings, none of them left open.
 Job with_settings(Job job, const RunSettings& settings);
-/// "1f1b-blocking, ring"
+/// "1f1b-blocking, ring" or "gpipe, ring zero2 micro-batch 4"
 std::string format_settings(const RunSettings& settings);
 
 /// Whether the layout's speed differs from that of a plan only by placement, schedule and collective. This is
-/// not so if replicas synchronize rarely, if stages are skipped, or if model states are partitioned.
+/// not so if replicas synchronize rarely, or if stages are skipped.
 bool is_decomposable(const ChosenLayout& chosen);
 
 /// Two settings on the way from a decomposable layout to a plan: those of the layout, and those with the
@@ -41,7 +45,7 @@ SettingSteps steps_between(const Layout& layout, const Plan& planned);
 /// replaces one thing more by that of the plan:
 ///   placement   the scheme ÷ a plan made for the schedule and the collective of the scheme
 ///   schedule    that plan ÷ a plan made for the plan's own schedule and the collective of the scheme
-///   collective  this plan ÷ the plan
+///   collective  this plan ÷ the plan; includes the sharding of the optimizer
 struct Speedup {
   std::string scheme;
   double total = 0, placement = 0, schedule = 0, collective = 0;

@@ -43,6 +43,15 @@ void add_iteration(const api::PlanEstimate& estimate, const Topology& topology, 
   for (const cost::DeviceMemory& it : estimate.memory) json["memory"].push_back(memory_json(it, topology));
 }
 
+ordered_json simulated_json(const std::vector<api::SimulatedTimes>& scenarios) {
+  ordered_json json = ordered_json::object();
+  for (const api::SimulatedTimes& times : scenarios)
+    json[times.scenario] = {{"mean_s", finite_or_null(times.mean_s)},
+                            {"p95_s", finite_or_null(times.p95_s)},
+                            {"max_s", finite_or_null(times.max_s)}};
+  return json;
+}
+
 ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_start) {
   const search::PlanCandidate& it = finalist.candidate;
   ordered_json json = {{"pipeline", it.shape().stages},
@@ -51,11 +60,7 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist, bool is_warm_st
                        {"devices", pipeline_major(it.plan).size()},
                        {"iteration_time_s", it.iteration_s}};
   if (is_warm_start) json["migration_s"] = it.migration.seconds;
-  json["simulated"] = ordered_json::object();
-  for (const api::SimulatedTimes& times : finalist.simulated)
-    json["simulated"][times.scenario] = {{"mean_s", finite_or_null(times.mean_s)},
-                                         {"p95_s", finite_or_null(times.p95_s)},
-                                         {"max_s", finite_or_null(times.max_s)}};
+  json["simulated"] = simulated_json(finalist.simulated);
   for (std::size_t i = 0; i < finalist.sensitivity.size(); ++i)
     json["sensitivity"][api::perturbation_table[i].key] = finalist.sensitivity[i];
   return json;
@@ -249,6 +254,8 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology, input);
   if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start, objective, topology);
   json["finalists"] = finalists_json(record);
+  if (!record.fastest_undisturbed.empty())
+    json["fastest_undisturbed"] = simulated_json(record.fastest_undisturbed);
   if (record.advice) json["advice"] = advice_json(*record.advice);
   for (const api::TargetTime& it : record.targets) json["targets"].push_back(target_json(it));
   if (record.search) json["search"] = search_json(*record.search);

@@ -1,0 +1,145 @@
+#include "planner/api/churn_plans.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "planner/api/sub_topology.hpp"
+#include "planner/api/time_limit.hpp"
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/search/iteration_time/fit_plan.hpp"
+
+namespace dtfm::api {
+namespace {
+
+/// Of each search for one depth and some devices. A thousand take about a second on 32 devices.
+constexpr long long evaluations_per_search = 1'000;
+
+/// Seconds for which each device is available, summed over all scenarios with departures, each as a share of
+/// its length.
+std::vector<double> availability(const std::vector<NamedScenario>& scenarios, int devices) {
+  std::vector<double> shares(at(devices));
+  for (const NamedScenario& named : scenarios) {
+    if (!has_departures(named)) continue;
+    const std::vector<sim::DeviceEvent>& events = named.scenario.events;
+    const double end = named.scenario.horizon_s.value_or(events.back().date);
+    std::vector<double> since(at(devices), 0.0);  // negative: not available
+    for (const sim::DeviceEvent& event : events) {
+      const double date = std::min(event.date, end);
+      double& from = since[at(event.device)];
+      if (event.kind == sim::DeviceEvent::Kind::leave && from >= 0) {
+        shares[at(event.device)] += (date - from) / end;
+        from = -1;
+      } else if (event.kind == sim::DeviceEvent::Kind::join) {
+        from = date;
+      }
+    }
+    for (std::size_t device = 0; device < since.size(); ++device)
+      if (since[device] >= 0) shares[device] += (end - since[device]) / end;
+  }
+  return shares;
+}
+
+/// All devices, and the most available ones in several numbers.
+std::vector<std::vector<bool>> device_choices(const std::vector<double>& shares) {
+  std::vector<std::size_t> order(shares.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  std::vector<std::vector<bool>> choices;
+  std::size_t last = 0;
+  for (const double share : {1.0, 0.875, 0.75, 0.5, 0.25}) {
+    const auto count = static_cast<std::size_t>(share * static_cast<double>(order.size()));
+    if (count == 0 || count == last) continue;
+    last = count;
+    std::vector<bool>& included = choices.emplace_back(order.size());
+    for (std::size_t i = 0; i < count; ++i) included[order[i]] = true;
+  }
+  return choices;
+}
+
+class ChurnPlans {
+ public:
+  ChurnPlans(const Problem& problem, const search::IterationSearchOptions& options)
+      : problem_(problem),
+        options_(options),
+        stop_(stop_of(options.common)),
+        score_(options.objective, problem.topology),
+        network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
+
+  /// The fastest plans of several depths that use these devices only.
+  void search(const std::vector<bool>& included) {
+    SubTopology part = sub_topology(problem_.topology, included);
+    const Problem smaller{std::move(part.topology), problem_.job, problem_.constants, problem_.roofline};
+    const int most = std::min(layer_count(problem_.job.model), smaller.topology->size());
+    for (int depth = 1; depth <= most && !is_stopped(stop_); depth *= 2) {
+      search::IterationSearchOptions options = options_;
+      options.common.evaluations = evaluations_per_search;
+      options.common.on_progress = {};
+      options.finalists = 1;
+      if (options.limits.stages)
+        depth = most;  // The job gives the depth.
+      else
+        options.limits.stages = depth;
+      if (const auto found = search_once(smaller, options))
+        offer(*found->job, renumber_devices(found->plan, part.whole));
+    }
+  }
+
+  /// The plan with as many micro-batches between flushes as fit, if its schedule keeps all of them.
+  void offer(const search::DecidedJob& decided, Plan plan) {
+    const auto job = std::make_shared<const search::DecidedJob>(problem_, decided.problem.job,
+                                                                tensor_degrees(plan), network_);
+    const int flush = cost::max_fitting_flush(job->model, plan);
+    const Job& of = decided.problem.job;
+    if (!of.execution.flush && !of.target && flush > plan.execution.flush.value_or(0))
+      plan.execution.flush = flush;
+    search::PlanCandidate candidate = search::evaluate_plan(job, std::move(plan), score_);
+    const bool is_known = std::any_of(found_.begin(), found_.end(), [&](const search::PlanCandidate& it) {
+      return it.plan == candidate.plan;
+    });
+    if (!is_known && candidate.deficit_bytes <= 0) found_.push_back(std::move(candidate));
+  }
+
+  bool is_over() const { return is_stopped(stop_); }
+  std::vector<search::PlanCandidate> take() { return std::move(found_); }
+
+ private:
+  std::optional<search::PlanCandidate> search_once(const Problem& problem,
+                                                   const search::IterationSearchOptions& options) const {
+    try {
+      search::IterationSearchResult found = search::search_iteration(problem, options);
+      if (found.finalists.front().deficit_bytes <= 0) return std::move(found.finalists.front());
+    } catch (const search::NoSuchShape&) {
+      // Another depth may be possible.
+    }
+    return std::nullopt;
+  }
+
+  const Problem& problem_;
+  const search::IterationSearchOptions& options_;
+  const StopFunction stop_;
+  const search::PlanScore score_;
+  const std::shared_ptr<const cost::NetworkCost> network_;
+  std::vector<search::PlanCandidate> found_;
+};
+
+}  // namespace
+
+std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
+                                               const search::IterationSearchOptions& options,
+                                               const std::vector<NamedScenario>& scenarios,
+                                               const std::vector<search::PlanCandidate>& finalists) {
+  ChurnPlans plans(problem, options);
+  for (const search::PlanCandidate& it : finalists) plans.offer(*it.job, it.plan);
+  for (const std::vector<bool>& included : device_choices(availability(scenarios, problem.topology->size())))
+    if (!plans.is_over()) plans.search(included);
+  return plans.take();
+}
+
+}  // namespace dtfm::api

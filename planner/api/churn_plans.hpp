@@ -1,0 +1,24 @@
+// Plans for devices that leave and rejoin.
+#pragma once
+
+#include <vector>
+
+#include "planner/api/finalist_simulation.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+
+namespace dtfm::api {
+
+/// Plans that may complete more iterations than the fastest ones if devices leave, to be simulated with them:
+///   - the fastest of several depths, because a departure stops a whole pipeline;
+///   - the same on those devices only that are available for longest in the mean over all scenarios with
+///     departures. The others are spares, if the policy has any;
+///   - all of these, and `finalists`, with as many micro-batches between two flushes as fit in memory, so that
+///     pipelines can take over micro-batches of others. This takes no time as long as none left.
+/// Returns fewer plans, or none, once `stop` of the options or their time limit ends the search.
+std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
+                                               const search::IterationSearchOptions& options,
+                                               const std::vector<NamedScenario>& scenarios,
+                                               const std::vector<search::PlanCandidate>& finalists);
+
+}  // namespace dtfm::api

@@ -1,0 +1,96 @@
+// Plans for devices that leave.
+#include "planner/api/churn_plans.hpp"
+
+#include <cmath>
+
+#include "planner/api/plan_request.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::api;
+
+namespace {
+
+/// Devices that leave for good, each at its time.
+NamedScenario departures(const std::vector<std::pair<double, int>>& of, double horizon_s) {
+  NamedScenario named{"churn", {}};
+  named.scenario.name = "churn";
+  named.scenario.horizon_s = horizon_s;
+  for (const auto& [date, device] : of) named.scenario.events.push_back({date, device});
+  return named;
+}
+
+PlanRequest request_under(const Problem& problem, NamedScenario churn) {
+  PlanRequest request{problem};
+  request.options.common.evaluations = 500;
+  request.scenarios.push_back(std::move(churn));
+  return request;
+}
+
+/// A layer takes 3 s per micro-batch. Two devices, on each of which a replica with exactly four micro-batches
+/// in flight fits.
+Problem tight_problem() {
+  Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 10, 100), {}, {}};
+  problem.job.training.global_batch = 8;
+  const cost::IterationModel model(problem);
+  const double needed = cost::device_memory(model, plan_of(problem.job, 1, 2, 4)).front().needed;
+  problem.topology.edit().gpus[0].memory = Bytes(needed);
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("departures are those of devices, not changes of speed") {
+  NamedScenario named{"slow", {}};
+  named.scenario.events = {{1, 0, sim::DeviceEvent::Kind::speed, 0.5}};
+  CHECK(!has_departures(named));
+  CHECK(!has_departures(nominal_scenario()));
+  CHECK(has_departures(departures({{1, 0}}, 10)));
+}
+
+// One device leaves, and the other has all eight micro-batches, twice as many as fit in its memory at a time.
+TEST_CASE("under churn, pipelines flush so that they can take over micro-batches") {
+  const Problem problem = tight_problem();
+  const PlanResult result = plan(request_under(problem, departures({{1, 1}}, 1000)));
+  REQUIRE(result.completes_iteration());
+  CHECK(result.best().shape() == search::Shape{1, 2});
+  CHECK(result.best().plan.execution.flush == 4);
+  // One device computes eight micro-batches of 6 s, twenty times in 1000 s.
+  const std::vector<SimulatedTimes> times = result.simulated();
+  REQUIRE(times.size() == 2);
+  CHECK(times[1].mean_s == Approx(1000.0 / 20));
+  // The fastest plan without churn is as fast without it, and never completes an iteration with it.
+  REQUIRE(result.fastest_undisturbed.size() == 2);
+  CHECK(times[0].mean_s == result.fastest_undisturbed[0].mean_s);
+  CHECK(std::isinf(result.fastest_undisturbed[1].mean_s));
+}
+
+TEST_CASE("without departures there are no plans for churn") {
+  NamedScenario slow{"slow", {}};
+  slow.scenario.events = {{1, 0, sim::DeviceEvent::Kind::speed, 0.5}};
+  const PlanResult result = plan(request_under(tight_problem(), slow));
+  CHECK(result.fastest_undisturbed.empty());
+  CHECK(!result.best().plan.execution.flush);
+}
+
+// Two of four devices leave at once and never return. A pipeline over all of them would never run.
+TEST_CASE("under churn, plans avoid devices that are hardly ever available") {
+  Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 1e8, 100), {}, {}};
+  problem.job.training.global_batch = 8;
+  // Two devices hold the model, but one does not.
+  problem.topology.edit().gpus[0].memory = Bytes(4e9);
+  const PlanResult result = plan(request_under(problem, departures({{0.5, 1}, {0.5, 3}}, 1000)));
+  REQUIRE(result.completes_iteration());
+  for (const int device : pipeline_major(result.best().plan)) CHECK(device % 2 == 0);
+}
+
+TEST_CASE("plans for churn do not depend on the number of threads") {
+  const Problem problem = tight_problem();
+  PlanRequest request = request_under(problem, departures({{1, 1}}, 1000));
+  const PlanResult one = plan(request);
+  request.options.common.threads = 3;
+  const PlanResult three = plan(request);
+  CHECK(one.best().plan == three.best().plan);
+  CHECK(one.simulated()[1].mean_s == three.simulated()[1].mean_s);
+}

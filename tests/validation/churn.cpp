@@ -1,0 +1,77 @@
+// Plans made for churn complete more iterations than plans made without it: all recorded spot instances on
+// the published cases of Yuan et al.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/api/api.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "simulator/io/scenario_reader.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+using namespace dtfm::api;
+
+namespace {
+
+constexpr double hours = 6;
+
+struct Recording {
+  const char *file, *format;
+};
+
+constexpr Recording recordings[] = {{"p3-trace.csv", "events"},
+                                    {"g4dn-trace.csv", "events"},
+                                    {"p3_alive.csv", "count"},
+                                    {"g4dn_alive.csv", "count"},
+                                    {"gcp_a100x1-east1b_alive.csv", "count"},
+                                    {"gcp_v100x1-east1c_alive.csv", "count"}};
+
+constexpr const char* topologies[] = {"datacenter", "spot", "universities", "regional", "worldwide"};
+
+}  // namespace
+
+TEST_CASE("plans for churn complete more iterations under all recorded spot instances") {
+  const auto folder = std::filesystem::path(DTFM_SHARED_DATA) / "spot";
+  if (!std::filesystem::exists(folder)) {
+    WARN("skipped: there is no " << folder);
+    return;
+  }
+  std::vector<double> gains;
+  for (const char* name : topologies) {
+    Problem problem{io::read_topology(fmt::format(DTFM_SOURCE_DIR "/topologies/{}.yaml", name)),
+                    io::default_job(), io::shipped_calibration("v100").constants, io::built_in_roofline()};
+    for (const Recording& recording : recordings) {
+      PlanRequest request{problem};
+      request.options.common.threads = 2;
+      request.options.common.evaluations = 20'000;
+      request.scenarios.push_back(
+          {"spot", io::parse_scenario(
+                       fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: {}, format: {}}}]\n",
+                                   hours, recording.file, recording.format),
+                       "spot.yaml", folder, problem.topology)});
+      const PlanResult result = plan(request);
+      const double own = result.simulated().empty() ? INFINITY : result.simulated()[1].mean_s,
+                   other =
+                       result.fastest_undisturbed.empty() ? INFINITY : result.fastest_undisturbed[1].mean_s;
+      fmt::print(
+          "{:12} {:28} {:8.2f} s, {:8.2f} s of the plan without churn, undisturbed {:.2f} and {:.2f} s\n",
+          name, recording.file, own, other, result.simulated()[0].mean_s,
+          result.fastest_undisturbed[0].mean_s);
+      CAPTURE(name, recording.file);
+      CHECK(own <= other);
+      if (std::isfinite(own)) gains.push_back(other / own);
+    }
+  }
+  std::sort(gains.begin(), gains.end());
+  REQUIRE(gains.size() > 1);
+  fmt::print("median gain {:.2f}\n", gains[gains.size() / 2]);
+  CHECK(gains[gains.size() / 2] >= 1.1);
+}
