@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "planner/api/churn_plans.hpp"
@@ -26,15 +27,16 @@ double value_of(const search::PlanCandidate& candidate, double seconds, const se
   return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd, candidate.migration);
 }
 
-/// The indices of the candidates by their simulated objective, and then by their estimated time; those that
-/// the simulator rejected come last.
+/// The indices of the candidates by their simulated objective, then by their estimated time, and then with
+/// the least sharding, which may take no time; those that the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
                                             const search::PlanScore& score) {
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
-    return std::pair(value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s);
+    return std::tuple(value_of(candidates[i], finalist_results[i].seconds, score), candidates[i].iteration_s,
+                      candidates[i].plan.execution.optimizer_sharding);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -85,6 +87,11 @@ bool is_under_churn(const PlanRequest& request) {
   return std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures);
 }
 
+/// No other device has the shards of one that leaves, so the simulator refuses such runs (TrainingRun).
+void leave_out_sharding_under_churn(PlanRequest& request) {
+  if (is_under_churn(request)) request.problem.job.automatic.optimizer_sharding = false;
+}
+
 /// The finalists, followed by plans for churn if devices leave. In a warm start, which continues a running
 /// plan, only the finalists.
 std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
@@ -115,6 +122,7 @@ PlanResult search_and_simulate(const PlanRequest& given) {
   PlanRequest request = given;
   search::IterationSearchOptions& options = request.options;
   if (!options.common.begin) options.common.begin = now_of(options.common.ranks);
+  leave_out_sharding_under_churn(request);
   PlanResult result;
   if (options.keeps_pareto_front) result.front = search::search_pareto(request.problem, options);
   result.found = result.front ? result.front->result : search::search_iteration(request.problem, options);

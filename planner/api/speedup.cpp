@@ -8,10 +8,8 @@ namespace dtfm::api {
 
 RunSettings settings_of(const Plan& plan) {
   const ExecutionConfig& execution = plan.execution;
-  RunSettings settings{execution.schedule, execution.chunks,  execution.gradient_sync,
-                       execution.overlap,  execution.optimizer_sharding};
-  if (traits(execution.optimizer_sharding).gradients) settings.micro_batch = execution.micro_batch;
-  return settings;
+  return {execution.schedule, execution.chunks, execution.gradient_sync, execution.overlap,
+          execution.optimizer_sharding};
 }
 
 Job with_settings(Job job, const RunSettings& settings) {
@@ -22,10 +20,6 @@ Job with_settings(Job job, const RunSettings& settings) {
   execution.overlap = settings.overlap;
   execution.optimizer_sharding = settings.optimizer_sharding;
   job.automatic.schedule = job.automatic.gradient_sync = job.automatic.optimizer_sharding = false;
-  if (settings.micro_batch) {
-    execution.micro_batch = *settings.micro_batch;
-    job.automatic.micro_batch = false;
-  }
   return job;
 }
 
@@ -35,12 +29,13 @@ std::string format_settings(const RunSettings& settings) {
                                  name_of(settings.gradient_sync), settings.overlap ? " overlapped" : "");
   if (settings.optimizer_sharding != OptimizerSharding::none)
     text += fmt::format(" {}", name_of(settings.optimizer_sharding));
-  if (settings.micro_batch) text += fmt::format(" micro-batch {}", *settings.micro_batch);
   return text;
 }
 
 bool is_decomposable(const ChosenLayout& chosen) {
-  return chosen.layout && chosen.layout->sync_every == 1 && !chosen.layout->skipped;
+  if (!chosen.layout || chosen.layout->sync_every != 1 || chosen.layout->skipped) return false;
+  const ExecutionConfig& execution = chosen.layout->plan.execution;
+  return can_shard(execution) && !execution.optimizer_offload;
 }
 
 namespace {

@@ -10,15 +10,13 @@
 namespace dtfm::api {
 
 /// How stages take turns, and how replicas share states and synchronize: what a trainer does with any
-/// placement. With partitioned gradients, which are communicated once per micro-batch, `micro_batch` is a part
-/// of that.
+/// placement.
 struct RunSettings {
   Schedule schedule = {};
   std::optional<int> chunks = {};
   GradientSync gradient_sync = {};
   bool overlap = false;
   OptimizerSharding optimizer_sharding = {};
-  std::optional<int> micro_batch = {};
 
   friend bool operator==(const RunSettings&, const RunSettings&) = default;
 };
@@ -26,11 +24,11 @@ struct RunSettings {
 RunSettings settings_of(const Plan& plan);
 /// The job with these settings, none of them left open.
 Job with_settings(Job job, const RunSettings& settings);
-/// "1f1b-blocking, ring" or "gpipe, ring zero2 micro-batch 4"
+/// "1f1b-blocking, ring" or "gpipe, ring zero2"
 std::string format_settings(const RunSettings& settings);
 
 /// Whether the layout's speed differs from that of a plan only by placement, schedule and collective. This is
-/// not so if replicas synchronize rarely, or if stages are skipped.
+/// not so if replicas synchronize rarely, if stages are skipped, or if a plan cannot have the sharding.
 bool is_decomposable(const ChosenLayout& chosen);
 
 /// Two settings on the way from a decomposable layout to a plan: those of the layout, and those with the

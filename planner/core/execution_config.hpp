@@ -36,6 +36,9 @@ struct ExecutionConfig {
   GradientSync gradient_sync = GradientSync::sharded_ps;
   /// What all replicas of a layer partition; gradient_sync says how they exchange it.
   OptimizerSharding optimizer_sharding = OptimizerSharding::none;
+  /// Gradients and optimizer state are in host memory, and host processors update (ZeRO-Offload, arXiv
+  /// 2101.06840). Only schemes set it, and only the simulator reads it.
+  bool optimizer_offload = false;
   bool overlap = false;  // gradient synchronization of a layer overlaps with the backward of others
   Recomputation recomputation = Recomputation::none;
   Compression compression = {};

@@ -22,6 +22,15 @@ double bytes_per_element(const Training& training) {
   return traits(training.precision).bytes_per_element;
 }
 
+std::vector<int> open_micro_batches(const Job& job) {
+  if (!job.micro_batch_choices.empty()) return job.micro_batch_choices;
+  constexpr int most = 64;
+  std::vector<int> sizes;
+  for (int size = 1; size <= std::min(most, job.training.global_batch); ++size)
+    if (job.training.global_batch % size == 0) sizes.push_back(size);
+  return sizes;
+}
+
 std::vector<Layer> layer_chain(const Job& job) {
   return layer_chain(job.model, bytes_per_element(job.training));
 }

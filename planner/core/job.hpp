@@ -80,6 +80,10 @@ inline int micro_batch_count(const Job& job) {
   return job.training.global_batch / job.execution.micro_batch;
 }
 
+/// What automatic.micro_batch may choose, ascending: `micro_batch_choices`, or the divisors of the global batch
+/// up to 64.
+std::vector<int> open_micro_batches(const Job& job);
+
 /// Bytes of one weight, activation or gradient.
 double bytes_per_element(const Training& training);
 

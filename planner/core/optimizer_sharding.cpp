@@ -23,11 +23,12 @@ constexpr auto optimizer_shardings = std::to_array<OptimizerShardingTraits>({
 });
 static_assert(has_row_for_each(optimizer_shardings, OptimizerSharding::zero3));
 
-/// Why the sharding cannot run; empty if it can.
-std::string conflict(const ExecutionConfig& execution) {
+/// Why the sharding cannot run; empty if it can. Only schemes run zero3 with `hierarchical`.
+std::string conflict(const ExecutionConfig& execution, bool is_scheme) {
   const OptimizerShardingTraits& sharding = traits(execution.optimizer_sharding);
   if (!sharding.optimizer) return "";
   const bool is_hybrid = execution.gradient_sync == GradientSync::hierarchical;
+  if (is_scheme && is_hybrid && sharding.parameters) return "";
   if (!traits(execution.gradient_sync).has_halves || (is_hybrid && sharding.gradients))
     return fmt::format("{} cannot be combined with gradient_sync {}; use ring{} sharded-ps{}", sharding.name,
                        name_of(execution.gradient_sync), sharding.gradients ? " or" : ",",
@@ -53,15 +54,15 @@ std::string_view name_of(OptimizerSharding sharding) {
 }
 
 bool can_shard(const ExecutionConfig& execution) {
-  return conflict(execution).empty();
+  return conflict(execution, false).empty();
 }
 
 void check_optimizer_sharding(const ExecutionConfig& execution) {
-  if (const std::string what = conflict(execution); !what.empty()) throw Error("", what);
+  if (const std::string what = conflict(execution, false); !what.empty()) throw Error("", what);
 }
 
 void check_optimizer_sharding(const Plan& plan) {
-  check_optimizer_sharding(plan.execution);
+  if (const std::string what = conflict(plan.execution, true); !what.empty()) throw Error("", what);
   if (!traits(plan.execution.optimizer_sharding).gradients) return;
   for (const Pipeline& pipeline : plan.pipelines)
     if (pipeline.stages.size() != 1 || pipeline.stages.front().devices.size() != 1)

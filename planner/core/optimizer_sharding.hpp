@@ -36,7 +36,8 @@ bool can_shard(const ExecutionConfig& execution);
 /// Throws Error if a sharding cannot run with the gradient synchronization or the schedule of `execution`.
 /// The message names the fix.
 void check_optimizer_sharding(const ExecutionConfig& execution);
-/// Also throws Error if gradients are partitioned, but a pipeline is not a single stage on a single device.
+/// The same for the simulator, which also runs zero3 with `hierarchical`. Also throws Error if gradients are
+/// partitioned, but a pipeline is not a single stage on a single device.
 void check_optimizer_sharding(const Plan& plan);
 
 }  // namespace dtfm

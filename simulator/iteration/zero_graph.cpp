@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/sharing_replicas.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm::sim {
@@ -44,19 +46,91 @@ std::vector<std::vector<Hop>> ring_hops(const Topology& topology, const std::vec
   return hops;
 }
 
+/// The devices of a collective, which are numbered as the pipelines, and what they send around their rings.
+struct CollectiveGroup {
+  std::vector<std::size_t> members;
+  std::vector<std::vector<Hop>> hops = {};  // [position in members]; Hop::to is a position, too
+};
+
+/// The devices that partition states among each other: all, or `share` of one site each. Pipelines of a site
+/// need not be consecutive.
+std::vector<CollectiveGroup> sharing_groups(const Topology& topology, const std::vector<int>& devices,
+                                            std::size_t share) {
+  std::map<int, std::vector<std::size_t>> by_site;
+  const bool is_one = share == devices.size();
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    by_site[is_one ? 0 : topology.devices[at(devices[i])].site].push_back(i);
+  std::vector<CollectiveGroup> groups;
+  for (const auto& [site, members] : by_site)
+    for (std::size_t first = 0; first < members.size(); first += share) {
+      if (members.size() % share != 0)
+        throw Error("", "hierarchical sharding requires as many replicas in every site");
+      const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
+      groups.push_back({{begin, begin + static_cast<std::ptrdiff_t>(share)}});
+    }
+  return groups;
+}
+
+/// The devices with the same part of the states, one of each group.
+std::vector<CollectiveGroup> copies_of_parts(const std::vector<CollectiveGroup>& groups) {
+  std::vector<CollectiveGroup> copies(groups.front().members.size());
+  for (const CollectiveGroup& group : groups)
+    for (std::size_t i = 0; i < copies.size(); ++i) copies[i].members.push_back(group.members[i]);
+  return copies;
+}
+
+void add_hops(const Topology& topology, const std::vector<int>& devices,
+              std::vector<CollectiveGroup>& groups) {
+  for (CollectiveGroup& group : groups) {
+    std::vector<int> own;
+    for (const std::size_t i : group.members) own.push_back(devices[i]);
+    group.hops = ring_hops(topology, own);
+  }
+}
+
+std::vector<int> devices_of(const Plan& plan) {
+  std::vector<int> devices;
+  for (const Pipeline& pipeline : plan.pipelines) devices.push_back(pipeline.stages.front().devices.front());
+  return devices;
+}
+
+/// All groups of a plan: those that partition the states, and those with copies of a part.
+struct Groups {
+  std::vector<CollectiveGroup> sharing, copies;
+};
+
+Groups groups_of(const Topology& topology, const Plan& plan) {
+  const std::vector<int> devices = devices_of(plan);
+  Groups groups;
+  groups.sharing = sharing_groups(topology, devices, at(sharing_replicas(topology, plan)));
+  groups.copies = copies_of_parts(groups.sharing);
+  add_hops(topology, devices, groups.sharing);
+  add_hops(topology, devices, groups.copies);
+  return groups;
+}
+
 double rounds_of(const Plan& plan) {
   int rounds = 0;
   for (const Pipeline& pipeline : plan.pipelines) rounds = std::max(rounds, pipeline.micro_batches);
   return rounds;
 }
 
-/// `hops`: messages of a device in a step of a collective.
-double message_count(const Plan& plan, int layers, std::size_t hops) {
+/// Messages of a reduce-scatter or an all-gather in each of the groups.
+double messages_in(const std::vector<CollectiveGroup>& groups, bool is_direct) {
+  double messages = 0;
+  for (const CollectiveGroup& group : groups) {
+    const auto devices = static_cast<double>(group.members.size());
+    messages += devices * (devices - 1) * (is_direct ? 1 : static_cast<double>(group.hops.front().size()));
+  }
+  return messages;
+}
+
+double message_count(const Plan& plan, int layers, const Groups& groups) {
   const OptimizerShardingTraits& sharding = traits(plan.execution.optimizer_sharding);
-  const double collectives = rounds_of(plan) * (sharding.parameters ? 3.0 : 1.0) * layers +
-                             (sharding.parameters ? 0 : 1),
-               devices = static_cast<double>(plan.pipelines.size());
-  return devices * (devices - 1) * collectives * static_cast<double>(hops);
+  const bool is_direct = plan.execution.gradient_sync == GradientSync::sharded_ps;
+  const double passes = rounds_of(plan) * layers, collectives = sharding.parameters ? 3 * passes : passes + 1;
+  return messages_in(groups.sharing, is_direct) * collectives +
+         messages_in(groups.copies, false) * 2 * passes;
 }
 
 class ZeroGraph {
@@ -69,11 +143,10 @@ class ZeroGraph {
         overhead_s_(problem.constants.iteration_overhead_s),
         efficiency_(problem.constants.sync_efficiency) {
     builder_.set_stop(stop);
-    for (const Pipeline& pipeline : plan.pipelines)
-      devices_.push_back(pipeline.stages.front().devices.front());
+    devices_ = devices_of(plan);
     rounds_ = static_cast<int>(rounds_of(plan));
     is_direct_ = plan.execution.gradient_sync == GradientSync::sharded_ps;
-    hops_ = ring_hops(problem.topology, devices_);
+    groups_ = groups_of(problem.topology, plan);
     are_compressed_ = model_.is_compressed(devices_);
     last_ = before_last_ = reduce_scattered_ = std::vector<int>(devices_.size(), no_index);
   }
@@ -102,8 +175,7 @@ class ZeroGraph {
   /// Rejects graphs that would exceed the memory: every message takes about 200 bytes.
   void check_size() const {
     constexpr double max_messages = 2e7;
-    if (const double messages = message_count(plan_, model_.layers(), hops_[0].size());
-        messages > max_messages)
+    if (const double messages = message_count(plan_, model_.layers(), groups_); messages > max_messages)
       throw Error("", fmt::format("{} devices send parts of {} layers in {:.3g} messages per iteration, more "
                                   "than the limit of {:.3g}; use fewer devices or micro-batches",
                                   devices_.size(), model_.layers(), messages, max_messages));
@@ -142,11 +214,12 @@ class ZeroGraph {
   /// device starts to compute the previous layer (prefetching).
   std::vector<int> gather_parameters(int layer, Activity activity) {
     TaskLabel of = label(Activity::all_gather, layer);
-    of.phase = activity == Activity::forward ? 0 : static_cast<int>(devices_.size()) - 1;
+    of.phase = activity == Activity::forward ? 0 : sharing_count() - 1;
     return collective(before_last_, model_.parameter_bytes_of(layer), of);
   }
 
   /// Compressing the gradients, and decompressing a device's own part, are computed before the collective.
+  /// Devices with copies of a part then all-reduce it (PyTorch's HYBRID_SHARD).
   void reduce_scatter(int layer) {
     const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
                  compress_s =
@@ -154,16 +227,30 @@ class ZeroGraph {
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
       TaskLabel of = label(Activity::compress, layer);
       of.pipeline = static_cast<int>(i);
-      const double expand_s = compress_s / static_cast<double>(devices_.size());
+      const double expand_s = compress_s / sharing_count();
       last_[i] = builder_.compute(devices_[i], compress_s + expand_s, std::array{last_[i]}, of);
     }
-    reduce_scattered_ = collective(last_, bytes, label(Activity::gradient_sync, layer));
+    TaskLabel of = label(Activity::gradient_sync, layer);
+    reduce_scattered_ = collective(last_, bytes, of);
+    for (of.phase = sharing_count() - 1; of.phase < sharing_count() + 2 * copy_count() - 3;
+         of.phase += copy_count() - 1)
+      reduce_scattered_ = in_rings(groups_.copies, reduce_scattered_, bytes / sharing_count(), of);
   }
+
+  int sharing_count() const { return static_cast<int>(groups_.copies.size()); }
+  int copy_count() const { return static_cast<int>(groups_.sharing.size()); }
 
   /// `ready`: by device, the task after which it takes part. Returns, by device, the task after which it has
   /// received everything.
   std::vector<int> collective(const std::vector<int>& ready, double bytes, const TaskLabel& of) {
-    return is_direct_ ? direct_collective(ready, bytes, of) : ring_collective(ready, bytes, of);
+    return is_direct_ ? direct_collective(ready, bytes, of) : in_rings(groups_.sharing, ready, bytes, of);
+  }
+
+  std::vector<int> in_rings(const std::vector<CollectiveGroup>& groups, const std::vector<int>& ready,
+                            double bytes, const TaskLabel& of) {
+    std::vector<int> ends = ready;
+    for (const CollectiveGroup& group : groups) ring_collective(group, ready, bytes, of, ends);
+    return ends;
   }
 
   /// Every device sends one of G parts of `bytes` to every other one, all at once.
@@ -189,45 +276,43 @@ class ZeroGraph {
     return ends;
   }
 
-  /// Adds G − 1 steps. In each, every device sends one of G parts of `bytes` around the rings as soon as it
-  /// has received it. `ready`: by device, the task after which it takes part. Phases of labels count from
-  /// that of `of`. Returns, by device, the task after which it has received its last part.
-  std::vector<int> ring_collective(const std::vector<int>& ready, double bytes, TaskLabel of) {
-    const std::size_t count = devices_.size();
+  /// Adds G − 1 steps for the G devices of a group. In each, every device sends one of G parts of `bytes`
+  /// around the rings as soon as it has received it. `ready`: by device, the task after which it takes part.
+  /// Phases of labels count from that of `of`. Sets the ends of the members to the tasks after which they
+  /// have received their last part; with a single one, leaves it.
+  void ring_collective(const CollectiveGroup& group, const std::vector<int>& ready, double bytes,
+                       TaskLabel of, std::vector<int>& ends) {
+    const std::vector<std::size_t>& members = group.members;
+    const std::size_t count = members.size();
+    if (count < 2) return;
     std::vector<std::array<int, 2>> received(count, {no_index, no_index});
     of.phase = std::max(of.phase, 0);
     for (std::size_t step = 0; step + 1 < count; ++step, ++of.phase) {
       std::vector<std::array<int, 2>> next(count, {no_index, no_index});
       for (std::size_t i = 0; i < count; ++i)
-        for (std::size_t ring = 0; ring < hops_[i].size(); ++ring) {
-          const auto [to, share] = hops_[i][ring];
-          next[to][ring] = builder_.send(builder_.channel(devices_[i], devices_[to], of.activity),
-                                         bytes * share / static_cast<double>(count) / efficiency_,
-                                         std::array{ready[i], ready[to], received[i][0], received[i][1]}, of);
+        for (std::size_t ring = 0; ring < group.hops[i].size(); ++ring) {
+          const auto [to, share] = group.hops[i][ring];
+          const std::size_t sender = members[i], receiver = members[to];
+          next[to][ring] =
+              builder_.send(builder_.channel(devices_[sender], devices_[receiver], of.activity),
+                            bytes * share / static_cast<double>(count) / efficiency_,
+                            std::array{ready[sender], ready[receiver], received[i][0], received[i][1]}, of);
         }
       received = std::move(next);
     }
-    return ends_of(received, ready, of);
-  }
-
-  /// Joins the last messages of each device; with a single device, returns `ready`.
-  std::vector<int> ends_of(const std::vector<std::array<int, 2>>& received, const std::vector<int>& ready,
-                           TaskLabel of) {
-    std::vector<int> ends = ready;
     of.rank = of.activity == Activity::all_gather ? 0 : 1;
     of.activity = Activity::wait;
-    for (std::size_t i = 0; i < devices_.size() && devices_.size() > 1; ++i) {
-      of.pipeline = static_cast<int>(i);
-      ends[i] = received[i][1] == no_index ? received[i][0] : builder_.join(received[i], of);
+    for (std::size_t i = 0; i < count; ++i) {
+      of.pipeline = static_cast<int>(members[i]);
+      ends[members[i]] = received[i][1] == no_index ? received[i][0] : builder_.join(received[i], of);
     }
-    return ends;
   }
 
   /// Adds the optimizer steps and, if replicas hold all parameters, the all-gather after them. Returns the
   /// tasks for which the end of the iteration waits. Waiting for the last reduce-scatter suffices, because
   /// those of a device are sent in order on their channels.
   std::vector<int> add_updates() {
-    const double share = 1 / static_cast<double>(devices_.size());
+    const double share = 1.0 / sharing_count();
     std::vector<int> ends;
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const double seconds = model_.of(plan_.pipelines[i].stages.front()).update_s * share;
@@ -251,7 +336,7 @@ class ZeroGraph {
   GraphBuilder builder_;
   const double overhead_s_, efficiency_;
   std::vector<int> devices_;  // [pipeline]
-  std::vector<std::vector<Hop>> hops_;
+  Groups groups_;
   bool is_direct_ = false;       // collectives send directly instead of around rings
   bool are_compressed_ = false;  // gradients are sent compressed
   int rounds_ = 0, micro_batch_ = 0;
@@ -262,10 +347,7 @@ class ZeroGraph {
 }  // namespace
 
 double zero_graph_messages(const Topology& topology, int layers, const Plan& plan) {
-  std::vector<int> devices;
-  for (const Pipeline& pipeline : plan.pipelines) devices.push_back(pipeline.stages.front().devices.front());
-  const bool is_direct = plan.execution.gradient_sync == GradientSync::sharded_ps;
-  return message_count(plan, layers, is_direct ? 1 : ring_hops(topology, devices)[0].size());
+  return message_count(plan, layers, groups_of(topology, plan));
 }
 
 LabelledGraph zero_graph(const Problem& problem, const Plan& plan, const StopFunction& stop) {

@@ -14,7 +14,7 @@
 
 using namespace dtfm;
 
-TEST_CASE("in the data centre an automatic sharding is as fast as the row of zero2") {
+TEST_CASE("in the data centre the default plan is as fast as the row of zero2") {
   Problem problem{io::read_topology(DTFM_SOURCE_DIR "/topologies/datacenter.yaml"), io::default_job(),
                   io::shipped_calibration("v100").constants, io::built_in_roofline()};
   const auto row = std::find_if(api::schemes().begin(), api::schemes().end(),
@@ -26,8 +26,6 @@ TEST_CASE("in the data centre an automatic sharding is as fast as the row of zer
   own.job = zero2.layout->job;
   const double row_s = sim::simulate_undisturbed(own, zero2.layout->plan).seconds;
 
-  Automatic& open = problem.job.automatic;
-  open.micro_batch = open.schedule = open.gradient_sync = open.optimizer_sharding = true;
   api::PlanRequest request{problem};
   request.options.common.evaluations = 20000;
   const api::PlanResult result = api::plan(request);

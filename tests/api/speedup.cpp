@@ -58,30 +58,35 @@ TEST_CASE("a job with settings leaves none of them open") {
   CHECK(set.automatic == Automatic{.tensor = true});
 }
 
-TEST_CASE("partitioned gradients come with their micro-batches, and with a schedule that can run them") {
+TEST_CASE("partitioned gradients come with a schedule that can run them") {
   ChosenLayout zero = chosen_layout(1, 4);
   zero.layout->plan.execution.optimizer_sharding = OptimizerSharding::zero2;
-  zero.layout->plan.execution.micro_batch = 4;
   Plan planned = interleaved_plan();
   const SettingSteps kept = steps_between(*zero.layout, planned);
-  CHECK(format_settings(kept.layout) == "1f1b-blocking, ring zero2 micro-batch 4");
+  CHECK(format_settings(kept.layout) == "1f1b-blocking, ring zero2");
   CHECK(kept.planned_schedule == kept.layout);
   planned.execution.schedule = Schedule::gpipe;
   planned.execution.chunks.reset();
   const SettingSteps replaced = steps_between(*zero.layout, planned);
-  CHECK(format_settings(replaced.layout) == "gpipe, ring zero2 micro-batch 4");
+  CHECK(format_settings(replaced.layout) == "gpipe, ring zero2");
   CHECK(replaced.planned_schedule == replaced.layout);
   const Job job = with_settings(chain_job(4, 1e6, 1e6), replaced.layout);
   CHECK(job.execution.optimizer_sharding == OptimizerSharding::zero2);
-  CHECK(job.execution.micro_batch == 4);
   CHECK(job.automatic == Automatic{});
 }
 
-TEST_CASE("schemes that train differently are not decomposable") {
+TEST_CASE("schemes that train differently, or as no plan can, are not decomposable") {
   CHECK(is_decomposable(chosen_layout(2, 2)));
   ChosenLayout rare = chosen_layout(2, 2), skipping = chosen_layout(2, 2), swarm;
   rare.layout->sync_every = 16;
   skipping.layout->skipped = 1;
   swarm.swarm.emplace();
   for (const ChosenLayout& it : {rare, skipping, swarm}) CHECK(!is_decomposable(it));
+  ChosenLayout sharded = chosen_layout(1, 2);
+  sharded.layout->plan.execution.optimizer_sharding = OptimizerSharding::zero3;
+  CHECK(is_decomposable(sharded));
+  ChosenLayout offloaded = sharded;
+  offloaded.layout->plan.execution.optimizer_offload = true;
+  sharded.layout->plan.execution.gradient_sync = GradientSync::hierarchical;
+  for (const ChosenLayout& it : {sharded, offloaded}) CHECK(!is_decomposable(it));
 }

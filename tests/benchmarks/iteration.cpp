@@ -4,7 +4,7 @@
 #include "planner/core/rng.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
+#include "tests/support/published_job.hpp"
 #include "tests/support/small_problems.hpp"
 
 namespace dtfm {
@@ -18,7 +18,7 @@ constexpr int stages = 8, per_site = 16;
 Problem problem_of(int devices, bool shared) {
   Problem problem{flat_topology(std::vector<int>(at(devices / per_site), per_site), link_of(5e-3, 250e6),
                                 link_of(70e-3, 100e6)),
-                  default_job(), shipped_calibration("v100").constants};
+                  published_job(), shipped_calibration("v100").constants};
   problem.topology.edit().gpus[0].name = "V100-16GB";
   for (Device& device : problem.topology.edit().devices)
     if (shared) device.uplink = device.downlink = BitsPerSecond(2e9);

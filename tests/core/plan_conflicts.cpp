@@ -15,9 +15,16 @@ namespace {
 Job decided_job() {
   Job job = chain_job(4, 1e6, 1e6);
   job.training.global_batch = 8;
-  job.execution = {2,    Schedule::interleaved, 2,
-                   4,    GradientSync::ring,    OptimizerSharding::zero1,
-                   true, Recomputation::full,   {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
+  ExecutionConfig& execution = job.execution;
+  execution.micro_batch = 2;
+  execution.schedule = Schedule::interleaved;
+  execution.chunks = 2;
+  execution.flush = 4;
+  execution.gradient_sync = GradientSync::ring;
+  execution.optimizer_sharding = OptimizerSharding::zero1;
+  execution.overlap = true;
+  execution.recomputation = Recomputation::full;
+  execution.compression = {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)};
   return job;
 }
 

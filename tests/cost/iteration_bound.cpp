@@ -8,13 +8,13 @@
 #include <string>
 
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/published_job.hpp"
 #include "tests/support/small_problems.hpp"
 #include "tests/support/tiny_problems.hpp"
 #include "tests/validation/estimates.hpp"
@@ -232,7 +232,7 @@ TEST_CASE("no random plan is below the bound on the shipped topologies") {
         "spot", "spot-10g", "three-clouds", "universities", "worldwide"}) {
     CAPTURE(name);
     Problem problem{read_topology(std::string(DTFM_SOURCE_DIR "/topologies/") + name + ".yaml"),
-                    default_job(), shipped_calibration("v100").constants, built_in_roofline()};
+                    published_job(), shipped_calibration("v100").constants, built_in_roofline()};
     problem.job.training.global_batch = 64;
     const IterationModel model(problem);
     const IterationBounds bounds(model);

@@ -55,7 +55,10 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   CHECK(job.execution.recomputation == Recomputation::full);
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
-  CHECK(job.automatic == Automatic{});
+  CHECK(job.automatic ==
+        Automatic{.micro_batch = true, .schedule = true, .gradient_sync = true, .optimizer_sharding = true});
+  CHECK(job.execution.schedule == Schedule::gpipe);
+  CHECK(job.execution.gradient_sync == GradientSync::sharded_ps);
   CHECK(job.comm_cost_stages == 8);
   REQUIRE(job.comm_cost);
   CHECK(job.comm_cost->gradient.value() == 0.65e9);

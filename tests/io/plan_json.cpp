@@ -150,9 +150,13 @@ namespace {
 /// Returns a plan of the small job with a value other than the default for every setting but the chunks.
 Plan configured_plan() {
   Plan plan = plan_from_placement(two_by_two(), small_job());
-  plan.execution = {1,    Schedule::one_f_one_b, {},
-                    2,    GradientSync::ring,    OptimizerSharding::none,
-                    true, Recomputation::full,   {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)}};
+  ExecutionConfig& execution = plan.execution;
+  execution.schedule = Schedule::one_f_one_b;
+  execution.flush = 2;
+  execution.gradient_sync = GradientSync::ring;
+  execution.overlap = true;
+  execution.recomputation = Recomputation::full;
+  execution.compression = {0.25, 0.5, BitsPerSecond(8e9), {}, {}, BitsPerSecond(1e9)};
   return plan;
 }
 

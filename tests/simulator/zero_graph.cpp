@@ -135,6 +135,64 @@ TEST_CASE("with several rings every device sends and receives as much as with on
   }
 }
 
+/// Two sites of two devices each, which partition states inside sites.
+Problem hybrid_problem(int layers, double inside, double across) {
+  Problem problem = zero_problem(4, layers, inside, OptimizerSharding::zero3);
+  problem.topology = flat_topology({2, 2}, link_of(0, inside), link_of(0, across));
+  problem.job.execution.gradient_sync = GradientSync::hierarchical;
+  return problem;
+}
+
+// In every micro-batch, a device sends 3 Ψ / 2 inside its site, and all-reduces half of the gradients with
+// the device that has the same part in the other site: twice a half of that.
+TEST_CASE("hybrid sharding partitions inside sites and all-reduces across them") {
+  const Problem problem = hybrid_problem(3, 1e9, 1e8);
+  const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, 4, 2));
+  std::map<int, double> inside, across;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
+    const TaskLabel& label = lowered.labels[i];
+    if (lowered.graph.tasks[i].kind != TaskKind::flow) continue;
+    const bool is_inside = label.device / 2 == label.peer / 2;
+    (is_inside ? inside : across)[label.device] += lowered.graph.tasks[i].amount;
+    if (!is_inside) CHECK(label.device % 2 == label.peer % 2);
+  }
+  const double psi = 3 * 2 * parameters;
+  for (int device = 0; device < 4; ++device) {
+    CHECK(inside[device] == Approx(2 * 3 * psi / 2).epsilon(1e-12));
+    CHECK(across[device] == Approx(2 * 2 * psi / 2 / 2).epsilon(1e-12));
+  }
+}
+
+// F 0–1, B 1–3, transfers inside take no time; 5e7 bytes are all-reduced in two steps of half of them, 3–8.
+TEST_CASE("the all-reduce across sites follows the reduce-scatter inside them") {
+  CHECK(seconds(hybrid_problem(1, 1e15, 1e7), 1) == Approx(8));
+  // With sites of different size there are no equal groups.
+  Problem uneven = hybrid_problem(1, 1e15, 1e7);
+  uneven.topology = flat_topology({3, 2}, link_of(0, 1e15), link_of(0, 1e7));
+  CHECK(error_message([&] { iteration_graph(uneven, plan_of(uneven.job, 1, 5, 1)); }) ==
+        "hierarchical sharding requires as many replicas in every site");
+}
+
+TEST_CASE("with an offloaded optimizer a device holds its weights only, and hosts update") {
+  Problem problem = zero_problem(2, 4, 1e9, OptimizerSharding::zero2);
+  const auto load_of = [&] {
+    const Plan plan = plan_of(problem.job, 1, 2, 1);
+    return LoadModel(problem, plan).of(plan.pipelines.front().stages.front());
+  };
+  const StageLoad on_device = load_of();
+  problem.job.execution.optimizer_offload = true;
+  const StageLoad offloaded = load_of();
+  CHECK(offloaded.state_bytes == 4 * parameters * 2);
+  CHECK(offloaded.state_bytes < on_device.state_bytes);
+  CHECK(offloaded.working_bytes == on_device.working_bytes);
+  CHECK(offloaded.update_s == Approx(4 * parameters * 0.22e-9));
+  // Both devices update one half.
+  problem.job.execution.optimizer_offload = false;
+  const double difference_s = (offloaded.update_s - on_device.update_s) / 2, before_s = seconds(problem, 1);
+  problem.job.execution.optimizer_offload = true;
+  CHECK(seconds(problem, 1) == Approx(before_s + difference_s));
+}
+
 // F 0–1, B 1–3; 1 s to compress 1e8 bytes and half of that for a part of them, 3–4.5; half of the bytes of a
 // part 4.5–4.75; parameters 4.75–5.25.
 TEST_CASE("compressed gradients take device time and fewer bytes") {

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/published_job.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
@@ -20,7 +20,7 @@ constexpr int plans = 500;
 /// Returns the default job with fewer micro-batches, to shorten the simulation.
 Problem shipped_problem(const std::string& topology) {
   const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (topology + ".yaml");
-  Problem problem{read_topology(file), default_job(), shipped_calibration("v100").constants,
+  Problem problem{read_topology(file), published_job(), shipped_calibration("v100").constants,
                   built_in_roofline()};
   problem.job.training.global_batch = 96;
   return problem;

@@ -13,9 +13,9 @@
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
+#include "tests/support/published_job.hpp"
 #include "tests/validation/best_plan.hpp"
 
 namespace dtfm {
@@ -87,7 +87,7 @@ class OtherPlacements {
 
 /// Prints a row and returns whether the plan is the fastest.
 bool print_row(const std::string& topologies, const std::string& name, int layers, int batch, int threads) {
-  Job job = default_job();
+  Job job = published_job();
   job.training.global_batch = batch;
   std::get<Transformer>(job.model).layers = layers;
   const Problem problem{read_topology(topologies + "/" + name + ".yaml"), job,

@@ -8,11 +8,11 @@
 
 #include "planner/api/schemes/scheme.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/published_job.hpp"
 #include "tests/validation/best_plan.hpp"
 
 using namespace dtfm;
@@ -23,7 +23,7 @@ using namespace dtfm::sim;
 namespace {
 
 Problem problem_on(const std::string& topology, int layers, int batch) {
-  Problem problem{read_topology(DTFM_SOURCE_DIR "/topologies/" + topology + ".yaml"), default_job(),
+  Problem problem{read_topology(DTFM_SOURCE_DIR "/topologies/" + topology + ".yaml"), published_job(),
                   shipped_calibration("v100").constants, built_in_roofline()};
   std::get<Transformer>(problem.job.model).layers = layers;
   problem.job.training.global_batch = batch;

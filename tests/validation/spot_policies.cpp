@@ -12,12 +12,12 @@
 #include "planner/api/replanner.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_simulation.hpp"
+#include "tests/support/published_job.hpp"
 
 using namespace dtfm;
 using namespace dtfm::api;
@@ -41,7 +41,7 @@ links: [{within: datacenter, latency: 0 ms, bandwidth: 1.25 Gbps}]
 Problem spot_problem() {
   Problem problem;
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
-  problem.job = default_job();
+  problem.job = published_job();
   problem.job.training.global_batch = replicas * micro_batches * problem.job.execution.micro_batch;
   problem.job.execution.recomputation = Recomputation::full;
   problem.constants = shipped_calibration("v100").constants;

@@ -19,60 +19,50 @@ std::vector<int> all_devices(const Problem& problem) {
   return devices;
 }
 
-void check_batch(const Problem& problem) {
+/// A replica on every device, each with at least one micro-batch.
+Layout replicate_all(const Problem& problem, OptimizerSharding sharding) {
   const int batch = problem.job.training.global_batch, devices = problem.topology->size();
   if (batch < devices)
     throw NoLayout(fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
-}
-
-/// Whether every device can hold its model and one micro-batch.
-bool fits(const Problem& problem, const Layout& layout) {
-  Problem own = problem;
-  own.job = layout.job;
-  const sim::LoadModel model(own, layout.plan);
-  return std::all_of(layout.plan.pipelines.begin(), layout.plan.pipelines.end(), [&](const Pipeline& it) {
-    const auto memory = memory_of(problem.topology, it.stages.front().devices.front());
-    return !memory || needed_bytes(model.of(it.stages.front())) <= *memory;
-  });
-}
-
-Layout shard(const Problem& problem, int micro_batch, OptimizerSharding sharding) {
+  const int micro_batch =
+      largest_divisor(batch, std::min(problem.job.execution.micro_batch, batch / devices));
   Layout layout = replicate(problem, all_devices(problem), micro_batch, GradientSync::ring);
   layout.job.execution.optimizer_sharding = sharding;
   layout.plan.execution = layout.job.execution;
   return layout;
 }
 
-/// Uses the largest micro-batch that fits, because parameters and gradients are communicated once per
-/// micro-batch. If none fits, returns micro-batches of one sequence, whose memory deficit is then reported.
-std::vector<Layout> zero(const Problem& problem, OptimizerSharding sharding) {
-  check_batch(problem);
-  const int batch = problem.job.training.global_batch, devices = problem.topology->size();
-  for (int micro_batch = largest_divisor(batch, batch / devices); micro_batch > 1;
-       micro_batch = largest_divisor(batch, micro_batch - 1)) {
-    Layout layout = shard(problem, micro_batch, sharding);
-    if (fits(problem, layout)) return {std::move(layout)};
-  }
-  return {shard(problem, 1, sharding)};
-}
-
 }  // namespace
 
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
-  check_batch(problem);
-  // Every device computes at least one micro-batch.
-  const int batch = problem.job.training.global_batch;
-  const int micro_batch =
-      largest_divisor(batch, std::min(problem.job.execution.micro_batch, batch / problem.topology->size()));
-  return {replicate(problem, all_devices(problem), micro_batch, GradientSync::ring)};
+  return {replicate_all(problem, OptimizerSharding::none)};
 }
 
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {
-  return zero(problem, OptimizerSharding::zero2);
+  return {replicate_all(problem, OptimizerSharding::zero2)};
 }
 
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions&) {
-  return zero(problem, OptimizerSharding::zero3);
+  return {replicate_all(problem, OptimizerSharding::zero3)};
+}
+
+std::vector<Layout> zero_offload_layouts(const Problem& problem, const SchemeOptions&) {
+  Layout layout = replicate_all(problem, OptimizerSharding::zero2);
+  layout.job.execution.optimizer_offload = layout.plan.execution.optimizer_offload = true;
+  return {std::move(layout)};
+}
+
+std::vector<Layout> hsdp_layouts(const Problem& problem, const SchemeOptions&) {
+  std::map<int, int> devices;  // by site
+  for (const Device& it : problem.topology->devices) ++devices[it.site];
+  for (const auto& [site, count] : devices)
+    if (count != devices.begin()->second)
+      throw NoLayout(fmt::format("sites {} and {} have {} and {} devices, which are no mesh",
+                                 problem.topology->sites[at(devices.begin()->first)].name,
+                                 problem.topology->sites[at(site)].name, devices.begin()->second, count));
+  Layout layout = replicate_all(problem, OptimizerSharding::zero3);
+  layout.job.execution.gradient_sync = layout.plan.execution.gradient_sync = GradientSync::hierarchical;
+  return {std::move(layout)};
 }
 
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions&) {

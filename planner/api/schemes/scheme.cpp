@@ -36,12 +36,20 @@ constexpr Scheme table[] = {
     {"data-parallel", "a replica on every device", "ring all-reduce after the last backward pass",
      data_parallel_layouts},
     {"zero2", "ZeRO with sharded gradients and optimizer states",
-     "rings; reduce-scatter after every micro-batch, which is as large as fits; one all-gather of parameters",
-     zero2_layouts},
-    {"zero3", "ZeRO with sharded gradients, optimizer states and parameters",
-     "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead; "
-     "micro-batches as large as fit",
+     "rings; reduce-scatter after every micro-batch; one all-gather of parameters", zero2_layouts},
+    {"zero-offload", "ZeRO-Offload: as zero2, with gradients and optimizer in host memory",
+     "as zero2; host processors update, 0.22 s per billion parameters; copies between device and host "
+     "overlap "
+     "with passes and updates",
+     zero_offload_layouts},
+    {"zero3", "ZeRO with sharded gradients, optimizer states and parameters; FSDP with FULL_SHARD",
+     "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead",
      zero3_layouts},
+    {"hsdp", "FSDP with HYBRID_SHARD: as zero3 inside sites, whose replicas all-reduce",
+     "as zero3; every site has as many devices; rings of the same part across sites all-reduce gradients "
+     "after "
+     "every micro-batch",
+     hsdp_layouts},
     {"local-sgd", "replicas that average parameters every 16 iterations, or --sync-every",
      "each replica has consecutive devices in file order; 1F1B; ring all-reduce; replicas wait for each "
      "other after "
@@ -117,6 +125,25 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   return trial;
 }
 
+/// The layouts with every size of the micro-batch that the job leaves open. Throws NoLayout and Error if
+/// there are none with any size.
+std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options) {
+  if (!problem.job.automatic.micro_batch) return scheme.layouts(problem, options);
+  Problem sized = problem;
+  std::vector<Layout> all;
+  std::optional<NoLayout> none;
+  for (const int size : open_micro_batches(problem.job)) {
+    sized.job.execution.micro_batch = size;
+    try {
+      for (Layout& it : scheme.layouts(sized, options)) all.push_back(std::move(it));
+    } catch (const NoLayout& why) {
+      if (!none) none = why;
+    }
+  }
+  if (all.empty()) throw *none;
+  return all;
+}
+
 /// Throws Error if layer times cannot be computed for any layout. Whether the times on a device are known
 /// matters only to layouts that use it.
 void check_computable(const Problem& problem) {
@@ -176,7 +203,7 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
-    layouts = scheme.layouts(problem, options);
+    layouts = layouts_of(problem, scheme, options);
   } catch (const NoLayout& none) {
     chosen.no_layout_reason = none.what();
     return chosen;

@@ -116,7 +116,9 @@ std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOp
 /// ZeRO (Rajbhandari et al., arXiv 1910.02054), stages 2 and 3, with the largest micro-batch that fits the
 /// devices.
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions& options);
+std::vector<Layout> zero_offload_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& options);
+std::vector<Layout> hsdp_layouts(const Problem& problem, const SchemeOptions& options);
 /// Replicas of every depth, each of consecutive devices in file order, which synchronize their parameters
 /// every 16 iterations (local SGD: Lin et al., arXiv 1808.07217), or every 500 (DiLoCo: Douillard et al.,
 /// arXiv 2311.08105).

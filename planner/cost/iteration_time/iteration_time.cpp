@@ -354,7 +354,10 @@ const PipelineWork& IterationEstimator::work(int pipeline) const {
 void IterationEstimator::find_costs(const Plan& plan) {
   DTFM_ASSERT(!plan.pipelines.empty());
   if (model_.by_degree.size() > 1) check_tensor_degrees(plan);
-  if (model_.sharding.optimizer) check_optimizer_sharding(plan);
+  if (model_.sharding.optimizer) {
+    check_optimizer_sharding(plan.execution);
+    check_optimizer_sharding(plan);
+  }
   if (pipelines_.size() < plan.pipelines.size()) pipelines_.resize(plan.pipelines.size());
   const int flush = plan.execution.flush.value_or(0);
   replicas_ = model_.replicas_of(plan);

@@ -17,16 +17,6 @@
 namespace dtfm::search {
 namespace {
 
-/// Those that the job leaves open.
-std::vector<int> micro_batches(const Job& job) {
-  if (!job.micro_batch_choices.empty()) return job.micro_batch_choices;
-  constexpr int most = 64;
-  std::vector<int> sizes;
-  for (int size = 1; size <= std::min(most, job.training.global_batch); ++size)
-    if (job.training.global_batch % size == 0) sizes.push_back(size);
-  return sizes;
-}
-
 /// Ratios of fp16 activations and gradients: uncompressed, 8 bits, 4 bits.
 constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
@@ -108,7 +98,7 @@ void add_shardings(const Job& job, const Automatic& undecided, std::vector<Job>&
     }
     if (sharding.gradients && undecided.tensor) other.parallelism.tensor = 1;
     const std::vector<int> sizes = sharding.gradients && undecided.micro_batch
-                                       ? micro_batches(job)
+                                       ? open_micro_batches(job)
                                        : std::vector{job.execution.micro_batch};
     for (const GradientSync sync : syncs_with_halves(job, undecided))
       for (const int size : sizes) {
@@ -214,7 +204,7 @@ std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base,
   Job job = base.problem.job;
   const Automatic& undecided = problem_.job.automatic;
   if (undecided.micro_batch) {
-    const std::vector<int> sizes = micro_batches(job);
+    const std::vector<int> sizes = open_micro_batches(job);
     if (std::find(sizes.begin(), sizes.end(), other.execution.micro_batch) != sizes.end())
       job.execution.micro_batch = other.execution.micro_batch;
   }
@@ -311,7 +301,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   };
   // These three determine memory together.
   const std::vector<int> sizes =
-      undecided.micro_batch ? micro_batches(job) : std::vector{job.execution.micro_batch};
+      undecided.micro_batch ? open_micro_batches(job) : std::vector{job.execution.micro_batch};
   const std::span<const RecomputationTraits> recomputations =
       undecided.recomputation ? recomputation_table() : std::span(&traits(job.execution.recomputation), 1);
   const std::vector<int> tensors =
