@@ -29,10 +29,10 @@ std::string short_seconds(double seconds);
 std::string format_layers(std::pair<int, int> layers);
 /// Formats the layers of a stage with several chunks: "0–2, 12–14".
 std::string format_layers(const std::vector<std::pair<int, int>>& parts);
-/// Returns the decisions of the planner other than the assignment of devices: "1f1b, sharded-ps, micro-batch
-/// 2, recompute none".
 /// ", zero1"; empty if nothing is sharded.
 std::string format_sharding(const ExecutionConfig& execution);
+/// Returns the decisions of the planner other than the assignment of devices: "1f1b, sharded-ps, micro-batch
+/// 2, recompute none".
 std::string format_job_decisions(const Job& job, const Plan& plan);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string site_composition(const Topology& topology, const std::vector<int>& devices);

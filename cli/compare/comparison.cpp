@@ -108,8 +108,8 @@ std::string format_speedups(const api::Comparison& comparison) {
       rows.back().push_back(fmt::format("{:.2f} ×", factor));
   }
   return fmt::format(
-      "\n{}total = placement × schedule × collective: a plan for the scheme's schedule and collective,\n"
-      "then one for the schedule of planned and the scheme's collective, and at last planned itself.\n",
+      "\n{}total = placement × schedule × collective: planning for the scheme's schedule and collective,\n"
+      "then changing to the schedule of planned, then to its collective (with its sharding).\n",
       table(rows));
 }
 

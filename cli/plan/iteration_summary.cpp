@@ -96,12 +96,13 @@ class IterationWriter {
     const std::vector<api::SimulatedTimes>&own = s_.record.finalists.front().simulated,
           &fastest = s_.record.fastest_undisturbed;
     std::string text =
-        styled(Style::heading, "Robustness, against the plan that is fastest undisturbed") + "\n";
+        styled(Style::heading, "Robustness, compared with the plan that is fastest undisturbed") + "\n";
     for (std::size_t i = 0; i < own.size(); ++i) {
       const double ratio = own[i].mean_s / fastest[i].mean_s - 1;
-      const std::string change = !std::isfinite(fastest[i].mean_s) ? "instead of never"
-                                 : !std::isfinite(own[i].mean_s)   ? ""
-                                                                   : fmt::format("{:+.1f} %", 100 * ratio);
+      const std::string change = !std::isfinite(fastest[i].mean_s)
+                                     ? "the other plan never completes an iteration"
+                                 : !std::isfinite(own[i].mean_s) ? ""
+                                                                 : fmt::format("{:+.1f} %", 100 * ratio);
       text += row(own[i].scenario == "nominal" ? "undisturbed" : own[i].scenario, own[i].mean_s, change);
     }
     return text;

@@ -20,14 +20,14 @@ namespace {
 /// Of each search for one depth and some devices. A thousand take about a second on 32 devices.
 constexpr long long evaluations_per_search = 1'000;
 
-/// Seconds for which each device is available, summed over all scenarios with departures, each as a share of
-/// its length.
+/// Fraction of the time for which each device is available, summed over all scenarios with departures. A run
+/// without a horizon goes on after the last event, which is counted as as long again.
 std::vector<double> availability(const std::vector<NamedScenario>& scenarios, int devices) {
   std::vector<double> shares(at(devices));
   for (const NamedScenario& named : scenarios) {
-    if (!has_departures(named)) continue;
+    if (!has_departures(named.scenario)) continue;
     const std::vector<sim::DeviceEvent>& events = named.scenario.events;
-    const double end = named.scenario.horizon_s.value_or(events.back().date);
+    const double end = named.scenario.horizon_s.value_or(std::max(2 * events.back().date, 1.0));
     std::vector<double> since(at(devices), 0.0);  // negative: not available
     for (const sim::DeviceEvent& event : events) {
       const double date = std::min(event.date, end);
@@ -65,9 +65,12 @@ std::vector<std::vector<bool>> device_choices(const std::vector<double>& shares)
 
 class ChurnPlans {
  public:
-  ChurnPlans(const Problem& problem, const search::IterationSearchOptions& options)
+  /// Finds no plan that is among the `finalists`. All must outlive this.
+  ChurnPlans(const Problem& problem, const search::IterationSearchOptions& options,
+             const std::vector<search::PlanCandidate>& finalists)
       : problem_(problem),
         options_(options),
+        finalists_(finalists),
         stop_(stop_of(options.common)),
         score_(options.objective, problem.topology),
         network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
@@ -79,7 +82,9 @@ class ChurnPlans {
     const int most = std::min(layer_count(problem_.job.model), smaller.topology->size());
     for (int depth = 1; depth <= most && !is_stopped(stop_); depth *= 2) {
       search::IterationSearchOptions options = options_;
-      options.common.evaluations = evaluations_per_search;
+      options.common.evaluations =
+          std::min(evaluations_per_search, options_.common.evaluations.value_or(evaluations_per_search));
+      options.gives_up = true;
       options.common.on_progress = {};
       options.finalists = 1;
       if (options.limits.stages)
@@ -97,12 +102,13 @@ class ChurnPlans {
                                                                 tensor_degrees(plan), network_);
     const int flush = cost::max_fitting_flush(job->model, plan);
     const Job& of = decided.problem.job;
-    if (!of.execution.flush && !of.target && flush > plan.execution.flush.value_or(0))
+    if (!of.execution.flush && !of.target && flush > plan.execution.flush.value_or(0) &&
+        flush < micro_batch_count(of))
       plan.execution.flush = flush;
     search::PlanCandidate candidate = search::evaluate_plan(job, std::move(plan), score_);
-    const bool is_known = std::any_of(found_.begin(), found_.end(), [&](const search::PlanCandidate& it) {
-      return it.plan == candidate.plan;
-    });
+    const auto is_same = [&](const search::PlanCandidate& it) { return it.plan == candidate.plan; };
+    const bool is_known = std::any_of(found_.begin(), found_.end(), is_same) ||
+                          std::any_of(finalists_.begin(), finalists_.end(), is_same);
     if (!is_known && candidate.deficit_bytes <= 0) found_.push_back(std::move(candidate));
   }
 
@@ -115,14 +121,15 @@ class ChurnPlans {
     try {
       search::IterationSearchResult found = search::search_iteration(problem, options);
       if (found.finalists.front().deficit_bytes <= 0) return std::move(found.finalists.front());
-    } catch (const search::NoSuchShape&) {
-      // Another depth may be possible.
+    } catch (const Error&) {
+      // Another depth may be possible, or other devices: those of a part may have unknown speeds.
     }
     return std::nullopt;
   }
 
   const Problem& problem_;
   const search::IterationSearchOptions& options_;
+  const std::vector<search::PlanCandidate>& finalists_;
   const StopFunction stop_;
   const search::PlanScore score_;
   const std::shared_ptr<const cost::NetworkCost> network_;
@@ -135,7 +142,7 @@ std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
                                                const search::IterationSearchOptions& options,
                                                const std::vector<NamedScenario>& scenarios,
                                                const std::vector<search::PlanCandidate>& finalists) {
-  ChurnPlans plans(problem, options);
+  ChurnPlans plans(problem, options, finalists);
   for (const search::PlanCandidate& it : finalists) plans.offer(*it.job, it.plan);
   for (const std::vector<bool>& included : device_choices(availability(scenarios, problem.topology->size())))
     if (!plans.is_over()) plans.search(included);

@@ -11,10 +11,11 @@ namespace dtfm::api {
 
 /// Plans that may complete more iterations than the fastest ones if devices leave, to be simulated with them:
 ///   - the fastest of several depths, because a departure stops a whole pipeline;
-///   - the same on those devices only that are available for longest in the mean over all scenarios with
+///   - the same on only the devices that are available for longest, in the mean over all scenarios with
 ///     departures. The others are spares, if the policy has any;
-///   - all of these, and `finalists`, with as many micro-batches between two flushes as fit in memory, so that
-///     pipelines can take over micro-batches of others. This takes no time as long as none left.
+///   - all of these, and `finalists`, with as many micro-batches between two flushes as fit in memory, so
+///   that
+///     pipelines can take over micro-batches of others. Until a pipeline stops, this takes no time.
 /// Returns fewer plans, or none, once `stop` of the options or their time limit ends the search.
 std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
                                                const search::IterationSearchOptions& options,

@@ -38,6 +38,8 @@ void report_progress(const CompareRequest& request, const ComparisonProgress& pr
 ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
   PlanRequest planned{request.problem};
   planned.problem.job = job;
+  if (std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures))
+    planned.problem.job.automatic.optimizer_sharding = false;  // as dtfm-plan does under these scenarios
   planned.options.common.seed = request.options.seed;
   planned.options.common.threads = request.threads;
   planned.options.common.ranks = request.ranks;
@@ -148,8 +150,7 @@ std::string name_of_plan_with(const RunSettings& settings) {
 
 ComparedScheme choose_plan_with(const CompareRequest& request, const RunSettings& settings) {
   return {name_of_plan_with(settings),
-          fmt::format("the plan that dtfm-plan makes for schedule {} and gradient_sync {}",
-                      name_of(settings.schedule), name_of(settings.gradient_sync)),
+          fmt::format("the plan that dtfm-plan makes for {}", format_settings(settings)),
           "otherwise as planned",
           plan_layout_or_error(request, with_settings(request.problem.job, settings)),
           {}};

@@ -109,13 +109,13 @@ Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& na
   }
 }
 
-/// Where devices leave, an undisturbed run is not to be expected, so that only these scenarios count.
+/// If devices leave under some scenarios, only these count.
 double aggregate_seconds(const std::vector<SimulatedTimes>& times,
                          const std::vector<NamedScenario>& scenarios, RobustCriterion robust) {
-  const bool is_under_churn = std::any_of(scenarios.begin(), scenarios.end(), has_departures);
+  const bool is_churn = is_under_churn(scenarios);
   double sum = 0, count = 0, p95 = 0, worst = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    if (is_under_churn && is_nominal_scenario(scenarios[i])) continue;
+    if (is_churn && !has_departures(scenarios[i].scenario)) continue;
     ++count;
     sum += times[i].mean_s;
     p95 = std::max(p95, times[i].p95_s);
@@ -138,10 +138,14 @@ Workers affordable_workers(Workers workers, const std::vector<search::PlanCandid
   return workers;
 }
 
-bool has_departures(const NamedScenario& named) {
-  const std::vector<sim::DeviceEvent>& events = named.scenario.events;
-  return std::any_of(events.begin(), events.end(),
+bool has_departures(const sim::Scenario& scenario) {
+  return std::any_of(scenario.events.begin(), scenario.events.end(),
                      [](const sim::DeviceEvent& it) { return it.kind == sim::DeviceEvent::Kind::leave; });
+}
+
+bool is_under_churn(const std::vector<NamedScenario>& scenarios) {
+  return std::any_of(scenarios.begin(), scenarios.end(),
+                     [](const NamedScenario& it) { return has_departures(it.scenario); });
 }
 
 bool is_nominal_scenario(const NamedScenario& named) {

@@ -13,7 +13,7 @@
 namespace dtfm::api {
 
 /// How the times under several scenarios are combined: the mean of the means, the largest 95th percentile, or
-/// the longest iteration. If devices leave under some scenario, the nominal one does not count.
+/// the longest iteration. If devices leave under some scenarios, only these count.
 enum class RobustCriterion { mean, p95, worst };
 
 struct NamedScenario {
@@ -30,7 +30,8 @@ inline NamedScenario nominal_scenario() {
 bool is_nominal_scenario(const NamedScenario& named);
 
 /// Whether devices leave under a scenario.
-bool has_departures(const NamedScenario& named);
+bool has_departures(const sim::Scenario& scenario);
+bool is_under_churn(const std::vector<NamedScenario>& scenarios);
 
 /// Iteration times of a plan under one scenario; infinite if no iteration was completed.
 struct SimulatedTimes {

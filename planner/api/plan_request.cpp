@@ -9,10 +9,13 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "planner/api/churn_plans.hpp"
 #include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
 #include "planner/api/time_limit.hpp"
+#include "planner/core/error.hpp"
 #include "planner/core/infinity.hpp"
 #include "planner/core/plan_conflicts.hpp"
 #include "planner/core/shards.hpp"
@@ -27,8 +30,8 @@ double value_of(const search::PlanCandidate& candidate, double seconds, const se
   return score.of(seconds, score.total_weight(candidate.plan), candidate.egress_usd, candidate.migration);
 }
 
-/// The indices of the candidates by their simulated objective, then by their estimated time, and then with
-/// the least sharding, which may take no time; those that the simulator rejected come last.
+/// The indices of the candidates by simulated objective. Ties go to the shorter estimate, then to less
+/// sharding. Candidates that the simulator rejected come last.
 std::vector<std::size_t> rank_by_simulation(const std::vector<search::PlanCandidate>& candidates,
                                             const std::vector<FinalistResult>& finalist_results,
                                             const search::PlanScore& score) {
@@ -83,13 +86,17 @@ std::vector<FinalistResult> simulate_in_time(const std::vector<search::PlanCandi
   return results;
 }
 
-bool is_under_churn(const PlanRequest& request) {
-  return std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures);
-}
-
-/// No other device has the shards of one that leaves, so the simulator refuses such runs (TrainingRun).
+/// No other device has the shards of one that leaves, so the simulator rejects such runs (TrainingRun).
+/// Throws Error if the job fixes a sharding.
 void leave_out_sharding_under_churn(PlanRequest& request) {
-  if (is_under_churn(request)) request.problem.job.automatic.optimizer_sharding = false;
+  if (!is_under_churn(request.scenarios)) return;
+  Job& job = request.problem.job;
+  job.automatic.optimizer_sharding = false;
+  if (job.execution.optimizer_sharding != OptimizerSharding::none)
+    throw Error(
+        "", fmt::format("optimizer_sharding {} cannot run under scenarios in which devices leave, because "
+                        "no other device has the shards of one that leaves; use none",
+                        name_of(job.execution.optimizer_sharding)));
 }
 
 /// The finalists, followed by plans for churn if devices leave. In a warm start, which continues a running
@@ -97,7 +104,7 @@ void leave_out_sharding_under_churn(PlanRequest& request) {
 std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
                                                     const std::vector<search::PlanCandidate>& finalists) {
   std::vector<search::PlanCandidate> all = finalists;
-  if (request.options.warm || !is_under_churn(request)) return all;
+  if (request.options.warm || !is_under_churn(request.scenarios)) return all;
   for (search::PlanCandidate& it :
        churn_plans(request.problem, request.options, request.scenarios, finalists))
     all.push_back(std::move(it));

@@ -9,7 +9,7 @@
 
 namespace dtfm::api {
 
-/// How stages take turns, and how replicas share states and synchronize: what a trainer does with any
+/// Schedule, optimizer sharding and gradient synchronization: settings of a trainer that do not depend on the
 /// placement.
 struct RunSettings {
   Schedule schedule = {};
@@ -28,7 +28,7 @@ Job with_settings(Job job, const RunSettings& settings);
 std::string format_settings(const RunSettings& settings);
 
 /// Whether the layout's speed differs from that of a plan only by placement, schedule and collective. This is
-/// not so if replicas synchronize rarely, if stages are skipped, or if a plan cannot have the sharding.
+/// not so if replicas synchronize rarely, if stages are skipped, or if jobs cannot have its sharding.
 bool is_decomposable(const ChosenLayout& chosen);
 
 /// Two settings on the way from a decomposable layout to a plan: those of the layout, and those with the

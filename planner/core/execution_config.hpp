@@ -34,7 +34,7 @@ struct ExecutionConfig {
   /// Micro-batches after which the pipeline is flushed; empty: once per iteration.
   std::optional<int> flush = {};
   GradientSync gradient_sync = GradientSync::sharded_ps;
-  /// What all replicas of a layer partition; gradient_sync says how they exchange it.
+  /// Which state the replicas of a layer partition; gradient_sync is the algorithm of the collectives.
   OptimizerSharding optimizer_sharding = OptimizerSharding::none;
   /// Gradients and optimizer state are in host memory, and host processors update (ZeRO-Offload, arXiv
   /// 2101.06840). Only schemes set it, and only the simulator reads it.

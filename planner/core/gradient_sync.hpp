@@ -22,8 +22,7 @@ struct GradientSyncTraits {
   bool is_candidate = false;   // the planner tries it if the job says `auto`
   bool is_ordered = false;     // its time depends on the order of the pipelines
   bool uses_channels = false;  // messages between hosts are sent in parts (HostChannels)
-  /// Consists of a reduce-scatter and an all-gather over all replicas, between which a sharded optimizer
-  /// updates.
+  /// Splits into a reduce-scatter and an all-gather. A sharded optimizer updates between the two.
   bool has_halves = false;
 };
 

@@ -20,7 +20,7 @@ enum class OptimizerSharding : unsigned char {
 struct OptimizerShardingTraits {
   OptimizerSharding kind;
   std::string_view name;
-  bool optimizer = false;   // partitions the optimizer state, besides weights and gradients
+  bool optimizer = false;   // partitions the optimizer state: all but weights, gradients
   bool gradients = false;   // partitions gradients, which are reduce-scattered after every micro-batch
   bool parameters = false;  // partitions weights, which are all-gathered before every pass
 };
@@ -30,7 +30,7 @@ std::span<const OptimizerShardingTraits> optimizer_sharding_table();
 const OptimizerShardingTraits& traits(OptimizerSharding sharding);
 std::string_view name_of(OptimizerSharding sharding);
 
-/// Whether the sharding can run with the gradient synchronization, schedule and flushes of `execution`.
+/// Whether the sharding can run with the gradient synchronization and the schedule of `execution`.
 bool can_shard(const ExecutionConfig& execution);
 
 /// Throws Error if a sharding cannot run with the gradient synchronization or the schedule of `execution`.

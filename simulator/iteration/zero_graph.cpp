@@ -52,8 +52,8 @@ struct CollectiveGroup {
   std::vector<std::vector<Hop>> hops = {};  // [position in members]; Hop::to is a position, too
 };
 
-/// The devices that partition states among each other: all, or `share` of one site each. Pipelines of a site
-/// need not be consecutive.
+/// The groups of devices that partition states: one group of all devices, or groups of `share` devices of one
+/// site. Pipelines of a site need not be consecutive.
 std::vector<CollectiveGroup> sharing_groups(const Topology& topology, const std::vector<int>& devices,
                                             std::size_t share) {
   std::map<int, std::vector<std::size_t>> by_site;
@@ -64,7 +64,10 @@ std::vector<CollectiveGroup> sharing_groups(const Topology& topology, const std:
   for (const auto& [site, members] : by_site)
     for (std::size_t first = 0; first < members.size(); first += share) {
       if (members.size() % share != 0)
-        throw Error("", "hierarchical sharding requires as many replicas in every site");
+        throw Error("",
+                    "zero3 with gradient_sync hierarchical requires that the replicas of every site are a "
+                    "multiple of those of "
+                    "the smallest");
       const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
       groups.push_back({{begin, begin + static_cast<std::ptrdiff_t>(share)}});
     }
@@ -191,7 +194,7 @@ class ZeroGraph {
 
   void compute(int layer, Activity activity) {
     std::vector<int> needed(devices_.size(), no_index);
-    if (sharding_.parameters) needed = gather_parameters(layer, activity);
+    if (sharding_.parameters && sharing_count() > 1) needed = gather_parameters(layer, activity);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       before_last_[i] = last_[i];
       if (!has_micro_batch(i)) {
@@ -279,7 +282,7 @@ class ZeroGraph {
   /// Adds G − 1 steps for the G devices of a group. In each, every device sends one of G parts of `bytes`
   /// around the rings as soon as it has received it. `ready`: by device, the task after which it takes part.
   /// Phases of labels count from that of `of`. Sets the ends of the members to the tasks after which they
-  /// have received their last part; with a single one, leaves it.
+  /// have received their last part. A group of one device leaves `ends` unchanged.
   void ring_collective(const CollectiveGroup& group, const std::vector<int>& ready, double bytes,
                        TaskLabel of, std::vector<int>& ends) {
     const std::vector<std::size_t>& members = group.members;

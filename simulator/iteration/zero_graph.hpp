@@ -20,11 +20,12 @@ namespace dtfm::sim {
 /// With gradient_sync sharded-ps, every device sends a part to every other one directly. With ring,
 /// collectives use a ring of the devices in the order of the pipelines, in G − 1 steps. If every host has g
 /// devices, consecutive in that order, they use g rings with 1 / g of the bytes each, which leave every host
-/// through different devices, like those of NCCL; all rings run their steps synchronously. A message is sent
-/// when both its sender and its receiver have reached the collective. While one layer is computed, the
-/// parameters of the next are gathered and the gradients of the previous one are scattered. Devices with
-/// fewer micro-batches than others still take part in all collectives. Each device updates its part of the
-/// parameters when its computations and the reduce-scatters of gradients are complete.
+/// through different devices, like those of NCCL; all rings run their steps synchronously. With hierarchical,
+/// the devices of a site use such rings, and devices with the same part all-reduce it across sites in a ring.
+/// A message is sent when both its sender and its receiver have reached the collective. While one layer is
+/// computed, the parameters of the next are gathered and the gradients of the previous one are scattered.
+/// Devices with fewer micro-batches than others still take part in all collectives. Each device updates its
+/// part of the parameters when its computations and the reduce-scatters of gradients are complete.
 ///
 /// Throws Error for plans of other shapes, and for plans with more messages than can be simulated, and
 /// WorkStopped.

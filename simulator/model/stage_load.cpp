@@ -99,11 +99,11 @@ double LoadModel::gathered_parameter_bytes(int layer, bool tied) const {
 /// Bytes held permanently per parameter.
 double LoadModel::state_bytes_per_parameter() const {
   const ParameterBytes bytes = parameter_bytes(job_.training);
-  if (execution_.optimizer_offload) return bytes.weights;
+  const double feedback = error_feedback_bytes(job_.training, execution_.compression);
+  if (execution_.optimizer_offload) return bytes.weights + feedback;
   const double whole = (sharding_.parameters ? 0 : bytes.weights) + (sharding_.gradients ? 0 : bytes.synced),
                partitioned = sharding_.optimizer ? std::max(0.0, bytes.resident - whole) : 0;
-  return bytes.resident - partitioned + partitioned / replicas_ +
-         error_feedback_bytes(job_.training, execution_.compression);
+  return bytes.resident - partitioned + partitioned / replicas_ + feedback;
 }
 
 /// Bytes of whole layers held while computing, although the device keeps only a part of them permanently.

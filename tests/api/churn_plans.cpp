@@ -5,6 +5,7 @@
 
 #include "planner/api/plan_request.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -44,9 +45,9 @@ Problem tight_problem() {
 TEST_CASE("departures are those of devices, not changes of speed") {
   NamedScenario named{"slow", {}};
   named.scenario.events = {{1, 0, sim::DeviceEvent::Kind::speed, 0.5}};
-  CHECK(!has_departures(named));
-  CHECK(!has_departures(nominal_scenario()));
-  CHECK(has_departures(departures({{1, 0}}, 10)));
+  CHECK(!has_departures(named.scenario));
+  CHECK(!is_under_churn({nominal_scenario(), named}));
+  CHECK(is_under_churn({nominal_scenario(), departures({{1, 0}}, 10)}));
 }
 
 // One device leaves, and the other has all eight micro-batches, twice as many as fit in its memory at a time.
@@ -83,6 +84,60 @@ TEST_CASE("under churn, plans avoid devices that are hardly ever available") {
   const PlanResult result = plan(request_under(problem, departures({{0.5, 1}, {0.5, 3}}, 1000)));
   REQUIRE(result.completes_iteration());
   for (const int device : pipeline_major(result.best().plan)) CHECK(device % 2 == 0);
+}
+
+TEST_CASE("without a horizon, devices that left for good count as hardly ever available") {
+  Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 1e8, 100), {}, {}};
+  problem.job.training.global_batch = 8;
+  problem.topology.edit().gpus[0].memory = Bytes(4e9);
+  for (const double date : {0.0, 0.5}) {
+    CAPTURE(date);
+    NamedScenario churn = departures({{date, 1}, {date, 3}}, 0);
+    churn.scenario.horizon_s.reset();
+    const PlanResult result = plan(request_under(problem, churn));
+    REQUIRE(result.completes_iteration());
+    for (const int device : pipeline_major(result.best().plan)) CHECK(device % 2 == 0);
+  }
+}
+
+// The only device that never leaves has no known speed.
+TEST_CASE("devices that cannot be used do not end the search for plans for churn") {
+  Problem problem = tight_problem();
+  problem.topology = flat_topology({3}, link_of(0, 1e9), link_of(0, 1e9));
+  problem.topology.edit().devices[2].gpu = -1;
+  problem.topology.edit().devices[2].speed = 0;
+  const PlanResult result = plan(request_under(problem, departures({{500, 0}, {600, 1}}, 1000)));
+  CHECK(result.completes_iteration());
+  for (const int device : pipeline_major(result.best().plan)) CHECK(device < 2);
+}
+
+TEST_CASE("plans for churn differ from each other, and flush only where that frees memory") {
+  Problem problem = tight_problem();
+  problem.topology.edit().gpus[0].memory = Bytes(1e15);
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+    problem.job.execution.schedule = schedule;
+    const PlanResult result = plan(request_under(problem, departures({{1, 1}}, 1000)));
+    for (std::size_t i = 0; i < result.plans.size(); ++i) {
+      CHECK(!result.plans[i].plan.execution.flush);
+      for (std::size_t k = 0; k < i; ++k) CHECK(!(result.plans[i].plan == result.plans[k].plan));
+    }
+  }
+}
+
+TEST_CASE("a fixed sharding is an error where devices leave, and an open one is none") {
+  Problem problem = tight_problem();
+  problem.job.execution.gradient_sync = GradientSync::ring;
+  problem.job.automatic.optimizer_sharding = true;
+  const PlanResult open = plan(request_under(problem, departures({{1, 1}}, 1000)));
+  CHECK(open.best().plan.execution.optimizer_sharding == OptimizerSharding::none);
+  problem.job.automatic.optimizer_sharding = false;
+  problem.job.execution.optimizer_sharding = OptimizerSharding::zero1;
+  CHECK(error_message([&] {
+          plan(request_under(problem, departures({{1, 1}}, 1000)));
+        }) ==
+        "optimizer_sharding zero1 cannot run under scenarios in which devices leave, because no other device "
+        "has "
+        "the shards of one that leaves; use none");
 }
 
 TEST_CASE("plans for churn do not depend on the number of threads") {

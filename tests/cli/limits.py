@@ -99,8 +99,8 @@ def test_interrupted_simulation():
 
 
 def test_time_limit():
-    """The limit covers reading, search, simulations and the bound. On a busy machine it may pass before a plan
-    that fits in memory is found, which the plan and the exit code then say."""
+    """The limit covers reading, search, simulations and the bound. On a busy machine it may expire before
+    a plan that fits in memory is found; the plan and the exit code then say so."""
     for more in ((), ("--explain",), ("--pareto", "front.json"), ("--objective", "comm-cost")):
         done = subprocess.run([PLAN, many_devices(), "--time-limit", "1", "-o", "timed.json", *more],
                               capture_output=True, text=True, timeout=ANSWER_S, check=False)

@@ -11,6 +11,7 @@
 #include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/published_job.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -84,6 +85,11 @@ TEST_CASE("keys that a job omits have the usual defaults") {
   CHECK_FALSE(job.comm_cost);
   CHECK_FALSE(job.comm_cost_stages);
   CHECK(job.automatic == Automatic{});
+}
+
+TEST_CASE("the published job is the built-in one without open settings") {
+  const Job job = read_job(DTFM_SOURCE_DIR "/configs/gpt3-xl-published.yaml");
+  CHECK(job_json(job) == job_json(published_job()));
 }
 
 TEST_CASE("every key is read and the job written as JSON reads back as the same job") {

@@ -170,7 +170,9 @@ TEST_CASE("the all-reduce across sites follows the reduce-scatter inside them") 
   Problem uneven = hybrid_problem(1, 1e15, 1e7);
   uneven.topology = flat_topology({3, 2}, link_of(0, 1e15), link_of(0, 1e7));
   CHECK(error_message([&] { iteration_graph(uneven, plan_of(uneven.job, 1, 5, 1)); }) ==
-        "hierarchical sharding requires as many replicas in every site");
+        "zero3 with gradient_sync hierarchical requires that the replicas of every site are a multiple of "
+        "those of "
+        "the smallest");
 }
 
 TEST_CASE("with an offloaded optimizer a device holds its weights only, and hosts update") {

@@ -5,8 +5,8 @@
 
 namespace dtfm {
 
-/// The default job as Yuan et al. (NeurIPS 2022) trained it: micro-batches of one sequence, schedule gpipe,
-/// gradient_sync sharded-ps. The default job leaves these to the planner.
+/// GPT-3 XL with the settings of Yuan et al. (NeurIPS 2022): micro-batches of one sequence, schedule gpipe,
+/// gradient_sync sharded-ps. `io::default_job` leaves these to the planner.
 inline Job published_job() {
   Job job = io::default_job();
   job.automatic = {};

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/api/api.hpp"
+#include "planner/core/infinity.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
@@ -36,6 +37,20 @@ constexpr Recording recordings[] = {{"p3-trace.csv", "events"},
 
 constexpr const char* topologies[] = {"datacenter", "spot", "universities", "regional", "worldwide"};
 
+/// Mean seconds per completed iteration of the best plan; infinite if there is none.
+double seconds_of(const std::vector<FinalistResult>& results) {
+  return results.empty() ? infinity : results.front().seconds;
+}
+
+/// The same for a given plan. Infinite also if the simulator rejects it, as with a sharded optimizer.
+double seconds_under(const PlanRequest& request, const search::PlanCandidate& candidate) {
+  ScoreRequest scored{request.problem, candidate.plan};
+  scored.problem.job.execution = candidate.plan.execution;
+  scored.scenarios = request.scenarios;
+  scored.threads = request.options.common.threads;
+  return score(scored).result.seconds;
+}
+
 }  // namespace
 
 TEST_CASE("plans for churn complete more iterations under all recorded spot instances") {
@@ -44,27 +59,26 @@ TEST_CASE("plans for churn complete more iterations under all recorded spot inst
     WARN("skipped: there is no " << folder);
     return;
   }
-  std::vector<double> gains;
+  std::vector<double> gains;  // infinite where only the plan for churn completes an iteration
   for (const char* name : topologies) {
-    Problem problem{io::read_topology(fmt::format(DTFM_SOURCE_DIR "/topologies/{}.yaml", name)),
-                    io::default_job(), io::shipped_calibration("v100").constants, io::built_in_roofline()};
+    const Problem problem{io::read_topology(fmt::format(DTFM_SOURCE_DIR "/topologies/{}.yaml", name)),
+                          io::default_job(), io::shipped_calibration("v100").constants,
+                          io::built_in_roofline()};
+    PlanRequest request{problem};
+    request.options.common.threads = 2;
+    request.options.common.evaluations = 20'000;
+    const PlanResult without = plan(request);
+    request.scenarios.emplace_back();
     for (const Recording& recording : recordings) {
-      PlanRequest request{problem};
-      request.options.common.threads = 2;
-      request.options.common.evaluations = 20'000;
-      request.scenarios.push_back(
-          {"spot", io::parse_scenario(
-                       fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: {}, format: {}}}]\n",
-                                   hours, recording.file, recording.format),
-                       "spot.yaml", folder, problem.topology)});
+      request.scenarios.back() = {
+          "spot", io::parse_scenario(
+                      fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: {}, format: {}}}]\n",
+                                  hours, recording.file, recording.format),
+                      "spot.yaml", folder, problem.topology)};
       const PlanResult result = plan(request);
-      const double own = result.simulated().empty() ? INFINITY : result.simulated()[1].mean_s,
-                   other =
-                       result.fastest_undisturbed.empty() ? INFINITY : result.fastest_undisturbed[1].mean_s;
-      fmt::print(
-          "{:12} {:28} {:8.2f} s, {:8.2f} s of the plan without churn, undisturbed {:.2f} and {:.2f} s\n",
-          name, recording.file, own, other, result.simulated()[0].mean_s,
-          result.fastest_undisturbed[0].mean_s);
+      const double own = seconds_of(result.finalist_results), other = seconds_under(request, without.best());
+      fmt::print("{:12} {:28} {:8.2f} s, {:8.2f} s of the plan without churn\n", name, recording.file, own,
+                 other);
       CAPTURE(name, recording.file);
       CHECK(own <= other);
       if (std::isfinite(own)) gains.push_back(other / own);
@@ -72,6 +86,7 @@ TEST_CASE("plans for churn complete more iterations under all recorded spot inst
   }
   std::sort(gains.begin(), gains.end());
   REQUIRE(gains.size() > 1);
-  fmt::print("median gain {:.2f}\n", gains[gains.size() / 2]);
+  fmt::print("{} of {} with a plan that completes an iteration, median gain {:.2f}\n", gains.size(),
+             std::size(topologies) * std::size(recordings), gains[gains.size() / 2]);
   CHECK(gains[gains.size() / 2] >= 1.1);
 }

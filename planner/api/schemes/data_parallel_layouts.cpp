@@ -57,9 +57,10 @@ std::vector<Layout> hsdp_layouts(const Problem& problem, const SchemeOptions&) {
   for (const Device& it : problem.topology->devices) ++devices[it.site];
   for (const auto& [site, count] : devices)
     if (count != devices.begin()->second)
-      throw NoLayout(fmt::format("sites {} and {} have {} and {} devices, which are no mesh",
-                                 problem.topology->sites[at(devices.begin()->first)].name,
-                                 problem.topology->sites[at(site)].name, devices.begin()->second, count));
+      throw NoLayout(
+          fmt::format("hsdp requires equally many devices in every site; sites {} and {} have {} and {}",
+                      problem.topology->sites[at(devices.begin()->first)].name,
+                      problem.topology->sites[at(site)].name, devices.begin()->second, count));
   Layout layout = replicate_all(problem, OptimizerSharding::zero3);
   layout.job.execution.gradient_sync = layout.plan.execution.gradient_sync = GradientSync::hierarchical;
   return {std::move(layout)};

@@ -37,18 +37,16 @@ constexpr Scheme table[] = {
      data_parallel_layouts},
     {"zero2", "ZeRO with sharded gradients and optimizer states",
      "rings; reduce-scatter after every micro-batch; one all-gather of parameters", zero2_layouts},
-    {"zero-offload", "ZeRO-Offload: as zero2, with gradients and optimizer in host memory",
-     "as zero2; host processors update, 0.22 s per billion parameters; copies between device and host "
-     "overlap "
-     "with passes and updates",
+    {"zero-offload", "ZeRO-Offload: as zero2, with gradients and optimizer state in host memory",
+     "as zero2; optimizer step on host processors, 0.22 s per billion parameters; copies overlap with passes "
+     "and updates",
      zero_offload_layouts},
     {"zero3", "ZeRO with sharded gradients, optimizer states and parameters; FSDP with FULL_SHARD",
      "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead",
      zero3_layouts},
-    {"hsdp", "FSDP with HYBRID_SHARD: as zero3 inside sites, whose replicas all-reduce",
-     "as zero3; every site has as many devices; rings of the same part across sites all-reduce gradients "
-     "after "
-     "every micro-batch",
+    {"hsdp", "FSDP with HYBRID_SHARD: zero3 inside each site, all-reduce across sites",
+     "as zero3; equally many devices in every site; after every micro-batch, devices with the same part "
+     "all-reduce its gradients in a ring across sites",
      hsdp_layouts},
     {"local-sgd", "replicas that average parameters every 16 iterations, or --sync-every",
      "each replica has consecutive devices in file order; 1F1B; ring all-reduce; replicas wait for each "
@@ -125,8 +123,8 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   return trial;
 }
 
-/// The layouts with every size of the micro-batch that the job leaves open. Throws NoLayout and Error if
-/// there are none with any size.
+/// The different layouts with every size of the micro-batch that the job leaves open. Throws NoLayout if
+/// there are none with any size, and Error.
 std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options) {
   if (!problem.job.automatic.micro_batch) return scheme.layouts(problem, options);
   Problem sized = problem;
@@ -135,12 +133,14 @@ std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, con
   for (const int size : open_micro_batches(problem.job)) {
     sized.job.execution.micro_batch = size;
     try {
-      for (Layout& it : scheme.layouts(sized, options)) all.push_back(std::move(it));
+      for (Layout& it : scheme.layouts(sized, options))
+        if (std::none_of(all.begin(), all.end(), [&](const Layout& other) { return other.plan == it.plan; }))
+          all.push_back(std::move(it));
     } catch (const NoLayout& why) {
       if (!none) none = why;
     }
   }
-  if (all.empty()) throw *none;
+  if (all.empty() && none) throw *none;
   return all;
 }
 

@@ -113,8 +113,8 @@ std::vector<Layout> deepspeed_layouts(const Problem& problem, const SchemeOption
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options);
 /// One replica on every device.
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions& options);
-/// ZeRO (Rajbhandari et al., arXiv 1910.02054), stages 2 and 3, with the largest micro-batch that fits the
-/// devices.
+/// A replica on every device, with ZeRO stages 2 and 3 (Rajbhandari et al., arXiv 1910.02054), ZeRO-Offload,
+/// or HSDP.
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> zero_offload_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& options);

@@ -20,8 +20,8 @@ namespace dtfm::cost {
 struct IterationEstimate {
   double iteration_s = 0;
   double pipelines_s = 0;  // end of the last pipeline's computations
-  /// End of the last synchronization; 0 if there is none. With a sharded optimizer, whose update is followed
-  /// by an all-gather of parameters: as if that came before the update.
+  /// End of the last synchronization; 0 if there is none. The all-gather of a sharded optimizer follows the
+  /// update, but is counted as if it came before.
   double gradient_sync_end_s = 0;
   double update_s = 0, overhead_s = 0;  // durations, after pipelines_s and gradient_sync_end_s
   /// Mean end of all pipelines and synchronizations. It also rewards improvements off the critical path.

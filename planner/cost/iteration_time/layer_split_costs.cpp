@@ -39,7 +39,7 @@ LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<
     DTFM_ASSERT(chain.devices.size() == stage_resources_.size());
     const int m = chain.micro_batches;
     Weights weights;
-    if (m > 0) weights.rounds = model.flush > 0 ? (m + model.flush - 1) / model.flush : 1;
+    if (m > 0) weights.rounds = flush_count(model.flush, m);
     weights.steady = m - weights.rounds;
     most = {std::max(most.rounds, weights.rounds), std::max(most.steady, weights.steady)};
     if (m > 0 && schedule_ == Schedule::one_f_one_b)

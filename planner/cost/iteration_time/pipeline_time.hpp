@@ -42,7 +42,7 @@ inline int micro_batches_per_flush(int flush, int micro_batches) {
 
 /// Number of flushes of an iteration, including the one at its end.
 inline int flush_count(int flush, int micro_batches) {
-  return flush > 0 ? (micro_batches + flush - 1) / flush : 1;
+  return flush > 0 && micro_batches > 0 ? (micro_batches - 1) / flush + 1 : 1;
 }
 
 /// Seconds from the start of an iteration.

@@ -29,7 +29,7 @@ struct RingHop {
   double usd_per_byte = 0;
 };
 
-/// Whether the devices are those of several hosts, host by host, `on_host` of each.
+/// Whether the devices fill several hosts, with `on_host` consecutive devices on each.
 bool fills_hosts(const Topology& topology, const std::vector<int>& devices, std::size_t on_host) {
   if (on_host < 2 || on_host == devices.size() || devices.size() % on_host != 0) return false;
   std::set<int> hosts;
@@ -67,8 +67,9 @@ class Collectives {
     std::size_t on_host = 1;
     while (on_host < n && host(on_host) == host(0)) ++on_host;
     hops_.resize(n);
+    const bool has_multiple_rings = fills_hosts(topology, devices_, on_host);
     for (std::size_t i = 0; i < n; ++i) {
-      if (!fills_hosts(topology, devices_, on_host)) {
+      if (!has_multiple_rings) {
         add_hop(i, (i + 1) % n, 1);
         continue;
       }

@@ -100,27 +100,26 @@ void StageCosts::find_bytes() {
 void StageCosts::find_partitioned_state() {
   const Job& job = problem_.job;
   unpartitioned_.assign(at(layers_), 0);
-  const double weights = weight_bytes_per_parameter_, gradients = gradient_bytes_per_parameter_,
-               rest = std::max(0.0, dtfm::parameter_bytes(job.training).resident - weights - gradients);
+  const double weights = weight_bytes_per_parameter_, gradients = gradient_bytes_per_parameter_;
   const auto own = [&](int layer) { return between(parameters_, {layer, layer + 1}) - tied_[at(layer)]; };
+  double whole = 0;  // bytes per parameter that every replica holds
   switch (job.execution.optimizer_sharding) {
     case OptimizerSharding::none:
       return;
     case OptimizerSharding::zero1:
-      partitioned_ = rest;
+      whole = weights + gradients;
       break;
     case OptimizerSharding::zero2:
-      partitioned_ = gradients + rest;
+      whole = weights;
       for (int layer = 0; layer < layers_; ++layer) unpartitioned_[at(layer)] = own(layer) * gradients;
       break;
     case OptimizerSharding::zero3:
-      partitioned_ = weights + gradients + rest;
       for (int layer = 0; layer < layers_; ++layer)
         unpartitioned_[at(layer)] =
             own(layer) * (gradients + weights) + (layer > 0 ? own(layer - 1) * weights : 0);
       break;
   }
-  partitioned_ = std::min(partitioned_, held_);
+  partitioned_ = std::max(0.0, dtfm::parameter_bytes(job.training).resident - whole);
   held_ -= partitioned_;
 }
 

@@ -96,7 +96,7 @@ void read_micro_batch_and_recomputation(const YamlMap& map, Job& job) {
   read_kind(map, "recompute", recomputation_table(), execution.recomputation, &job.automatic.recomputation);
 }
 
-/// Checks the combination of settings that are not open, which the planner decides accordingly.
+/// Checks only the settings that the job fixes; the planner chooses the others to match.
 void check_sharding(const YamlMap& map, const Job& job) {
   const auto sharding = map.optional("optimizer_sharding");
   if (!sharding || job.automatic.optimizer_sharding) return;

@@ -27,6 +27,7 @@ struct IterationSearchOptions {
   int finalists = 8;
   bool keeps_pareto_front = false;
   bool uses_full_budget = true;        // of evaluations or time; otherwise stops after the default rounds
+  bool gives_up = false;               // ends after its evaluations even if no plan fits in memory
   std::optional<WarmStart> warm = {};  // the running plan, from which state migrates
 };
 
@@ -60,7 +61,7 @@ struct IterationSearchResult {
 /// Pipelines may then have different depths.
 ///
 /// A longer search with the same seed therefore begins like a shorter one and finds nothing worse.
-/// `evaluations` limits every step, but not before a plan fits in memory. Independent tasks are folded in
+/// `evaluations` limits every step, but not before a plan fits in memory, unless the search gives up. Independent tasks are folded in
 /// order, so the result does not depend on the number of threads. If no plan fits in memory, the one that
 /// exceeds it least is the only finalist. Throws Error if the compute times of no device are known,
 /// NoSuchShape if no shape is within the limits.

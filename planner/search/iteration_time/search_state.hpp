@@ -69,7 +69,7 @@ class SearchState {
     const bool is_limited = budget.is_limited() || options.common.time_limit;
     const auto is_done = [&] { return is_enough(pool.has_fitting()); };
     take_in_order(count, workers(), jobs, is_limited, is_done, task, [&](const EvaluatedPlans& found) {
-      if (!pool.has_fitting())
+      if (!pool.has_fitting() && !options.gives_up)
         budget.count(found.evaluations);
       else if (!budget.take(found.evaluations))
         return false;
