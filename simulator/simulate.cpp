@@ -15,6 +15,7 @@
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/report/useful_work.hpp"
+#include "simulator/run/checkpoint_period.hpp"
 #include "simulator/run/interval_replay.hpp"
 #include "simulator/run/training_run.hpp"
 #include "simulator/sync/sync.hpp"
@@ -69,6 +70,9 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
+  if (has_automatic_period(scenario))
+    return simulate(problem, plan,
+                    with_checkpoint_period(scenario, young_daly_period_s(problem, plan, scenario)), options);
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.stop,
                   options.replan, options.sync_every, options.paths);
   CurrentStageMemory memory(problem, plan, traits(scenario.on_failure).keeps_copies);

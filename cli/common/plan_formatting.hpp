@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/api/finalist_simulation.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
@@ -34,6 +35,8 @@ std::string format_sharding(const ExecutionConfig& execution);
 /// Returns the decisions of the planner other than the assignment of devices: "1f1b, sharded-ps, micro-batch
 /// 2, recompute none".
 std::string format_job_decisions(const Job& job, const Plan& plan);
+/// "checkpoint period 12.3 min, chosen by simulation"
+std::string format_checkpoint_period(const api::CheckpointPeriod& period);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string site_composition(const Topology& topology, const std::vector<int>& devices);
 

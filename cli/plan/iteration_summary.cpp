@@ -87,7 +87,9 @@ class IterationWriter {
     if (s_.record.lower_bound && !is_time)
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
                           texts(s_.record.objective, input_).unit, bound_note());
-    return text + "\n" + sensitivity();
+    text += "\n" + sensitivity();
+    return s_.record.checkpoint_period ? text + format_checkpoint_period(*s_.record.checkpoint_period) + "\n"
+                                       : text;
   }
 
   /// What the plan costs without the departures for which it was made, and what it gains with them.

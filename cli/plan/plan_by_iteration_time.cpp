@@ -93,6 +93,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   record.search = io::PlanRecord::Search{options.strategy, options.seed, search.found.evaluations,
                                          search.stopped(), search.found.convergence};
   record.finalists = finalists_of(search);
+  record.checkpoint_period = search.checkpoint_period();
   record.fastest_undisturbed = search.fastest_undisturbed;
   if (request.options.warm) record.warm_start = make_warm_start_record(options, search, request.options);
   add_notes(no_progress_notes(search.simulated()), record);

@@ -168,7 +168,7 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
 
 int score(const PlanOptions& options, const Topology& topology, const Job& given_job,
           const io::PlanSource& given_plan, const InterruptWatch& watch) {
-  const auto [given, notes, undecided] =
+  const auto [given, notes, undecided, checkpoint_period_s] =
       io::read_any_plan(given_plan, topology, given_job, options.job.has_value());
   Job job = given_job;
   job.execution = given.execution;
@@ -178,6 +178,7 @@ int score(const PlanOptions& options, const Topology& topology, const Job& given
   io::PlanRecord record;
   record.objective = options.objective;
   record.comm_cost = scored.cost;
+  if (checkpoint_period_s) record.checkpoint_period = {*checkpoint_period_s, api::PeriodSource::plan_file};
   record.warnings = notes;
   add_notes(undecided_notes(job, given.execution, undecided), record);
   add_notes(score_warnings(given, job), record);

@@ -61,7 +61,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   const Objective objective = options.objective;
   const api::ScoreResult scored =
       api::score({given, plan, objective, scenarios, options.robust.value_or(api::RobustCriterion::mean),
-                  options.threads, watch.stop(), spread});
+                  options.threads, watch.stop(), spread, plan_and_notes.checkpoint_period_s});
   const search::PlanCandidate& candidate = scored.candidate;
   io::PlanRecord record = make_plan_record(options, candidate);
   add_explanation(options, candidate, watch.stop(), record);
@@ -70,6 +70,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   add_notes(simulation_notes(scored), record);
   record.finalists.push_back({candidate, scored.result.simulated, scored.result.sensitivity});
   add_notes(no_progress_notes(scored.result.simulated), record);
+  record.checkpoint_period = scored.result.checkpoint_period;
   record.interval = scored.interval;
   record.target_changes = target_changes;
   add_target_times(options, api::simulated_problem(candidate), plan, scored.result.simulated, watch.stop(),

@@ -10,6 +10,7 @@
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
+#include "cli/common/plan_formatting.hpp"
 #include "cli/common/plan_notes.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
@@ -39,6 +40,7 @@
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/run/checkpoint_period.hpp"
 #include "simulator/run/failure_policy.hpp"
 #include "simulator/simulate.hpp"
 
@@ -54,6 +56,7 @@ struct Input {
   std::optional<search::Routing> routing = {};        // for schemes that route each micro-batch
   std::optional<sim::SwarmSetup> swarm = {};          // if set, it is simulated instead of the plan
   std::optional<CalibrationUncertainty> spread = {};  // uncertainty of the constants, if known
+  std::optional<double> checkpoint_period_s = {};     // of the plan, for a scenario that leaves it open
 };
 
 /// Returns the job in the plan file. CSV and Megatron-LM plans have none and get the default job.
@@ -73,11 +76,12 @@ void read_plan_input(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
   Job& job = input.problem.job;
   set_global_batch(options.batch, job);
-  const auto [plan, notes, undecided] =
+  const auto [plan, notes, undecided, checkpoint_period_s] =
       io::read_any_plan(source, input.problem.topology, job, options.job.has_value());
   check_batch_of_plan(options.batch, plan, options.plan);
   input.plan = plan;
   input.notes = notes;
+  input.checkpoint_period_s = checkpoint_period_s;
   job.execution = plan.execution;
   append_notes(undecided_notes(job, plan.execution, undecided), input.notes);
 }
@@ -104,6 +108,18 @@ void choose_scheme_layout(const SimulateOptions& options, Input& input) {
   input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
                              api::format_shape(input.problem, chosen), chosen.fitting, chosen.tried),
                  fmt::format("scheme {} assumes: {}", scheme.name, api::assumptions(scheme, scheme_options))};
+}
+
+/// Replaces an automatic period of the scenario's checkpoint by that of the plan or, without one, by Young
+/// and Daly's. A swarm writes no checkpoints.
+void decide_checkpoint_period(Input& input) {
+  if (!sim::has_automatic_period(input.scenario) || input.swarm) return;
+  const api::CheckpointPeriod period =
+      input.checkpoint_period_s
+          ? api::CheckpointPeriod{*input.checkpoint_period_s, api::PeriodSource::plan_file}
+          : api::CheckpointPeriod{sim::young_daly_period_s(input.problem, input.plan, input.scenario)};
+  input.scenario = sim::with_checkpoint_period(std::move(input.scenario), period.seconds);
+  input.notes.push_back(format_checkpoint_period(period));
 }
 
 std::array<std::string, 4> output_files(const SimulateOptions& options) {
@@ -143,6 +159,7 @@ Input read_input(const SimulateOptions& options) {
     append_notes(undecided_notes(input.problem.job, input.problem.job.execution, input.problem.job.automatic),
                  input.notes);
   }
+  decide_checkpoint_period(input);
   return input;
 }
 

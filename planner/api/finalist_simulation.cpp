@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "planner/api/checkpoint_period.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -88,20 +89,25 @@ struct Run {
   SimulatedTimes simulated;
   std::string error;
   bool was_stopped = false;
+  std::optional<double> checkpoint_period_s = {};
 };
 
 auto fields(MaybeConst<Run> auto& it) {
-  auto& [simulated, error, was_stopped] = it;
-  return std::tie(simulated, error, was_stopped);
+  auto& [simulated, error, was_stopped, checkpoint_period_s] = it;
+  return std::tie(simulated, error, was_stopped, checkpoint_period_s);
 }
 
 /// The simulator rejects some valid plans, for example those with too many micro-batches. Nothing is
 /// simulated after a stop.
-Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& named,
-                 const StopFunction& stop) {
+Run run_or_error(const search::PlanCandidate& candidate, const std::vector<NamedScenario>& scenarios,
+                 std::size_t scenario, const StopFunction& stop) {
+  const NamedScenario& named = scenarios[scenario];
   try {
     throw_if_stopped(stop);
-    return {simulated(candidate, named, stop), "", false};
+    const std::optional<double> period_s = first_checkpoint_period_s(candidate, scenarios);
+    if (!period_s || !sim::has_automatic_period(named.scenario))
+      return {simulated(candidate, named, stop), "", false, period_s};
+    return {simulated(candidate, with_checkpoint_period(named, *period_s), stop), "", false, period_s};
   } catch (const Error& error) {
     return {{named.name, never, never, never}, error.what(), false};
   } catch (const WorkStopped&) {
@@ -109,7 +115,8 @@ Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& na
   }
 }
 
-/// If devices leave under some scenarios, only these count.
+}  // namespace
+
 double aggregate_seconds(const std::vector<SimulatedTimes>& times,
                          const std::vector<NamedScenario>& scenarios, RobustCriterion robust) {
   const bool is_churn = is_under_churn(scenarios);
@@ -124,8 +131,6 @@ double aggregate_seconds(const std::vector<SimulatedTimes>& times,
   if (robust == RobustCriterion::mean) return sum / count;
   return robust == RobustCriterion::p95 ? p95 : worst;
 }
-
-}  // namespace
 
 Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
                            bool are_nominal) {
@@ -168,12 +173,13 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
   const bool are_nominal = std::all_of(scenarios.begin(), scenarios.end(), is_nominal_scenario);
   const auto runs = distributed_map(
       static_cast<int>(candidates.size()) * count, affordable_workers(workers, candidates, are_nominal),
-      [&](int i) { return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop); });
+      [&](int i) { return run_or_error(candidates[at(i / count)], scenarios, at(i % count), stop); });
   std::vector<FinalistResult> finalist_results(candidates.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
     FinalistResult& finalist_result = finalist_results[i / scenarios.size()];
     finalist_result.simulated.push_back(runs[i].simulated);
     if (finalist_result.error.empty()) finalist_result.error = runs[i].error;
+    if (runs[i].checkpoint_period_s) finalist_result.checkpoint_period = {*runs[i].checkpoint_period_s};
     finalist_result.was_stopped = finalist_result.was_stopped || runs[i].was_stopped;
   }
   for (FinalistResult& finalist_result : finalist_results)

@@ -1,6 +1,7 @@
 // Simulates the best plans of a search, because the search itself only estimates their iteration times.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,22 +40,37 @@ struct SimulatedTimes {
   double mean_s = 0, p95_s = 0, max_s = 0;
 };
 
+/// Where the time between checkpoints comes from, under scenarios that leave it open.
+enum class PeriodSource { plan_file, young_daly, simulation };
+
+struct CheckpointPeriod {
+  double seconds = 0;  // infinite: no checkpoint is needed
+  PeriodSource source = PeriodSource::young_daly;
+};
+
 struct FinalistResult {
   std::string error;                      // why the simulator rejected the plan; empty if it did not
   std::vector<SimulatedTimes> simulated;  // by scenario
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
   bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
   Sensitivity sensitivity = {};  // only of the best and near-equal plans
+  /// Empty if no scenario leaves the period open; infinite if no device of the plan leaves under those that do.
+  std::optional<CheckpointPeriod> checkpoint_period = {};
 };
 
 /// Simulates every candidate under every scenario and returns one result per candidate. For a random scenario
 /// the times are means over several runs. The results do not depend on the number of workers. Once `stop`
 /// returns true, runs end early and have no times. Fewer runs are concurrent if they would take too much
-/// memory together.
+/// memory together. Periods of checkpoints that scenarios leave open are first_checkpoint_period_s.
 std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
                                                const std::vector<NamedScenario>& scenarios,
                                                RobustCriterion robust, const Workers& workers,
                                                const StopFunction& stop);
+
+/// The seconds per iteration of a plan with these times under the scenarios. If devices leave under some of
+/// them, only these count.
+double aggregate_seconds(const std::vector<SimulatedTimes>& times,
+                         const std::vector<NamedScenario>& scenarios, RobustCriterion robust);
 
 /// Limits the threads so that concurrent simulations take at most 2 GB of memory, but keeps one.
 /// `are_nominal`: without scenarios.

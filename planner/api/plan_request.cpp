@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/api/checkpoint_period.hpp"
 #include "planner/api/churn_plans.hpp"
 #include "planner/api/enumeration.hpp"
 #include "planner/api/plan_estimate.hpp"
@@ -111,8 +112,8 @@ std::vector<search::PlanCandidate> with_churn_plans(const PlanRequest& request,
   return all;
 }
 
-/// Times of the plan whose nominal iterations are shortest; empty without the nominal scenario.
-std::vector<SimulatedTimes> fastest_undisturbed(const std::vector<FinalistResult>& results) {
+/// Index of the plan whose nominal iterations are shortest; empty without the nominal scenario.
+std::optional<std::size_t> fastest_undisturbed(const std::vector<FinalistResult>& results) {
   const auto nominal_s = [](const FinalistResult& it) {
     const bool is_nominal = !it.simulated.empty() && it.simulated.front().scenario == nominal_scenario().name;
     return is_nominal ? it.simulated.front().mean_s : infinity;
@@ -120,7 +121,30 @@ std::vector<SimulatedTimes> fastest_undisturbed(const std::vector<FinalistResult
   const auto least = std::min_element(
       results.begin(), results.end(),
       [&](const FinalistResult& a, const FinalistResult& b) { return nominal_s(a) < nominal_s(b); });
-  return std::isfinite(nominal_s(*least)) ? least->simulated : std::vector<SimulatedTimes>();
+  if (!std::isfinite(nominal_s(*least))) return std::nullopt;
+  return static_cast<std::size_t>(least - results.begin());
+}
+
+/// The best plans for which the period of checkpoints is chosen by simulation. All plans are compared with
+/// Young and Daly's first, so the best one with its own period is very likely among a few; each needs at
+/// least four more runs.
+constexpr std::size_t plans_with_own_period = 3;
+
+/// Chooses the period of checkpoints, if it is open, for the best plans, and for `reference` to compare them
+/// with. Returns the indices of the candidates, best first.
+std::vector<std::size_t> choose_periods_and_rank(const PlanRequest& request,
+                                                 const std::vector<search::PlanCandidate>& candidates,
+                                                 const std::optional<std::size_t>& reference,
+                                                 std::vector<FinalistResult>& results) {
+  const search::SearchOptions& common = request.options.common;
+  const search::PlanScore score = simulation_score(request.options, request.problem.topology);
+  std::vector<std::size_t> chosen = rank_by_simulation(candidates, results, score);
+  chosen.resize(std::min(chosen.size(), plans_with_own_period));
+  if (reference) chosen.push_back(*reference);
+  for (const std::size_t i : chosen)
+    choose_checkpoint_period(candidates[i], request.scenarios, request.robust, workers_of(common),
+                             stop_of(common), results[i]);
+  return rank_by_simulation(candidates, results, score);
 }
 
 }  // namespace
@@ -147,16 +171,17 @@ PlanResult search_and_simulate(const PlanRequest& given) {
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;
   result.plans.clear();
-  if (result.front) result.pareto_results = finalist_results;
-  for (const std::size_t i : rank_by_simulation(result.front ? finalists : candidates, finalist_results,
-                                                simulation_score(options, request.problem.topology))) {
+  const bool has_churn_plans = candidates.size() > finalists.size() && !result.front;
+  const auto reference = has_churn_plans ? fastest_undisturbed(finalist_results) : std::nullopt;
+  for (const std::size_t i :
+       choose_periods_and_rank(request, result.front ? finalists : candidates, reference, finalist_results)) {
     const FinalistResult& it = finalist_results[i];
     if (it.was_stopped || result.plans.size() == finalists.size()) continue;
     result.plans.push_back(result.front ? finalists[i] : candidates[i]);
     result.finalist_results.push_back(it);
   }
-  if (candidates.size() > finalists.size() && !result.front)
-    result.fastest_undisturbed = fastest_undisturbed(finalist_results);
+  if (result.front) result.pareto_results = finalist_results;
+  if (reference) result.fastest_undisturbed = finalist_results[*reference].simulated;
   return result;
 }
 
@@ -239,9 +264,16 @@ ScoreResult score(const ScoreRequest& request) {
   ScoreResult scored{search::evaluate_plan(job, request.plan, score), SimulationStatus::done, {}, {}};
   FinalistResult result;
   if (scored.fits()) {
-    result = simulate_finalists({scored.candidate}, request.scenarios, request.robust, request.threads,
-                                request.stop)
+    std::vector<NamedScenario> scenarios = request.scenarios;
+    if (request.checkpoint_period_s)
+      for (NamedScenario& it : scenarios)
+        it = with_checkpoint_period(std::move(it), *request.checkpoint_period_s);
+    result = simulate_finalists({scored.candidate}, scenarios, request.robust, request.threads, request.stop)
                  .front();
+    choose_checkpoint_period(scored.candidate, scenarios, request.robust, request.threads, request.stop,
+                             result);
+    if (request.checkpoint_period_s)
+      result.checkpoint_period = {*request.checkpoint_period_s, PeriodSource::plan_file};
     scored.simulation = score_status(result, request.stop);
   } else {
     scored.simulation = SimulationStatus::out_of_memory;

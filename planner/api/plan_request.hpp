@@ -58,6 +58,10 @@ struct PlanResult {
   std::optional<PredictionInterval> interval;
 
   const search::PlanCandidate& best() const { return plans.front(); }
+  /// Of the best plan; empty as in FinalistResult, or if `simulation` is not `done`.
+  std::optional<CheckpointPeriod> checkpoint_period() const {
+    return finalist_results.empty() ? std::nullopt : finalist_results.front().checkpoint_period;
+  }
   /// Times of the best plan by scenario; empty if `simulation` is not `done`.
   std::vector<SimulatedTimes> simulated() const {
     return finalist_results.empty() ? std::vector<SimulatedTimes>() : finalist_results.front().simulated;
@@ -75,9 +79,10 @@ struct PlanResult {
 
 /// Searches for a plan, simulates the finalists, and ranks them by their simulated times, but with the least
 /// sensitive of the near-equal ones first. The fastest one stays first if it is proven optimal, with
-/// scenarios, and in a warm start. If the problem has so few plans that all can be enumerated, the result is
-/// the best of them (enumeration.hpp). Throws Error if no device's times are known, search::NoSuchShape if no
-/// plan has the requested numbers of stages and replicas.
+/// scenarios, and in a warm start. Where scenarios leave the time between checkpoints open, it is chosen for
+/// each of the best few plans (checkpoint_period.hpp). If the problem has so few plans that all can be
+/// enumerated, the result is the best of them (enumeration.hpp). Throws Error if no device's times are known,
+/// search::NoSuchShape if no plan has the requested numbers of stages and replicas.
 PlanResult plan(const PlanRequest& request);
 /// Like `plan`, but never enumerates plans, and gives neither sensitivities nor a prediction interval.
 PlanResult search_and_simulate(const PlanRequest& request);
@@ -91,6 +96,9 @@ struct ScoreRequest {
   int threads = 1;
   std::function<bool()> stop = {};  // may be called by any thread; true skips the simulation
   std::optional<CalibrationUncertainty> spread = {};  // as in PlanRequest
+  /// Time between checkpoints of the plan, for scenarios that leave it open; empty: it is chosen by
+  /// simulation.
+  std::optional<double> checkpoint_period_s = {};
 };
 
 struct ScoreResult {

@@ -173,7 +173,9 @@ class ScenarioReader {
       sim::Checkpoint& place = scenario_.checkpoint.emplace();
       if (bandwidth) place.bandwidth = bandwidth->rate().value();
       if (device) place.device = names_.device(*device);
-      if (const auto period = entry.optional("period")) {
+      const auto period = entry.optional("period");
+      place.is_period_automatic = period && period->is_word("auto");
+      if (period && !place.is_period_automatic) {
         place.period_s = period->seconds().value();
         if (place.period_s == 0) throw period->value_error("must be above zero");
       }

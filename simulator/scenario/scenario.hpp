@@ -50,6 +50,9 @@ struct Checkpoint {
   double bandwidth = 0;       // bit/s per device that reads or writes; 0: limited only by the network
   std::optional<int> device;  // device whose links reach the checkpoint; empty: equally near to all devices
   double period_s = 0;        // minimum time between two checkpoints; 0: no period
+  /// The period is that of the plan; without one, `simulate` takes Young and Daly's
+  /// (simulator/run/checkpoint_period.hpp).
+  bool is_period_automatic = false;
 };
 
 /// What a run does when devices leave (simulator/run/failure_policy.hpp).
@@ -94,6 +97,10 @@ struct Scenario {
 /// Whether runs with different seeds can differ.
 inline bool is_random(const Scenario& scenario) {
   return scenario.compute_jitter.cv > 0;
+}
+
+inline bool has_automatic_period(const Scenario& scenario) {
+  return scenario.checkpoint && scenario.checkpoint->is_period_automatic;
 }
 
 }  // namespace dtfm::sim

@@ -399,6 +399,7 @@ class Schemas(unittest.TestCase):
             "availability": [{"file": "alive.csv", "format": "count", "time_unit": "h", "devices": "berlin"}],
             "events": [{"at": "1 ms", "device": "oregon/3", "leave": True}, {"at": "2 ms", "device": "oregon/3", "join": True}, {"at": "1 ms", "site": "ohio", "speed": 0.5}],
             "compute_jitter": {"kind": "lognormal", "cv": 0.05}, "recovery": {"policy": "wait", "detection": "1 s", "spare": ["berlin"], "exclude_slower_than": 0.5, "checkpoint": {"period": "10 min", "bandwidth": "1 Gbps"}}})
+        self.check_agreement("scenario", {"version": 1, "recovery": {"checkpoint": {"period": "auto", "device": "oregon/3"}}})
 
     def test_agreement_on_profiles_and_calibrations(self):
         self.check_agreement("profile", {

@@ -269,6 +269,45 @@ def test_device_failures():
     check(any(text.startswith("a new plan: ") for text in events), events)
 
 
+def test_checkpoint_period():
+    """`period: auto` is the plan's period, or Young and Daly's for a plan without one."""
+    # Every site fails, so that no plan avoids all failures.
+    fails = ", ".join(f"{{at: {60 * i + 20 * s + 7} s, site: {site}, leave: true}}, {{at: {60 * i + 20 * s + 9} s, site: {site}, join: true}}"
+                      for i in range(10) for s, site in enumerate(("oregon", "ohio", "tokyo")))
+    Path("often.yaml").write_text(f"version: 1\nhorizon: 10 min\nevents: [{fails}]\nrecovery: {{policy: restart, checkpoint: "
+                                  "{period: auto, bandwidth: 1 Gbps}}\n", encoding="utf-8")
+    often = ("--scenario", "often.yaml")
+    done = run("net.yaml", "--job", "job.yaml", *often, "--evaluations", 500, "-o", "often.json", "--quiet", program=PLAN)
+    check(re.search(r"^checkpoint period [0-9.]+ (s|min), chosen by simulation$", done.stdout, re.M), done.stdout)
+    plan = json.loads(Path("often.json").read_text(encoding="utf-8"))
+    period = plan["recovery"]["checkpoint_period_s"]
+    done = run("net.yaml", "often.json", *often, "-o", "run.json")
+    check(re.search(r"checkpoint period [0-9.]+ (s|min), from the plan file", done.stdout), done.stdout)
+    Path("same.yaml").write_text(Path("often.yaml").read_text(encoding="utf-8").replace("auto", f"{period} s"), encoding="utf-8")
+    run("net.yaml", "often.json", "--scenario", "same.yaml", "-o", "same.json")
+    one, other = (json.loads(Path(name).read_text(encoding="utf-8")) for name in ("run.json", "same.json"))
+    check(one["useful_work"] == other["useful_work"] and one["useful_work"]["checkpoints"] > 0, one["useful_work"], other["useful_work"])
+    done = run("net.yaml", "--score", "often.json", *often, "-o", "scored.json", program=PLAN)
+    check(re.search(r"^checkpoint period .*, from the plan file$", done.stdout, re.M), done.stdout)
+    check(json.loads(Path("scored.json").read_text(encoding="utf-8"))["recovery"] == plan["recovery"], "a score changes the period")
+    del plan["recovery"]
+    Path("none.json").write_text(json.dumps(plan), encoding="utf-8")
+    done = run("net.yaml", "none.json", *often)
+    check(re.search(r"checkpoint period [0-9.]+ (s|min), by Young and Daly's formula", done.stdout), done.stdout)
+    for value in (0, -1, "1 h", None):
+        plan["recovery"] = {"checkpoint_period_s": value}
+        Path("bad.json").write_text(json.dumps(plan), encoding="utf-8")
+        done = run("net.yaml", "bad.json", *often, status=2)
+        check(done.stderr.startswith("dtfm-sim: bad.json: /recovery/checkpoint_period_s: "), done.stderr)
+    Path("bad.json").write_text(json.dumps(plan).replace('"checkpoint_period_s": null', '"checkpoint_period_s": NaN'), encoding="utf-8")
+    check(run("net.yaml", "bad.json", status=2).stderr.startswith("dtfm-sim: bad.json:1:"), "NaN is accepted")
+    Path("calm.yaml").write_text("version: 1\nhorizon: 1 min\nrecovery: {checkpoint: {period: auto, bandwidth: 1 Gbps}}\n", encoding="utf-8")
+    check("no checkpoint is written" in run("net.yaml", "none.json", "--scenario", "calm.yaml").stdout, "a checkpoint without failures")
+    done = run("net.yaml", "--job", "job.yaml", "--scenario", "calm.yaml", "--evaluations", 500, "-o", "calm.json", "--quiet", program=PLAN)
+    check("no checkpoint is written: no device of the plan leaves" in done.stdout, done.stdout)
+    check("recovery" not in json.loads(Path("calm.json").read_text(encoding="utf-8")), "a period without failures")
+
+
 def refused(message, *arguments):
     before = sorted((path.name, path.stat().st_mtime_ns) for path in Path().iterdir())
     done = run(*arguments, status=2)

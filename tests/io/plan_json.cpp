@@ -113,6 +113,39 @@ TEST_CASE("a written plan reads back as the same plan") {
   CHECK(balanced_placement(plan, topology, "plan.json") == two_by_two());
 }
 
+TEST_CASE("a written period of checkpoints reads back, and must be above zero") {
+  const Job job = small_job();
+  const Topology topology = four_devices();
+  const auto written = [&](std::optional<double> period_s) {
+    return plan_json(topology, job, plan_from_placement(two_by_two(), job), Objective::iteration_time,
+                     period_s);
+  };
+  CHECK_FALSE(written({}).contains("recovery"));
+  const auto period_of = [&](const std::string& text) {
+    return parse_plan_with_open_settings(text, "plan.json", topology, job).checkpoint_period_s;
+  };
+  CHECK(period_of(written({}).dump()) == std::nullopt);
+  CHECK(period_of(written(738.1).dump()) == 738.1);
+  for (const auto& [value, problem] :
+       {std::pair{"0", "must be above zero"},
+        std::pair{"-1", "expected a number from 0 to 1e+12; found `-1`"},
+        std::pair{"1e13", "expected a number from 0 to 1e+12; found `1e13`"},
+        std::pair{"\"1 h\"", "expected a number from 0 to 1e+12; found `\"1 h\"`"}}) {
+    CAPTURE(value);
+    ordered_json file = written({});
+    file["recovery"]["checkpoint_period_s"] = json::parse(value);
+    const std::string message = "plan.json: /recovery/checkpoint_period_s: ";
+    CHECK(error_in(file.dump()).substr(0, message.size()) == message);
+    CHECK(error_message([&] { parse_standalone_plan(file.dump(), "plan.json", job); }) ==
+          error_in(file.dump()));
+    CHECK(error_in(file.dump()).find(std::string(problem).substr(0, 20)) != std::string::npos);
+  }
+  ordered_json file = written(1.0);
+  std::string text = file.dump();
+  text.replace(text.find("\"checkpoint_period_s\":1.0") + 22, 3, "NaN");
+  CHECK(error_in(text).find("plan.json:1:") == 0);
+}
+
 TEST_CASE("the job of a plan file is read from it") {
   const std::string text =
       plan_json(four_devices(), small_job(), plan_from_placement(two_by_two(), small_job())).dump();

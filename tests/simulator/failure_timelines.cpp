@@ -1,8 +1,10 @@
 // Failure policies, checkpoints that take time, and their combined effect, with times derived by hand.
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "simulator/run/checkpoint_period.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_simulation.hpp"
 #include "tests/support/error_message.hpp"
@@ -45,6 +47,37 @@ TEST_CASE("a checkpoint is written after the first iteration that ends a period 
   Chain two(2, 1, 2);
   two.scenario.checkpoint = checkpoint_every(9);
   CHECK(iteration_times(two.run(2)) == IterationTimes{0, 9, 15, 24});
+}
+
+TEST_CASE("an automatic period is that of Young and Daly for the failures of the plan's devices") {
+  Chain it(1, 2, 2);
+  it.scenario.checkpoint = checkpoint_every(0);
+  it.scenario.checkpoint->is_period_automatic = true;
+  const auto period_s = [&] { return young_daly_period_s(it.problem, it.plan, it.scenario); };
+  CHECK(std::isinf(period_s()));
+  // Failures at 40 (of both devices) and 150 in 300 s; writing takes 6 s. Device 1 is not there at first.
+  it.scenario.horizon_s = 300;
+  it.scenario.events = {{0, 1, Kind::leave},        {20, 1, Kind::join},   {40, 0, Kind::leave},
+                        {40, 1, Kind::leave},       {60, 0, Kind::join},   {60, 1, Kind::join},
+                        {100, 0, Kind::speed, 0.9}, {150, 1, Kind::leave}, {200, 1, Kind::join},
+                        {400, 1, Kind::leave}};
+  CHECK(period_s() == Approx(std::sqrt(2 * 6 * 300 / 2.0)));
+  const SimReport automatic = it.run(1);
+  it.scenario = with_checkpoint_period(it.scenario, period_s());
+  CHECK(iteration_times(automatic) == iteration_times(it.run(1)));
+  CHECK(automatic.checkpoints > 0);
+  it.scenario.checkpoint->is_period_automatic = true;
+  it.plan.pipelines.pop_back();  // device 1, which fails alone at 150
+  CHECK(period_s() == Approx(std::sqrt(2 * 6 * 300)));
+}
+
+TEST_CASE("without failures an automatic period writes no checkpoint") {
+  Chain it(1, 2, 2);
+  it.scenario.checkpoint = checkpoint_every(0);
+  it.scenario.checkpoint->is_period_automatic = true;
+  const SimReport report = it.run(5);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 12, 18, 18, 24, 24, 30});
+  CHECK(report.checkpoints == 0);
 }
 
 TEST_CASE("a checkpoint aborted by a failure is written after the next iteration") {

@@ -132,6 +132,18 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(scenario.exclude_slower_than == 0);
 }
 
+TEST_CASE("the period of checkpoints is a time, left to the planner, or missing") {
+  const auto checkpoint = [](const std::string& period) {
+    return read("recovery: {checkpoint: {" + period + "bandwidth: 1 Gbps}}\n").checkpoint.value();
+  };
+  CHECK(checkpoint("period: 2 min, ").period_s == 120);
+  CHECK_FALSE(checkpoint("period: 2 min, ").is_period_automatic);
+  CHECK(checkpoint("period: auto, ").is_period_automatic);
+  CHECK(checkpoint("period: auto, ").period_s == 0);
+  CHECK_FALSE(checkpoint("").is_period_automatic);
+  CHECK(error_text("recovery: {checkpoint: {period: Auto, bandwidth: 1 Gbps}}\n").find("s.yaml:2:33: ") == 0);
+}
+
 TEST_CASE("an event of a site applies to all its devices") {
   const Scenario scenario = read(
       "events: [{at: 5 s, site: b, leave: true}, {at: 9 s, site: b, join: true},\n"

@@ -248,7 +248,10 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
                            const PlanRecord& record) {
   const ModelInput input = model_input(job.model);
   const ObjectiveTexts& objective = texts(record.objective, input);
-  ordered_json json = plan_json(topology, job, plan, record.objective);
+  std::optional<double> period_s;
+  if (record.checkpoint_period && std::isfinite(record.checkpoint_period->seconds))
+    period_s = record.checkpoint_period->seconds;
+  ordered_json json = plan_json(topology, job, plan, record.objective, period_s);
   json["estimate"] = estimate_json(record, topology, input);
   if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound, objective);
   if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology, input);

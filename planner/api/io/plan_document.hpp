@@ -68,6 +68,7 @@ struct PlanRecord {
   std::vector<Finalist> finalists;  // beginning with the plan of the file
   /// PlanResult::fastest_undisturbed
   std::vector<api::SimulatedTimes> fastest_undisturbed;
+  std::optional<api::CheckpointPeriod> checkpoint_period;
   std::optional<Advice> advice;
   std::vector<TargetChange> target_changes;  // of the job or the scored plan, by its target; not written
   std::vector<api::TargetTime> targets;      // empty if the plan is made for one, or if they are not known

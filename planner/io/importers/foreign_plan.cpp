@@ -88,7 +88,7 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
   const NamedFile& file = source.file;
   if (source.format == PlanFormat::json) {
     PlanWithOpenSettings read = parse_plan_with_open_settings(file.text, file.path, topology, job);
-    return {std::move(read.plan), {}, read.undecided};
+    return {std::move(read.plan), {}, read.undecided, read.checkpoint_period_s};
   }
   InputErrors errors;
   DeviceResolver resolver(topology, errors);

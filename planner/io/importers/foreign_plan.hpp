@@ -34,8 +34,9 @@ std::optional<Job> plan_job(const PlanSource& source);
 
 struct PlanAndNotes {
   Plan plan;
-  std::vector<std::string> notes;  // for the user
-  Automatic undecided;             // settings that neither the file nor the job decides
+  std::vector<std::string> notes;                  // for the user
+  Automatic undecided;                             // settings that neither the file nor the job decides
+  std::optional<double> checkpoint_period_s = {};  // for scenarios that leave it open
 };
 
 /// Parses the plan and checks it against topology and job. For formats other than JSON, the notes say that no

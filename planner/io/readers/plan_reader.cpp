@@ -24,11 +24,21 @@ namespace dtfm::io {
 namespace {
 
 constexpr int max_value = 1'000'000'000;
+constexpr double max_period_s = 1e12;  // far beyond the longest horizon that a scenario may have
 constexpr std::size_t plan_size_limit = std::size_t{256} << 20;
 
 /// Returns "layer 3 is" or "layers 3 … 5 are".
 std::string format_layers_with_verb(int first, int last) {
   return first == last ? fmt::format("layer {} is", first) : fmt::format("layers {} … {} are", first, last);
+}
+
+std::optional<double> read_checkpoint_period(const JsonCursor& file) {
+  const auto recovery = file.optional("recovery");
+  const auto period = recovery ? recovery->optional("checkpoint_period_s") : std::nullopt;
+  if (!period) return std::nullopt;
+  const double seconds = period->as_number(0, max_period_s);
+  if (seconds == 0) period->fail("must be above zero");
+  return seconds;
 }
 
 class PlanReader {
@@ -59,6 +69,7 @@ class PlanReader {
     check_groups(file, plan);
     check_ranks(file, plan);
     check_unused(file);
+    read_checkpoint_period(file);  // throws Error for a bad one
     return plan;
   }
 
@@ -409,7 +420,7 @@ PlanWithOpenSettings parse_plan_with_open_settings(std::string_view text, const 
   const PlacedExecution placed = read_execution(text, cursor, file, job);
   Plan plan = PlanReader(topology, job, placed.execution).plan(cursor);
   check_job(placed, plan, job);
-  return {std::move(plan), placed.undecided};
+  return {std::move(plan), placed.undecided, read_checkpoint_period(cursor)};
 }
 
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {

@@ -23,7 +23,7 @@ std::string read_plan_text(const std::filesystem::path& file);
 /// `parallelism`, which older files have instead; or of `job`. Throws Error at file:line:column for text that
 /// is not JSON and for settings that contradict `job` (plan_conflicts), and otherwise with the JSON pointer
 /// to a device that is unknown or used twice, layers that are not covered exactly once, a pipeline without
-/// stages, or the fingerprint of another topology.
+/// stages, the fingerprint of another topology, or a period of checkpoints that is not above zero.
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
 /// A plan without its topology.
@@ -40,6 +40,7 @@ StandalonePlan parse_standalone_plan(std::string_view text, const std::string& f
 struct PlanWithOpenSettings {
   Plan plan;
   Automatic undecided;  // settings that neither the file nor the job decides; the plan has default values
+  std::optional<double> checkpoint_period_s;  // for scenarios that leave it open; above zero
 };
 /// The same as parse_plan.
 PlanWithOpenSettings parse_plan_with_open_settings(std::string_view text, const std::string& file,

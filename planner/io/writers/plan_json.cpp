@@ -68,18 +68,21 @@ class PlanWriter {
 
 }  // namespace
 
-ordered_json plan_json(const Topology& topology, const Job& job, const Plan& plan, Objective objective) {
+ordered_json plan_json(const Topology& topology, const Job& job, const Plan& plan, Objective objective,
+                       std::optional<double> checkpoint_period_s) {
   const PlanWriter writer(topology, plan);
-  return {{"schema", "dtfm-plan/1"},
-          {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
-          {"job", job_json(job)},
-          {"objective", name_of(objective)},
-          {"parallelism", writer.parallelism()},
-          {"execution", execution_json(plan.execution)},
-          {"pipelines", writer.pipelines()},
-          {"groups", writer.groups()},
-          {"ranks", writer.ranks()},
-          {"unused", writer.unused()}};
+  ordered_json json = {{"schema", "dtfm-plan/1"},
+                       {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
+                       {"job", job_json(job)},
+                       {"objective", name_of(objective)},
+                       {"parallelism", writer.parallelism()},
+                       {"execution", execution_json(plan.execution)},
+                       {"pipelines", writer.pipelines()},
+                       {"groups", writer.groups()},
+                       {"ranks", writer.ranks()},
+                       {"unused", writer.unused()}};
+  if (checkpoint_period_s) json["recovery"] = {{"checkpoint_period_s", *checkpoint_period_s}};
+  return json;
 }
 
 }  // namespace dtfm::io

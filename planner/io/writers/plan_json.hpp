@@ -1,6 +1,8 @@
 // Writes plans, and the jobs and settings in them.
 #pragma once
 
+#include <optional>
+
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/core/job.hpp"
@@ -10,9 +12,11 @@
 
 namespace dtfm::io {
 
-/// The part of a plan file (schema dtfm-plan/1) that parse_plan reads back: topology, job and plan.
+/// The part of a plan file (schema dtfm-plan/1) that parse_plan_with_open_settings reads back: topology, job,
+/// plan and the period of checkpoints, if there is one.
 nlohmann::ordered_json plan_json(const Topology& topology, const Job& job, const Plan& plan,
-                                 Objective objective = Objective::iteration_time);
+                                 Objective objective = Objective::iteration_time,
+                                 std::optional<double> checkpoint_period_s = std::nullopt);
 
 /// `execution` of a plan file, with the keys of jobs, which parse_execution reads back.
 nlohmann::ordered_json execution_json(const ExecutionConfig& execution);
