@@ -269,11 +269,20 @@ TEST_CASE("the stages of a swarm fit every device") {
 }
 
 // Four devices and a batch of 16: micro-batches of at most 4, each with 100 bytes of activations per layer.
-TEST_CASE("ZeRO takes the largest micro-batch that fits in memory") {
+// Fewer micro-batches communicate less.
+TEST_CASE("a scheme has the job's micro-batch or, if it is open, the fastest of all sizes that fit") {
   Problem problem = small_problem(2, 1, 2);
-  CHECK(zero3_layouts(problem, {0}).front().job.execution.micro_batch == 4);
+  const auto chosen_size = [&] {
+    const ChosenLayout chosen = choose_layout(problem, scheme("zero3"), {0}, 1);
+    return std::pair(chosen.layout.value().job.execution.micro_batch, chosen.tried);
+  };
+  CHECK(chosen_size() == std::pair(1, 1));
+  problem.job.automatic.micro_batch = true;
+  CHECK(chosen_size() == std::pair(4, 3));  // larger micro-batches give the layout of 4 again
   problem.topology.edit().gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
-  CHECK(zero3_layouts(problem, {0}).front().job.execution.micro_batch == 2);
+  CHECK(chosen_size() == std::pair(2, 3));
+  problem.job.micro_batch_choices = {1};
+  CHECK(chosen_size() == std::pair(1, 1));
   problem.job.training.global_batch = 3;
   CHECK(error_message([&] { zero3_layouts(problem, {0}); }) ==
         "a batch of 3 leaves some of 4 devices without a sequence");

@@ -24,13 +24,14 @@ struct KnownFlag {
 };
 
 /// Flags that affect a plan, from megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
-constexpr std::array<KnownFlag, 19> known_flags = {{
+constexpr std::array<KnownFlag, 20> known_flags = {{
     {"--tensor-model-parallel-size", FlagArgument::number},
     {"--pipeline-model-parallel-size", FlagArgument::number},
     {"--context-parallel-size", FlagArgument::number},
     {"--expert-model-parallel-size", FlagArgument::number},
     {"--use-tp-pp-dp-mapping", FlagArgument::none},
     {"--sequence-parallel", FlagArgument::none},
+    {"--use-distributed-optimizer", FlagArgument::none},
     {"--num-layers", FlagArgument::number},
     {"--pipeline-model-parallel-layout", FlagArgument::word},
     {"--decoder-first-pipeline-num-layers", FlagArgument::number},
