@@ -123,6 +123,28 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   return trial;
 }
 
+/// Whether every device can hold its model and one micro-batch.
+bool fits(const Problem& problem, const Layout& layout) {
+  Problem own = problem;
+  own.job = layout.job;
+  const sim::LoadModel model(own, layout.plan);
+  return std::all_of(layout.plan.pipelines.begin(), layout.plan.pipelines.end(), [&](const Pipeline& it) {
+    const auto memory = memory_of(problem.topology, it.stages.front().devices.front());
+    return !memory || needed_bytes(model.of(it.stages.front())) <= *memory;
+  });
+}
+
+/// Partitioned gradients are communicated once per micro-batch, so that of their layouts, which are in the
+/// order of sizes, only the one with the largest micro-batch that fits is kept; if none fits, the first one.
+void keep_largest_that_fits(const Problem& problem, std::vector<Layout>& layouts) {
+  const auto is_partitioned = [](const Layout& it) {
+    return traits(it.plan.execution.optimizer_sharding).gradients;
+  };
+  if (layouts.empty() || !std::all_of(layouts.begin(), layouts.end(), is_partitioned)) return;
+  while (layouts.size() > 1 && !fits(problem, layouts.back())) layouts.pop_back();
+  layouts = {std::move(layouts.back())};
+}
+
 /// The different layouts with every size of the micro-batch that the job leaves open. Throws NoLayout if
 /// there are none with any size, and Error.
 std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, const SchemeOptions& options) {
@@ -141,6 +163,7 @@ std::vector<Layout> layouts_of(const Problem& problem, const Scheme& scheme, con
     }
   }
   if (all.empty() && none) throw *none;
+  keep_largest_that_fits(problem, all);
   return all;
 }
 
