@@ -80,17 +80,18 @@ class ChurnPlans {
     SubTopology part = sub_topology(problem_.topology, included);
     const Problem smaller{std::move(part.topology), problem_.job, problem_.constants, problem_.roofline};
     const int most = std::min(layer_count(problem_.job.model), smaller.topology->size());
-    for (int depth = 1; depth <= most && !is_stopped(stop_); depth *= 2) {
-      search::IterationSearchOptions options = options_;
-      options.common.evaluations =
-          std::min(evaluations_per_search, options_.common.evaluations.value_or(evaluations_per_search));
-      options.gives_up = true;
-      options.common.on_progress = {};
-      options.finalists = 1;
-      if (options.limits.stages)
-        depth = most;  // The job gives the depth.
-      else
-        options.limits.stages = depth;
+    std::vector<int> depths;
+    for (int depth = 1; depth <= most; depth *= 2) depths.push_back(depth);
+    if (options_.limits.stages) depths = {*options_.limits.stages};
+    search::IterationSearchOptions options = options_;
+    options.common.evaluations =
+        std::min(evaluations_per_search, options_.common.evaluations.value_or(evaluations_per_search));
+    options.gives_up = true;
+    options.common.on_progress = {};
+    options.finalists = 1;
+    for (const int depth : depths) {
+      if (is_over()) return;
+      options.limits.stages = depth;
       if (const auto found = search_once(smaller, options))
         offer(*found->job, renumber_devices(found->plan, part.whole));
     }

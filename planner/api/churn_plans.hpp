@@ -14,8 +14,7 @@ namespace dtfm::api {
 ///   - the same on only the devices that are available for longest, in the mean over all scenarios with
 ///     departures. The others are spares, if the policy has any;
 ///   - all of these, and `finalists`, with as many micro-batches between two flushes as fit in memory, so
-///   that
-///     pipelines can take over micro-batches of others. Until a pipeline stops, this takes no time.
+///     that pipelines can take over micro-batches of others. Until a pipeline stops, this takes no time.
 /// Returns fewer plans, or none, once `stop` of the options or their time limit ends the search.
 std::vector<search::PlanCandidate> churn_plans(const Problem& problem,
                                                const search::IterationSearchOptions& options,

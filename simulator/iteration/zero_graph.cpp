@@ -66,8 +66,7 @@ std::vector<CollectiveGroup> sharing_groups(const Topology& topology, const std:
       if (members.size() % share != 0)
         throw Error("",
                     "zero3 with gradient_sync hierarchical requires that the replicas of every site are a "
-                    "multiple of those of "
-                    "the smallest");
+                    "multiple of those of the smallest");
       const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
       groups.push_back({{begin, begin + static_cast<std::ptrdiff_t>(share)}});
     }

@@ -108,6 +108,23 @@ TEST_CASE("the speed-up over Megatron-LM grows with the batch if its pipelines a
   CHECK(growth[4] < growth[8]);
 }
 
+TEST_CASE("an open micro-batch is no worse than given ones") {
+  for (const char* topology : {"universities", "worldwide"}) {
+    Problem problem = problem_on(topology, 24, 1024);
+    problem.job.execution.schedule = Schedule::one_f_one_b_blocking;
+    problem.job.execution.gradient_sync = GradientSync::ring;
+    double given_s = std::numeric_limits<double>::infinity();
+    for (const int micro_batch : {1, 2}) {
+      problem.job.execution.micro_batch = micro_batch;
+      given_s = std::min(given_s, best_plan(problem, 2).seconds);
+    }
+    problem.job.automatic.micro_batch = true;
+    const double open_s = best_plan(problem, 2).seconds;
+    fmt::print("{:12} micro-batch open: {:.2f} s, given: {:.2f} s\n", topology, open_s, given_s);
+    CHECK(open_s <= given_s);
+  }
+}
+
 TEST_CASE("in a data centre all systems are within a factor of 3") {
   Problem problem = problem_on("datacenter", 24, 1024);
   problem.job.automatic.gradient_sync = true;  // Megatron's is a ring

@@ -104,8 +104,8 @@ function addSchemeTable(section, caption, columns, rows) {
 function showSpeedups({ document: { comparison } }) {
   if (!comparison?.schemes.length || !comparison.speedups.length) return;
   const section = addSection("speedups", "Why the plan is faster", "Speed-ups",
-    `Total: time of the scheme ÷ time of ${comparison.schemes[0].scheme}. It is the product of three factors: a plan for the scheme's schedule and collective (placement), ` +
-    `then one for the schedule of ${comparison.schemes[0].scheme} and the scheme's collective (schedule), and at last ${comparison.schemes[0].scheme} itself (collective).`);
+    `Total: time of the scheme ÷ time of ${comparison.schemes[0].scheme}. It is the product of three factors: planning for the scheme's schedule and collective (placement), ` +
+    `then changing to the schedule of ${comparison.schemes[0].scheme} (schedule), then to its collective with its sharding (collective).`);
   addSchemeTable(section, plural(comparison.speedups.length, "scheme"), [
     { name: "scheme", text: (it) => it.scheme },
     ...["total", "placement", "schedule", "collective"].map((key) => ({ name: key, number: true, text: (it) => `${it[key].toFixed(2)} ×` })),

@@ -36,13 +36,16 @@ constexpr Scheme table[] = {
     {"data-parallel", "a replica on every device", "ring all-reduce after the last backward pass",
      data_parallel_layouts},
     {"zero2", "ZeRO with sharded gradients and optimizer states",
-     "rings; reduce-scatter after every micro-batch; one all-gather of parameters", zero2_layouts},
+     "rings; reduce-scatter after every micro-batch; one all-gather of parameters; micro-batches of the job "
+     "or, if open, as large as fit",
+     zero2_layouts},
     {"zero-offload", "ZeRO-Offload: as zero2, with gradients and optimizer state in host memory",
      "as zero2; optimizer step on host processors, 0.22 s per billion parameters; copies overlap with passes "
      "and updates",
      zero_offload_layouts},
     {"zero3", "ZeRO with sharded gradients, optimizer states and parameters; FSDP with FULL_SHARD",
-     "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead",
+     "rings; all-gather of a layer's parameters before its forward and backward pass, one layer ahead; "
+     "micro-batches as for zero2",
      zero3_layouts},
     {"hsdp", "FSDP with HYBRID_SHARD: zero3 inside each site, all-reduce across sites",
      "as zero3; equally many devices in every site; after every micro-batch, devices with the same part "

@@ -19,6 +19,9 @@ namespace {
 
 // Chosen by hand, not tuned.
 constexpr std::size_t chains_of_decisions = 8, min_chains = 4, later_chains = 3, other_starts = 8;
+// Of different shapes and decisions, for the first annealing. Fewer leave out shapes that are best only after
+// annealing, each with its own micro-batch.
+constexpr std::size_t starts_of_decisions = 48;
 constexpr double first_share = 0.5;  // of a round's moves, for the first annealing of all chains
 constexpr double order_share =
     0.1;  // of annealing's steps, to improve the order of stages; a swap takes several times those of a move
@@ -67,7 +70,7 @@ class AnnealingRounds {
   std::vector<PlanCandidate> plans_to_anneal() const {
     const SearchEffort effort = default_effort(state_.pool.best().job->problem.topology->size());
     std::vector<PlanCandidate> plans = state_.pool.best_per_shape(effort.chains);
-    if (state_.decisions.has_undecided()) add_missing(plans, state_.pool.best_per_job(chains_of_decisions));
+    if (state_.decisions.has_undecided()) add_missing(plans, state_.pool.best_diverse(starts_of_decisions));
     return plans;
   }
 
