@@ -16,11 +16,12 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr const char* usage =
-    "usage: kernels_bench [--runs N] [--no-bars] [--profile DIR [--gpu NAME]] [MODEL]…\n"
+    "usage: kernels_bench [--runs N] [--no-bars] [--rows FILE] [--profile DIR [--gpu NAME]] [MODEL]…\n"
     "                     (default models: gpt3-xl gpt3-6.7b llama-3-8b)\n"
     "Times the kernels and layers of transformers on this GPU.\n"
     "  --runs N       runs per measurement [30]\n"
     "  --no-bars      print times only, check no bars\n"
+    "  --rows FILE    also write the times as tab-separated rows\n"
     "  --profile DIR  write DIR/GPU-MODEL.json (dtfm-profile/1) for each model\n"
     "  --gpu NAME     GPU name to use in profiles [the driver's name]\n"
     "Exit codes: 0 all bars reached, 1 a bar missed, 2 bad usage, no GPU, or a failed measurement.\n"
@@ -29,6 +30,7 @@ constexpr const char* usage =
 struct Options {
   int runs = 30;
   bool bars = true;
+  std::string rows_file;
   ProfileTarget profile;
   std::vector<NamedShape> shapes;
 };
@@ -51,6 +53,8 @@ bool read_options(const std::vector<const char*>& words, Options& options) {
     if (std::strcmp(word, "--runs") == 0 && i + 1 < words.size()) {
       options.runs = std::atoi(words[++i]);
       if (options.runs < 1) return false;
+    } else if (std::strcmp(word, "--rows") == 0 && i + 1 < words.size()) {
+      options.rows_file = words[++i];
     } else if (std::strcmp(word, "--profile") == 0 && i + 1 < words.size()) {
       options.profile.folder = words[++i];
     } else if (std::strcmp(word, "--gpu") == 0 && i + 1 < words.size()) {
@@ -97,7 +101,7 @@ int run(const Options& options) {
   std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", device.name.c_str(),
               static_cast<double>(device.memory_bytes) / 1e9, device.driver_version.c_str(),
               device.cuda_runtime_version / 1000, device.cuda_runtime_version % 1000 / 10);
-  Report report(options.bars);
+  Report report(options.bars, options.rows_file);
   report.title("bandwidth");
   double copy = 0;
   bool all = finished("bandwidth", [&] { copy = copy_bandwidth(report, options.runs); });
@@ -106,6 +110,7 @@ int run(const Options& options) {
     const TransformerShape& shape = model.shape;
     std::printf("\n== %s: %d × %d tokens, hidden %d, %d/%d heads, %s\n", name.c_str(), shape.batch,
                 shape.sequence, shape.hidden, shape.heads, shape.kv_heads, name_of(shape.dtype));
+    report.model(name, shape.batch);
     all &= finished(name, [&] {
       if (shape.dtype == DType::bf16)
         benchmark<Bfloat16>(report, shape, options.runs, copy);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdio>
+#include <fstream>
+#include <stdexcept>
 #include <string>
 
 #include "kernels/timing.hpp"
@@ -12,7 +14,19 @@ class Report {
  public:
   /// `checks_bars`: compare with the bars. Without it, on a device where the bars mean nothing, only times
   /// are printed.
-  explicit Report(bool checks_bars) : checks_bars_(checks_bars) {}
+  /// `rows_file`, if not empty, gets the rows as tab-separated text: model, sequences, kernel, seconds.
+  /// Throws std::runtime_error if it cannot be written.
+  explicit Report(bool checks_bars, const std::string& rows_file = {}) : checks_bars_(checks_bars) {
+    if (rows_file.empty()) return;
+    rows_.open(rows_file, std::ios::binary);
+    rows_ << "model\tsequences\tkernel\tseconds\n";
+    if (!rows_) throw std::runtime_error("cannot write " + rows_file);
+  }
+
+  /// Sets the model and the number of sequences of the rows that follow.
+  void model(const std::string& name, int sequences) {
+    model_ = name + '\t' + std::to_string(sequences) + '\t';
+  }
 
   void title(const std::string& text) const {
     std::printf("\n%s\n%-34s %11s %7s %10s %10s  %s\n", text.c_str(), "kernel", "time", "spread", "rate",
@@ -63,9 +77,12 @@ class Report {
     std::snprintf(goal, sizeof goal, "%.0f %%", bar * 100);
     std::printf("  %s\n", bar > 0 ? verdict(share >= bar, goal).c_str() : "");
     std::fflush(stdout);
+    rows_ << model_ << what << '\t' << times.seconds << '\n' << std::flush;
   }
 
   bool checks_bars_;
+  std::ofstream rows_;  // not open: no file
+  std::string model_ = "\t\t";
   int bars_ = 0, missed_ = 0;
 };
 
