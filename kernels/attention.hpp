@@ -27,8 +27,10 @@ struct AttentionForward {
   float* log_sum_exp = nullptr;  // batch × heads × sequence, over the scaled scores
 };
 
+/// Tiles use at most `shared_bytes` of shared memory, 0 meaning what the device has. On Hopper, 16-bit
+/// numbers are computed by warpgroups if their tiles fit.
 template <class T>
-void attention_forward(const AttentionForward<T>& in);
+void attention_forward(const AttentionForward<T>& in, std::size_t shared_bytes = 0);
 
 template <class T>
 struct AttentionBackward {
@@ -42,8 +44,8 @@ struct AttentionBackward {
 
 std::size_t attention_workspace(const AttentionShape& shape);
 
-/// Recomputes the probabilities tile by tile and sums the gradient of q atomically over tiles of keys. The
-/// tiles use at most `shared_bytes` of shared memory; 0 means what the device has.
+/// Recomputes the probabilities tile by tile and sums the gradient of q atomically over tiles of keys.
+/// `shared_bytes` as above.
 template <class T>
 void attention_backward(const AttentionBackward<T>& in, std::size_t shared_bytes = 0);
 

@@ -1,10 +1,9 @@
 #include "kernels/attention.hpp"
 #include "kernels/attention_tile.cuh"
+#include "kernels/attention_warpgroup.hpp"
 
 namespace dtfm::kernels {
 namespace {
-
-constexpr float log2_e = 1.44269504F;
 
 /// A block holds `warps` · 16 keys, 16 per warp, and iterates over tiles of `queries`.
 template <class T, int D, int warps, int queries>
@@ -35,12 +34,6 @@ struct Tiles {
         log_sums(reinterpret_cast<float*>(ds.data + S::keys * queries)),
         deltas(log_sums + queries) {}
 };
-
-template <int n>
-__device__ void clear(float (&fragments)[n][4]) {
-#pragma unroll
-  for (auto& f : fragments) f[0] = f[1] = f[2] = f[3] = 0;
-}
 
 /// Sets out (16 × columns) to rows first_row … of a, times b transposed. Both a and b have D numbers per row.
 template <int D, int columns, class T>
@@ -78,26 +71,6 @@ __device__ void add_product(float (&sum)[D / 8][4], const float (&p)[queries / 8
   }
 }
 
-/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum), and dp into p · (dp −
-/// delta). The result is zero where a key is past the end or, if masked, after the query. Queries past the
-/// end have an infinite log_sum, which also gives zero.
-template <int queries>
-__device__ void probabilities(float (&s)[queries / 8][4], float (&dp)[queries / 8][4], const float* log_sums,
-                              const float* deltas, float scale, bool masked, int key_minus_query,
-                              int keys_left, bool causal) {
-  const LanePlace at = lane_place();
-#pragma unroll
-  for (int n = 0; n < queries / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = at.g + i / 2 * 8, query = 8 * n + 2 * at.t + i % 2;
-      float p = fast_exp2(fmaf(s[n][i], scale, -log_sums[query]));
-      if (masked && (key >= keys_left || (causal && key + key_minus_query > query))) p = 0;
-      s[n][i] = p;
-      dp[n][i] = p * (dp[n][i] - deltas[query]);
-    }
-}
-
 /// Adds the contribution of the current tile of queries to the gradients of the warp's keys and values, and
 /// stores the warp's rows of ds in their tile.
 template <class T, int D, int warps, int queries>
@@ -107,8 +80,7 @@ __device__ void add_key_gradients(const Tiles<T, D, warps, queries>& tiles, floa
   float s[queries / 8][4], ds[queries / 8][4];
   multiply_rows<D, queries>(s, tiles.k, first_row, tiles.q);
   multiply_rows<D, queries>(ds, tiles.v, first_row, tiles.dout);
-  probabilities<queries>(s, ds, tiles.log_sums, tiles.deltas, scale, masked, key_minus_query, keys_left,
-                         causal);
+  probabilities(s, ds, tiles.log_sums, tiles.deltas, scale, masked, key_minus_query, keys_left, causal);
   add_product<D, queries>(dv, s, tiles.dout);
   const LanePlace at = lane_place();
 #pragma unroll
@@ -159,18 +131,11 @@ __device__ void write_gradient(const float (&sum)[D / 8][4], Tile<T, D> tile, in
   store_rows<16>(tile, first_row, to, stride, rows_left);
 }
 
-template <class T>
-struct Arguments {
-  AttentionBackward<T> in;
-  float* dq_sum;  // batch × sequence × heads × head_size
-  float* delta;   // batch × heads × sequence
-  float scale;
-};
-
 /// Block (x, key and value head, sequence of the batch) handles one tile of keys and, for each query head of
 /// the group, all tiles of queries that attend to them.
 template <class T, int D, int warps, int queries>
-__global__ void __launch_bounds__(warps* warp_size) attention_backward_kernel(Arguments<T> arguments) {
+__global__ void __launch_bounds__(warps* warp_size)
+    attention_backward_kernel(BackwardArguments<T> arguments) {
   using S = Shape<T, D, warps, queries>;
   const AttentionForward<T>& in = arguments.in.forward;
   const Tiles<T, D, warps, queries> tiles(shared_memory<T>());
@@ -265,7 +230,7 @@ __global__ void round_kernel(int rows, int width, int stride, float scale, const
 }
 
 template <class T, int D, int warps, int queries>
-bool launch_tiles(const Arguments<T>& arguments, std::size_t shared_bytes) {
+bool launch_tiles(const BackwardArguments<T>& arguments, std::size_t shared_bytes) {
   using S = Shape<T, D, warps, queries>;
   if (S::shared_bytes > shared_bytes) return false;
   const AttentionShape& s = arguments.in.forward.shape;
@@ -279,8 +244,8 @@ template <class T, int D>
 void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
   const AttentionShape& s = in.forward.shape;
   const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.sequence * s.heads;
-  const Arguments<T> arguments{in, in.workspace, in.workspace + rows * D,
-                               1.0F / sqrtf(static_cast<float>(D))};
+  const BackwardArguments<T> arguments{in, in.workspace, in.workspace + rows * D,
+                                       1.0F / sqrtf(static_cast<float>(D))};
   device_zero(arguments.dq_sum, static_cast<std::size_t>(rows) * D * sizeof(float));
   const auto blocks =
       static_cast<unsigned>(ceil_div<std::int64_t>(rows * D / pack_size<T>, pointwise_threads));
@@ -290,7 +255,8 @@ void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
   if constexpr (sizeof(T) == 4)  // fp32 is used in checks only
     launched = launch_tiles<T, D, 2, 16>(arguments, shared_bytes);
   else
-    launched = launch_tiles<T, D, 8, 64>(arguments, shared_bytes) ||
+    launched = attention_backward_by_warpgroups(arguments, shared_bytes) ||
+               launch_tiles<T, D, 8, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 32>(arguments, shared_bytes);
   if (!launched) throw DeviceError("attention: not enough shared memory");

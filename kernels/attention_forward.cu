@@ -1,11 +1,10 @@
 #include "kernels/attention.hpp"
 #include "kernels/attention_tile.cuh"
+#include "kernels/attention_warpgroup.hpp"
 
 namespace dtfm::kernels {
 namespace {
 
-constexpr float log2_e = 1.44269504F;
-constexpr float ln_2 = 0.693147181F;
 constexpr int warps = 4;
 constexpr int threads = warps * warp_size;
 
@@ -19,19 +18,12 @@ struct Shape {
 };
 
 template <class T, int D>
+using RowsOf = Rows<D, Shape<T>::row_tiles>;
+
+template <class T, int D>
 constexpr std::size_t shared_bytes() {
   return sizeof(T) * static_cast<std::size_t>(D * (Shape<T>::queries + 2 * Shape<T>::keys));
 }
-
-/// State of a warp's rows. For each of the two rows that a lane holds in a row tile: the maximum of the
-/// scores so far (as a power of two), the lane's share of Σ 2^(score − maximum), and the output before
-/// division by that sum.
-template <class T, int D>
-struct Rows {
-  static constexpr int tiles = Shape<T>::row_tiles;
-  float out[tiles][D / 8][4] = {};
-  float maximum[tiles][2], sum[tiles][2] = {};
-};
 
 template <class T, int D>
 __device__ void scores_of(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Tile<T, D> q, Tile<T, D> k,
@@ -56,57 +48,8 @@ __device__ void scores_of(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4]
   }
 }
 
-/// Sets scores to −∞ where the key is at or past `end` or, if causal, after the query.
-template <class T>
-__device__ void mask_scores(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], int query, int key,
-                            int end, bool causal) {
-  const LanePlace at = lane_place();
-#pragma unroll
-  for (int m = 0; m < Shape<T>::row_tiles; ++m)
-#pragma unroll
-    for (int n = 0; n < Shape<T>::keys / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = query + 16 * m + at.g + i / 2 * 8, column = key + 8 * n + 2 * at.t + i % 2;
-        if (column >= end || (causal && column > row)) s[m][n][i] = -INFINITY;
-      }
-}
-
-/// Replaces s by 2^(s·scale − maximum) and rescales everything summed so far to the new maximum.
 template <class T, int D>
-__device__ void online_softmax(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Rows<T, D>& rows,
-                               float scale) {
-#pragma unroll
-  for (int m = 0; m < Shape<T>::row_tiles; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float maximum = -INFINITY;
-#pragma unroll
-      for (auto& fragment : s[m]) maximum = fmaxf(maximum, fmaxf(fragment[2 * half], fragment[2 * half + 1]));
-      maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 1));
-      maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 2));
-      maximum = fmaxf(maximum * scale, rows.maximum[m][half]);
-      const float correction = fast_exp2(rows.maximum[m][half] - maximum);
-      rows.maximum[m][half] = maximum;
-      float sum = rows.sum[m][half] * correction;
-#pragma unroll
-      for (auto& fragment : s[m])
-#pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          fragment[i] = fast_exp2(fmaf(fragment[i], scale, -maximum));
-          sum += fragment[i];
-        }
-      rows.sum[m][half] = sum;
-#pragma unroll
-      for (auto& fragment : rows.out[m]) {
-        fragment[2 * half] *= correction;
-        fragment[2 * half + 1] *= correction;
-      }
-    }
-}
-
-template <class T, int D>
-__device__ void add_values(const float (&p)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Rows<T, D>& rows,
+__device__ void add_values(const float (&p)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], RowsOf<T, D>& rows,
                            Tile<T, D> v) {
   const LanePlace at = lane_place();
 #pragma unroll
@@ -127,25 +70,16 @@ __device__ void add_values(const float (&p)[Shape<T>::row_tiles][Shape<T>::keys 
 
 /// Divides by the sums and writes the warp's rows, through the warp's own rows of the query tile.
 template <class T, int D>
-__device__ void finish_rows(Rows<T, D>& rows, Tile<T, D> tile, int first_row, T* out, int stride,
+__device__ void finish_rows(RowsOf<T, D>& rows, Tile<T, D> tile, int first_row, T* out, int stride,
                             float* log_sum_exp, int rows_left) {
+  float inverse[Shape<T>::row_tiles][2];
+  finish_sums(rows, inverse, first_row, log_sum_exp, rows_left);
   const LanePlace at = lane_place();
 #pragma unroll
-  for (int m = 0; m < Shape<T>::row_tiles; ++m) {
-    float inverse[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float sum = rows.sum[m][half];
-      sum += __shfl_xor_sync(whole_warp, sum, 1);
-      sum += __shfl_xor_sync(whole_warp, sum, 2);
-      inverse[half] = 1.0F / sum;
-      const int row = first_row + 16 * m + at.g + 8 * half;
-      if (at.t == 0 && row < rows_left) log_sum_exp[row] = (rows.maximum[m][half] + log2f(sum)) * ln_2;
-    }
+  for (int m = 0; m < Shape<T>::row_tiles; ++m)
 #pragma unroll
     for (int d = 0; d < D / 8; ++d)
-      store_fragment(tile, at, first_row + 16 * m, 8 * d, rows.out[m][d], inverse[0], inverse[1]);
-  }
+      store_fragment(tile, at, first_row + 16 * m, 8 * d, rows.out[m][d], inverse[m][0], inverse[m][1]);
   __syncwarp();
   store_rows<Shape<T>::warp_rows>(tile, first_row, out, stride, rows_left);
 }
@@ -173,9 +107,7 @@ __global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> 
   load_tile<queries, threads>(q, in.q + (token + first_query) * in.row_stride + head * D, in.row_stride,
                               n - first_query);
   start(k, k_head, 0);
-  Rows<T, D> rows;
-#pragma unroll
-  for (auto& maximum : rows.maximum) maximum[0] = maximum[1] = -INFINITY;
+  RowsOf<T, D> rows;
   const int end = in.shape.causal && first_query + queries < n ? first_query + queries : n;
   for (int key = 0; key < end; key += keys) {
     wait_copies<0>();
@@ -184,7 +116,7 @@ __global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> 
     float s[Shape<T>::row_tiles][keys / 8][4];
     scores_of<T, D>(s, q, k, first_row);
     if (key + keys > n || (in.shape.causal && key + keys > first_query + 1))
-      mask_scores<T>(s, first_query + first_row, key, n, in.shape.causal);
+      mask_scores(s, first_query + first_row, key, n, in.shape.causal);
     wait_copies<0>();
     __syncthreads();  // the values have arrived; the keys are no longer needed
     if (key + keys < end) start(k, k_head, key + keys);
@@ -213,15 +145,17 @@ double attention_flops(const AttentionShape& shape) {
 }
 
 template <class T>
-void attention_forward(const AttentionForward<T>& in) {
+void attention_forward(const AttentionForward<T>& in, std::size_t shared_bytes) {
+  if (attention_forward_by_warpgroups(in, shared_bytes != 0 ? shared_bytes : device_limits().shared_bytes))
+    return;
   if (in.shape.head_size == 64) return launch_forward<T, 64>(in);
   if (in.shape.head_size == 128) return launch_forward<T, 128>(in);
   throw DeviceError("attention: head size " + std::to_string(in.shape.head_size) +
                     " is not supported; use 64 or 128");
 }
 
-template void attention_forward<float>(const AttentionForward<float>&);
-template void attention_forward<Half>(const AttentionForward<Half>&);
-template void attention_forward<Bfloat16>(const AttentionForward<Bfloat16>&);
+template void attention_forward<float>(const AttentionForward<float>&, std::size_t);
+template void attention_forward<Half>(const AttentionForward<Half>&, std::size_t);
+template void attention_forward<Bfloat16>(const AttentionForward<Bfloat16>&, std::size_t);
 
 }  // namespace dtfm::kernels

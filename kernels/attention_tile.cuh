@@ -1,7 +1,7 @@
 // Tiles of matrices in shared memory, and loads of matrix-product operands from them.
 #pragma once
 
-#include "kernels/platform/pack.cuh"
+#include "kernels/attention_softmax.cuh"
 
 namespace dtfm::kernels {
 
@@ -22,18 +22,6 @@ struct Tile {
   }
   __device__ T* at(int row, int column) const { return data + offset(row, column); }
 };
-
-/// A thread's position in a fragment (platform/fragment.hpp).
-struct LanePlace {
-  int lane, g, t;
-};
-
-/// Recomputed in each step of a loop over tiles, so that the compiler computes dependent addresses where they
-/// are used instead of keeping them in registers, which are scarce, for the whole loop.
-__device__ inline LanePlace lane_place() {
-  const int lane = opaque(thread_index() % warp_size);
-  return {lane, lane / 4, lane % 4};
-}
 
 /// Starts asynchronous copies of `rows` rows, `stride` apart, beginning at `from`. Rows from `rows_left` on
 /// become zero.
@@ -65,11 +53,6 @@ __device__ void store_rows(Tile<T, columns> tile, int first, T* to, int stride, 
   }
 }
 
-template <class T>
-__device__ inline void store_pair(T* to, Pair<T> pair) {
-  *reinterpret_cast<Pair<T>*>(to) = pair;
-}
-
 /// Scales and rounds fragment c, and stores it at (row, column) of the tile.
 template <class T, int columns>
 __device__ void store_fragment(Tile<T, columns> tile, LanePlace at, int row, int column, const float (&c)[4],
@@ -77,15 +60,6 @@ __device__ void store_fragment(Tile<T, columns> tile, LanePlace at, int row, int
   T* const to = tile.data + (tile.offset(row + at.g, 2 * at.t) ^ column);
   store_pair(to, make_pair_of<T>(c[0] * upper, c[1] * upper));
   store_pair(to + 8 * columns, make_pair_of<T>(c[2] * lower, c[3] * lower));
-}
-
-/// Converts two adjacent C fragments to one A fragment.
-template <class T>
-__device__ void as_operand(Pair<T> (&a)[4], const float (&left)[4], const float (&right)[4]) {
-  a[0] = make_pair_of<T>(left[0], left[1]);
-  a[1] = make_pair_of<T>(left[2], left[3]);
-  a[2] = make_pair_of<T>(right[0], right[1]);
-  a[3] = make_pair_of<T>(right[2], right[3]);
 }
 
 template <class T, int columns>

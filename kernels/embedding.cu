@@ -7,22 +7,34 @@ namespace {
 
 constexpr int threads = 256;
 
+constexpr int rows_of_thread = 4;  // so that their loads are in flight together
+
+/// A thread handles one pack of `rows_of_thread` successive rows.
 template <class T>
 __global__ void forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
                         const T* positions, T* y) {
   const unsigned packs_of_row = static_cast<unsigned>(columns / pack_size<T>);
-  const int row = static_cast<int>(launch_thread() / packs_of_row);
+  const int first = static_cast<int>(launch_thread() / packs_of_row) * rows_of_thread;
   const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
-  if (row >= rows) return;
-  RawPack position{};  // its load overlaps with that of the token id
-  if (positions != nullptr)
-    position = load_raw(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
-  const RawPack token = load_raw(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
-  Floats<T> sum = unpack<T>(token);
-  const Floats<T> added = unpack<T>(position);
+  RawPack token[rows_of_thread], position[rows_of_thread];
 #pragma unroll
-  for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += added.v[i];
-  store_pack(y + static_cast<std::int64_t>(row) * columns + column, sum);
+  for (int i = 0; i < rows_of_thread; ++i) {
+    const int row = first + i;
+    token[i] = position[i] = {};
+    if (row >= rows) continue;
+    if (positions != nullptr)
+      position[i] = load_raw(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
+    token[i] = load_raw(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
+  }
+#pragma unroll
+  for (int i = 0; i < rows_of_thread; ++i) {
+    if (first + i >= rows) continue;
+    Floats<T> sum = unpack<T>(token[i]);
+    const Floats<T> added = unpack<T>(position[i]);
+#pragma unroll
+    for (int j = 0; j < pack_size<T>; ++j) sum.v[j] += added.v[j];
+    store_pack(y + static_cast<std::int64_t>(first + i) * columns + column, sum);
+  }
 }
 
 /// A thread handles one pack of one position, for all sequences of the batch.
@@ -62,8 +74,8 @@ unsigned blocks_for(std::int64_t size) {
 template <class T>
 void embedding_forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
                        const T* positions, T* y) {
-  launch(forward<T>, {blocks_for<T>(static_cast<std::int64_t>(rows) * columns)}, threads, 0, rows, columns,
-         sequence, ids, tokens, positions, y);
+  launch(forward<T>, {blocks_for<T>(ceil_div<std::int64_t>(rows, rows_of_thread) * columns)}, threads, 0,
+         rows, columns, sequence, ids, tokens, positions, y);
 }
 
 template <class T>

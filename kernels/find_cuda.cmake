@@ -6,7 +6,7 @@ set(DTFM_HAVE_CUDA OFF)
 
 if(NOT DTFM_CUDA STREQUAL "OFF")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS}) # CMake reads both
-    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90 CACHE STRING "CUDA architectures")
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 90-virtual CACHE STRING "CUDA architectures")
   endif()
   include(CheckLanguage)
   check_language(CUDA)

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "kernels/layers.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/timing.hpp"
 
 namespace dtfm::kernels {
@@ -29,7 +30,7 @@ LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs
   AdamStep step;
   step.learning_rate = 1e-6F;  // small enough that the weights hardly change, however long it runs
   const auto times = time_steps(
-      runs,
+      runs, device_limits().settling_seconds,
       {[&](int run) { layer(turn(run).forward).forward(); },
        [&](int run) { layer(turn(run).backward).backward(true); },
        [&](int run) { layer(turn(run).update).update(step); }},

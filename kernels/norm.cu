@@ -158,27 +158,31 @@ int backward_blocks(int rows, int packs, int threads) {
   return std::min(rows, device_limits().multiprocessors * each);
 }
 
-/// Calls f with the number of packs per thread, as a constant, and the number of threads per block.
-template <class T, class F>
-void for_row_of(int columns, F f) {
+/// Returns the threads of a block that holds a row of `columns`, each of them `each` packs.
+template <class T>
+int threads_of_row(int columns, int each) {
   const int packs = columns / pack_size<T>;
   if (columns <= 0 || columns % pack_size<T> != 0 || packs > max_packs * max_threads)
     throw DeviceError("norm: " + std::to_string(columns) + " columns are not supported; use a multiple of " +
                       std::to_string(pack_size<T>) + " up to " +
                       std::to_string(max_packs * max_threads * pack_size<T>));
-  const auto threads = [&](int each) { return ceil_div(ceil_div(packs, each), warp_size) * warp_size; };
-  if (packs <= 128) return f(std::integral_constant<int, 1>{}, threads(1));
-  if (packs <= 2 * max_threads) return f(std::integral_constant<int, 2>{}, threads(2));
-  f(std::integral_constant<int, max_packs>{}, threads(max_packs));
+  return ceil_div(ceil_div(packs, each), warp_size) * warp_size;
+}
+
+template <class T, int packs>
+int launch_backward(const NormBackward<T>& in) {
+  const int threads = threads_of_row<T>(in.columns, packs), blocks = backward_blocks(in.rows, packs, threads);
+  launch(backward<T, packs>, {static_cast<unsigned>(blocks)}, threads, 0, in);
+  return blocks;
 }
 
 }  // namespace
 
 template <class T>
 void norm_forward(const NormForward<T>& in) {
-  for_row_of<T>(in.columns, [&](auto packs, int threads) {
-    launch(forward<T, packs.value>, {static_cast<unsigned>(in.rows)}, threads, 0, in);
-  });
+  // As many loads in flight per thread as possible: a block has no others while it adds up.
+  launch(forward<T, max_packs>, {static_cast<unsigned>(in.rows)}, threads_of_row<T>(in.columns, max_packs), 0,
+         in);
 }
 
 std::size_t norm_workspace(int rows, int columns) {
@@ -188,11 +192,10 @@ std::size_t norm_workspace(int rows, int columns) {
 
 template <class T>
 void norm_backward(const NormBackward<T>& in) {
-  int blocks = 0;
-  for_row_of<T>(in.columns, [&](auto packs, int threads) {
-    blocks = backward_blocks(in.rows, packs, threads);
-    launch(backward<T, packs.value>, {static_cast<unsigned>(blocks)}, threads, 0, in);
-  });
+  const int packs = in.columns / pack_size<T>;
+  const int blocks = packs <= 128               ? launch_backward<T, 1>(in)
+                     : packs <= 2 * max_threads ? launch_backward<T, 2>(in)
+                                                : launch_backward<T, max_packs>(in);
   add_parts(in.workspace, blocks, in.columns, in.weight_gradient, in.bias_gradient, in.accumulate);
 }
 

@@ -2,7 +2,9 @@
 set(DTFM_KERNEL_SOURCES
   adam.cu
   attention_backward.cu
+  attention_backward_warpgroup.cu
   attention_forward.cu
+  attention_forward_warpgroup.cu
   column_sum.cu
   cross_entropy.cu
   embedding.cu

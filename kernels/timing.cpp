@@ -25,10 +25,11 @@ void run_once(int run, const std::vector<std::function<void(int)>>& steps,
   if (after) after(run);
 }
 
-/// Runs until clocks have risen with the load. The first run is not counted, because it loads code.
-int warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after) {
+/// Runs until clocks have settled under the load. The first run is not counted, because it loads code.
+int warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after,
+            double least_seconds) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto min_duration = std::chrono::milliseconds(200);
+  const std::chrono::duration<double> least(least_seconds);
   Clock::time_point start;
   int run = 0;
   do {
@@ -36,7 +37,7 @@ int warm_up(const std::vector<std::function<void(int)>>& steps, const std::funct
     run_once(run, steps, after, marks);
     device_synchronize();
     if (run++ == 0) start = Clock::now();
-  } while (run < 2 || Clock::now() - start < min_duration);
+  } while (run < 2 || Clock::now() - start < least);
   return run;
 }
 
@@ -54,10 +55,11 @@ Times summary(std::vector<double> seconds) {
   return {median, median > 0 ? (percentile(0.9) - percentile(0.1)) / median : 0};
 }
 
-std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
+std::vector<Times> time_steps(int runs, double warm_up_seconds,
+                              const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
   if (runs < 1) throw DeviceError("timing: runs must be at least 1");
-  const int first = warm_up(steps, after);
+  const int first = warm_up(steps, after, warm_up_seconds);
   // Nothing synchronizes between runs, so that the host stays ahead of the device, as in a trainer.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)

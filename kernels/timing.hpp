@@ -16,10 +16,11 @@ Times summary(std::vector<double> seconds);
 
 /// Times each step of a run. A run calls the steps in turn with the number of the run; each step should use
 /// another set of buffers every time, so that the cache does not hold what the previous run left. Warms up
-/// until about 0.2 s have passed and for at least two runs, then measures `runs` runs. `after`, if given, is
+/// for `warm_up_seconds` and at least two runs, then measures `runs` runs. `after`, if given, is
 /// called after each run and not timed. `meanwhile`, if given, is called once while the device works on timed
 /// runs and all of them have been queued.
-std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
+std::vector<Times> time_steps(int runs, double warm_up_seconds,
+                              const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after = {},
                               const std::function<void()>& meanwhile = {});
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the kernels and layer profiles measured on this machine's GPU with PyTorch on the same GPU.
 
-usage: compare-with-pytorch.py [--models NAME…] [--layers N] [--compile] [FOLDER]
+usage: compare-with-pytorch.py [--models NAME…] [--layers N] [--compile] [--kernels-only] [FOLDER]
 
 FOLDER (default: build/gpu) is where scripts/on-gpu.sh wrote benchmark.tsv and profiles/. Prints
 - matrix products and attention next to PyTorch's times for the same sizes (attention: the fastest of its backends);
@@ -368,7 +368,8 @@ def compare(options, device):
         rows = [row for row in benchmark if row["model"] == model.name]
         if rows:
             compare_kernels(report, clock, model, rows)
-        compare_steps(report, clock, model, profile, options)
+        if not options.kernels_only:
+            compare_steps(report, clock, model, profile, options)
     print(f"\n{report.rows - report.missed} of {report.rows} rows met their target or have none")
     return 2 if report.rows == 0 else int(report.missed > 0)
 
@@ -379,6 +380,7 @@ def main():
     parser.add_argument("--models", nargs="+", metavar="NAME", help="names of the models to compare [all with a profile]")
     parser.add_argument("--layers", type=int, default=0, help="blocks of the trained model [as many as fit, at most 24]")
     parser.add_argument("--compile", action="store_true", help="also compile the blocks by torch.compile")
+    parser.add_argument("--kernels-only", action="store_true", help="compare no training steps")
     parser.add_argument("--device", default="cuda", help="PyTorch's device; cpu checks this script [cuda]")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():

@@ -6,11 +6,12 @@
 
 namespace dtfm::kernels {
 
-/// Measures a large copy on the device and prints it. Returns bytes per second, counting reads and writes.
-double copy_bandwidth(Report& report, int runs);
+/// Measures and prints copies on the device, of as many bytes as the memory-bound kernels move and more.
+void benchmark_copies(Report& report, int runs);
 
+/// Benchmarks the memory-bound kernels against a copy that moves as many bytes.
 template <class T>
-void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs, double copy_bandwidth);
+void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs);
 
 /// Benchmarks the matrix products of a block by cuBLAS, and attention against batched cuBLAS products of the
 /// same tiles that write out the full matrices.

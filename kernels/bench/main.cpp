@@ -74,9 +74,9 @@ bool read_options(const std::vector<const char*>& words, Options& options) {
 }
 
 template <class T>
-void benchmark(Report& report, const TransformerShape& shape, int runs, double copy) {
-  report.title("memory-bound kernels (share: of the bandwidth of a copy)");
-  benchmark_pointwise<T>(report, shape, runs, copy);
+void benchmark(Report& report, const TransformerShape& shape, int runs) {
+  report.title("memory-bound kernels (share: of the speed of a copy of as many bytes)");
+  benchmark_pointwise<T>(report, shape, runs);
   report.title("matrix products (share: of the large product) and attention (share: of cuBLAS)");
   benchmark_products<T>(report, shape, runs);
   report.title("layers");
@@ -103,8 +103,7 @@ int run(const Options& options) {
               device.cuda_runtime_version / 1000, device.cuda_runtime_version % 1000 / 10);
   Report report(options.bars, options.rows_file);
   report.title("bandwidth");
-  double copy = 0;
-  bool all = finished("bandwidth", [&] { copy = copy_bandwidth(report, options.runs); });
+  bool all = finished("bandwidth", [&] { benchmark_copies(report, options.runs); });
   for (const NamedShape& model : options.shapes) {
     const std::string name(model.name);
     const TransformerShape& shape = model.shape;
@@ -113,9 +112,9 @@ int run(const Options& options) {
     report.model(name, shape.batch);
     all &= finished(name, [&] {
       if (shape.dtype == DType::bf16)
-        benchmark<Bfloat16>(report, shape, options.runs, copy);
+        benchmark<Bfloat16>(report, shape, options.runs);
       else
-        benchmark<Half>(report, shape, options.runs, copy);
+        benchmark<Half>(report, shape, options.runs);
     });
     if (options.profile.folder.empty()) continue;
     all &= finished("profile of " + name, [&] { write_profile(options.profile, model, options.runs); });

@@ -1,4 +1,6 @@
 // Benchmarks of memory-bound kernels. Bytes are counted as the minimum that must be moved.
+#include <algorithm>
+
 #include "kernels/adam.hpp"
 #include "kernels/bench/buffers.hpp"
 #include "kernels/bench/cases.hpp"
@@ -11,6 +13,16 @@
 namespace dtfm::kernels {
 namespace {
 
+/// Times a copy on the device that moves `bytes`, counting those read and those written.
+Times time_copy(double bytes, int runs) {
+  const auto size = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / (2 * sizeof(Half))));
+  const int sets = rotation(bytes);
+  const Rotating<Half> from(size, sets), to(size, sets);
+  return time_of(runs, [&](int run) {
+    copy_on_device(to[run], from[run], static_cast<std::size_t>(size) * sizeof(Half));
+  });
+}
+
 /// A benchmark's shape, with the sizes that its buffers have in common.
 template <class T>
 struct Bench {
@@ -18,7 +30,6 @@ struct Bench {
   const TransformerShape& shape;
   RankWidths w;
   int runs;
-  double copy;
 
   std::int64_t size(int columns) const { return static_cast<std::int64_t>(w.rows) * columns; }
   /// Number of buffer sets to rotate, each of `arrays` arrays of rows × columns.
@@ -27,8 +38,10 @@ struct Bench {
   }
   /// Times `work`, which moves `arrays` times rows × columns numbers.
   void run(const std::string& what, int columns, double arrays, const std::function<void(int)>& work) const {
-    report.bandwidth(what, time_of(runs, work), arrays * static_cast<double>(size(columns)) * sizeof(T),
-                     copy);
+    report_bytes(what, time_of(runs, work), arrays * static_cast<double>(size(columns)) * sizeof(T));
+  }
+  void report_bytes(const std::string& what, const Times& times, double bytes) const {
+    report.bandwidth(what, times, bytes, time_copy(bytes, runs).seconds);
   }
 };
 
@@ -121,7 +134,9 @@ void benchmark_embedding(const Bench<T>& b) {
       positions(static_cast<std::int64_t>(b.shape.sequence) * columns, 1), y(b.size(columns), sets);
   const Rotating<int> ids(b.w.rows, sets, 0, static_cast<float>(b.w.vocabulary));
   const Rotating<float> gradient(static_cast<std::int64_t>(b.w.padded_vocabulary) * columns, 1);
-  b.run("embedding forward", columns, 2, [&](int run) {
+  // Rows of tokens are read and written; the table of positions is read once.
+  const double positions_read = b.shape.rotary ? 0 : static_cast<double>(b.shape.sequence) / b.w.rows;
+  b.run("embedding forward", columns, 2 + positions_read, [&](int run) {
     embedding_forward<T>(b.w.rows, columns, b.shape.sequence, ids[run], tokens[0],
                          b.shape.rotary ? nullptr : positions[0], y[run]);
   });
@@ -153,25 +168,21 @@ void benchmark_loss_and_update(const Bench<T>& b) {
   const Times times = time_of(b.runs, [&](int run) {
     adam<T, T>(size, AdamStep{}, gradient[run], master[run], first[run], second[run], weight[run]);
   });
-  b.report.bandwidth("Adam step", times, bytes, b.copy);
+  b.report_bytes("Adam step", times, bytes);
 }
 
 }  // namespace
 
-double copy_bandwidth(Report& report, int runs) {
-  const std::int64_t size =
-      device_limits().cache_bytes < (4u << 20) ? 1 << 16 : 1 << 28;  // half a gigabyte each on a GPU
-  const DeviceArray<Half> from(static_cast<std::size_t>(size)), to(static_cast<std::size_t>(size));
-  fill_random(from.data(), size, 1, 0, 1);
-  const Times times = time_of(runs, [&](int) { copy_on_device(to.data(), from.data(), from.bytes()); });
-  const double bytes = 2 * static_cast<double>(from.bytes());
-  report.bandwidth("copy of a large array", times, bytes, 0);
-  return bytes / times.seconds;
+void benchmark_copies(Report& report, int runs) {
+  const double most = device_limits().cache_bytes < (4u << 20) ? 1 << 18 : 1 << 30;
+  for (const double bytes : {most / 16, most / 4, most})
+    report.bandwidth("copy of " + std::to_string(static_cast<int>(bytes / 2e3)) + " kB",
+                     time_copy(bytes, runs), bytes, 0);
 }
 
 template <class T>
-void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs, double copy) {
-  const Bench<T> bench{report, shape, rank_widths(shape), runs, copy};
+void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs) {
+  const Bench<T> bench{report, shape, rank_widths(shape), runs};
   benchmark_norms(bench);
   benchmark_column_sum(bench);
   benchmark_activations(bench);
@@ -180,7 +191,7 @@ void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs
   benchmark_loss_and_update(bench);
 }
 
-template void benchmark_pointwise<Half>(Report&, const TransformerShape&, int, double);
-template void benchmark_pointwise<Bfloat16>(Report&, const TransformerShape&, int, double);
+template void benchmark_pointwise<Half>(Report&, const TransformerShape&, int);
+template void benchmark_pointwise<Bfloat16>(Report&, const TransformerShape&, int);
 
 }  // namespace dtfm::kernels

@@ -103,9 +103,20 @@ template void benchmark_products<Half>(Report&, const TransformerShape&, int);
 template void benchmark_products<Bfloat16>(Report&, const TransformerShape&, int);
 
 void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
-  constexpr LayerKind kinds[] = {LayerKind::embedding, LayerKind::block, LayerKind::head, LayerKind::block};
+  constexpr int repetitions = 5;
+  std::vector<LayerKind> kinds{LayerKind::embedding, LayerKind::head};
+  kinds.insert(kinds.end(), repetitions, LayerKind::block);
   const Measurement measured = measure(shape, kinds, runs);
+  std::vector<double> forward, backward, update;
+  std::vector<DeviceState> states;
   for (const LayerTimes& row : measured.rows) {
+    states.push_back(row.state);
+    if (row.kind == LayerKind::block) {
+      forward.push_back(row.forward_s);
+      backward.push_back(row.backward_s);
+      update.push_back(row.update_s);
+      if (forward.size() > 1) continue;
+    }
     const std::string name = name_of(row.kind);
     report.arithmetic(name + " forward", {row.forward_s, row.forward_spread}, forward_flops(shape, row.kind),
                       0, 0);
@@ -116,10 +127,10 @@ void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
                 static_cast<double>(row.activation_bytes) / 1e9, static_cast<double>(row.peak_bytes) / 1e9);
   }
   if (!measured.error.empty()) throw DeviceError("layers: " + measured.error);
-  report.repeated("block forward, measured twice", measured.rows[1].forward_s, measured.rows[3].forward_s);
-  report.repeated("block backward, measured twice", measured.rows[1].backward_s, measured.rows[3].backward_s);
-  std::vector<DeviceState> states;
-  for (const LayerTimes& row : measured.rows) states.push_back(row.state);
+  const std::string times = std::to_string(repetitions) + " times";
+  report.repeated("block forward, " + times, forward);
+  report.repeated("block backward, " + times, backward);
+  report.repeated("block update, " + times, update);
   if (const std::string text = text_of(states); !text.empty())
     std::printf("during the measurement: %s\n", text.c_str());
 }

@@ -27,6 +27,10 @@ struct DeviceLimits {
   int multiprocessors = 0;
   std::size_t shared_bytes = 0;  // maximum per block
   std::size_t cache_bytes = 0;   // level 2 cache
+  // Matrix products reach the power limit: clocks then fall until the temperature is steady. Measured on an
+  // H200.
+  double settling_seconds = 0;
+  bool warpgroup_products = false;  // platform/warpgroup.cuh: the device has them, and this build the code
 };
 
 bool device_available();              // false without a GPU or a driver

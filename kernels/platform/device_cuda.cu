@@ -12,8 +12,13 @@ DeviceLimits read_limits() {
   int device = 0;
   check_cuda(cudaGetDevice(&device), "device");
   check_cuda(cudaGetDeviceProperties(&properties, device), "device properties");
+#ifdef DTFM_SM90A
+  const bool warpgroup_products = properties.major == 9 && properties.minor == 0;
+#else
+  const bool warpgroup_products = false;
+#endif
   return {properties.multiProcessorCount, properties.sharedMemPerBlockOptin,
-          static_cast<std::size_t>(properties.l2CacheSize)};
+          static_cast<std::size_t>(properties.l2CacheSize), 1.0, warpgroup_products};
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ bool device_available() {
 
 const DeviceLimits& device_limits() {
   // few and small, to keep grids and buffers small
-  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024};
+  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024, 0, true};
   return limits;
 }
 

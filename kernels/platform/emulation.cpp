@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if !defined(__x86_64__)
@@ -55,7 +56,7 @@ dtfm_switch_stack:
 namespace dtfm::kernels::emulation {
 namespace {
 
-constexpr std::size_t shared_alignment = 256;
+constexpr std::size_t shared_alignment = 1024;
 constexpr std::size_t stack_bytes = 128 * 1024;
 constexpr std::size_t lanes = 32;
 
@@ -123,6 +124,7 @@ struct Fiber {
   const Rendezvous* waiting_at = nullptr;  // set until the barrier moves to its next generation
   unsigned generation = 0;
   std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
+  std::vector<std::vector<std::function<void()>>> products{1};  // likewise
 
   bool ready() const { return !done && (waiting_at == nullptr || waiting_at->generation != generation); }
 };
@@ -264,6 +266,8 @@ void run_block(std::size_t shared_bytes) {
     fiber.waiting_at = nullptr;
     fiber.copies.resize(1);
     fiber.copies[0].clear();
+    fiber.products.resize(1);
+    fiber.products[0].clear();
     ++block.warps[i / lanes].rendezvous.expected;
   }
   block.alive = block.threads;
@@ -338,6 +342,23 @@ void wait_copies(int groups) {
   while (copies.size() > static_cast<std::size_t>(groups) + 1) {
     for (const Copy& copy : copies.front()) complete_copy(copy);
     copies.erase(copies.begin());
+  }
+}
+
+void start_product(std::function<void()> product) {
+  if (block.schedule == Schedule::early_copies) return product();
+  current().products.back().push_back(std::move(product));
+}
+
+void commit_products() {
+  current().products.emplace_back();
+}
+
+void wait_products(int groups) {
+  auto& products = current().products;
+  while (products.size() > static_cast<std::size_t>(groups) + 1) {
+    for (const auto& product : products.front()) product();
+    products.erase(products.begin());
   }
 }
 

@@ -31,10 +31,10 @@ inline Index3 threadIdx, blockIdx, blockDim, gridDim;  // of the running fiber
 namespace emulation {
 
 /// What a GPU leaves unspecified: the order in which warps and their threads run, and when asynchronous
-/// copies complete. A kernel whose barriers are correct gives the same bits in both extremes.
+/// copies and products complete. A kernel whose barriers are correct gives the same bits in both extremes.
 enum class Schedule {
-  late_copies,   // first threads first; copies complete when they are waited for
-  early_copies,  // last threads first; copies complete immediately
+  late_copies,   // first threads first; copies and products complete when they are waited for
+  early_copies,  // last threads first; copies and products complete immediately
 };
 void set_schedule(Schedule schedule);
 /// Makes device_allocate throw when more than `bytes` would be allocated.
@@ -61,6 +61,11 @@ T read_lane(const std::byte* warp, int lane) {
 void enqueue_copy(void* to, const void* from);
 void commit_copies();
 void wait_copies(int groups);
+
+/// Computes a warpgroup's product now, or when the thread waits for it.
+void start_product(std::function<void()> product);
+void commit_products();
+void wait_products(int groups);
 
 }  // namespace emulation
 

@@ -27,7 +27,7 @@ void launch(void (*kernel)(Parameters...), Grid grid, int threads, std::size_t s
 
 template <class T>
 __device__ T* shared_memory() {
-  extern __shared__ __align__(256) unsigned char dtfm_shared_memory[];
+  extern __shared__ __align__(1024) unsigned char dtfm_shared_memory[];
   return reinterpret_cast<T*>(dtfm_shared_memory);
 }
 

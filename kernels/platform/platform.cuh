@@ -5,7 +5,7 @@
 // Both offer CUDA's own names (threadIdx, __shared__, __syncthreads, __shfl_xor_sync, atomicAdd) and:
 //   launch(kernel, grid, threads, shared_bytes, arguments…)   throws DeviceError if the launch fails
 //   shared_memory<T>()                                        the block's dynamic shared memory,
-//                                                             256-byte aligned
+//                                                             1,024-byte aligned
 //   shared_address(pointer)                                   an address in it, for load_matrices
 //   copy_async, commit_copies, wait_copies<N>                 cp.async: 16 bytes from global to shared
 //   load_matrices, load_matrices_transposed                   ldmatrix .x4, .trans

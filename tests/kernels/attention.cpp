@@ -23,8 +23,8 @@ std::string text(const AttentionShape& a) {
          (a.causal ? ", causal" : "");
 }
 
-/// q, k and v are adjacent in one matrix, as in a layer. shared_bytes selects the tile sizes of the backward
-/// pass.
+/// q, k and v are adjacent in one matrix, as in a layer. shared_bytes selects the kernels and the
+/// tile sizes.
 template <class T>
 void check_attention(Checks& checks, const AttentionShape& a, std::size_t shared_bytes = 0) {
   const int rows = a.batch * a.sequence, q_width = a.heads * a.head_size, kv_width = a.kv_heads * a.head_size,
@@ -41,7 +41,7 @@ void check_attention(Checks& checks, const AttentionShape& a, std::size_t shared
   forward.v = forward.k + kv_width;
   forward.out = out.data();
   forward.log_sum_exp = log_sum_exp.data();
-  attention_forward(forward);
+  attention_forward(forward, shared_bytes);
   const auto expected =
       reference::attention(a, columns_of(qkv, stride, 0, q_width), columns_of(qkv, stride, q_width, kv_width),
                            columns_of(qkv, stride, q_width + kv_width, kv_width), dout);
@@ -99,11 +99,16 @@ int main() {
   using namespace dtfm::kernels;
   return run_checks([](Checks& checks) {
     for (const bool causal : {true, false}) check_reference(checks, causal);
-    constexpr std::size_t on_sm75 = 64 * 1024, on_sm86 = 99 * 1024;
+    // The largest tiles by warpgroups, and how much the largest by single warps may take.
+    constexpr std::size_t on_sm75 = 64 * 1024, on_sm86 = 99 * 1024, of_warps_128 = 113 * 1024,
+                          of_warps_64 = 80 * 1024;
     for_each_format([&]<class T>(T) {
       check_attention<T>(checks, {1, 150, 2, 1, 64, true});  // several tiles, the last one partial
       check_attention<T>(checks, {2, 37, 1, 1, 128, false});
       if (sizeof(T) == 2) {
+        check_attention<T>(checks, {1, 200, 2, 1, 128, true});  // a second block in the forward pass
+        check_attention<T>(checks, {1, 150, 1, 1, 64, true}, of_warps_64);
+        check_attention<T>(checks, {1, 150, 1, 1, 128, true}, of_warps_128);
         check_attention<T>(checks, {1, 70, 1, 1, 128, true}, on_sm86);
         check_attention<T>(checks, {1, 70, 1, 1, 64, true}, on_sm75);
         check_attention<T>(checks, {1, 40, 1, 1, 128, false}, on_sm75);

@@ -1,0 +1,143 @@
+// Online softmax over tiles of keys, on C fragments of scores. A warp holds `tiles` row tiles of 16 queries.
+#pragma once
+
+#include "kernels/platform/pack.cuh"
+
+namespace dtfm::kernels {
+
+inline constexpr float log2_e = 1.44269504F;
+inline constexpr float ln_2 = 0.693147181F;
+
+/// A thread's position in a fragment (platform/fragment.hpp).
+struct LanePlace {
+  int lane, g, t;
+};
+
+/// Recomputed in each step of a loop over tiles, so that the compiler computes dependent addresses where they
+/// are used instead of keeping them in registers, which are scarce, for the whole loop.
+__device__ inline LanePlace lane_place() {
+  const int lane = opaque(thread_index() % warp_size);
+  return {lane, lane / 4, lane % 4};
+}
+
+/// Converts two adjacent C fragments to one A fragment.
+template <class T>
+__device__ void as_operand(Pair<T> (&a)[4], const float (&left)[4], const float (&right)[4]) {
+  a[0] = make_pair_of<T>(left[0], left[1]);
+  a[1] = make_pair_of<T>(left[2], left[3]);
+  a[2] = make_pair_of<T>(right[0], right[1]);
+  a[3] = make_pair_of<T>(right[2], right[3]);
+}
+
+template <class T>
+__device__ inline void store_pair(T* to, Pair<T> pair) {
+  *reinterpret_cast<Pair<T>*>(to) = pair;
+}
+
+template <int n>
+__device__ void clear(float (&fragments)[n][4]) {
+#pragma unroll
+  for (auto& f : fragments) f[0] = f[1] = f[2] = f[3] = 0;
+}
+
+/// State of a warp's rows. For each of the two rows that a lane holds in a row tile: the maximum of the
+/// scores so far (as a power of two), the lane's share of Σ 2^(score − maximum), and the output before
+/// division by that sum.
+template <int D, int tiles>
+struct Rows {
+  float out[tiles][D / 8][4] = {};
+  float maximum[tiles][2], sum[tiles][2] = {};
+
+  __device__ Rows() {
+#pragma unroll
+    for (auto& of_tile : maximum) of_tile[0] = of_tile[1] = -INFINITY;
+  }
+};
+
+/// Sets scores to −∞ where the key is at or past `end` or, if causal, after the query.
+template <int tiles, int fragments>
+__device__ void mask_scores(float (&s)[tiles][fragments][4], int query, int key, int end, bool causal) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int m = 0; m < tiles; ++m)
+#pragma unroll
+    for (int n = 0; n < fragments; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = query + 16 * m + at.g + i / 2 * 8, column = key + 8 * n + 2 * at.t + i % 2;
+        if (column >= end || (causal && column > row)) s[m][n][i] = -INFINITY;
+      }
+}
+
+/// Replaces s by 2^(s·scale − maximum) and rescales everything summed so far to the new maximum.
+template <int tiles, int fragments, int D>
+__device__ void online_softmax(float (&s)[tiles][fragments][4], Rows<D, tiles>& rows, float scale) {
+#pragma unroll
+  for (int m = 0; m < tiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float maximum = -INFINITY;
+#pragma unroll
+      for (auto& fragment : s[m]) maximum = fmaxf(maximum, fmaxf(fragment[2 * half], fragment[2 * half + 1]));
+      maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 1));
+      maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 2));
+      maximum = fmaxf(maximum * scale, rows.maximum[m][half]);
+      const float correction = fast_exp2(rows.maximum[m][half] - maximum);
+      rows.maximum[m][half] = maximum;
+      float sum = rows.sum[m][half] * correction;
+#pragma unroll
+      for (auto& fragment : s[m])
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          fragment[i] = fast_exp2(fmaf(fragment[i], scale, -maximum));
+          sum += fragment[i];
+        }
+      rows.sum[m][half] = sum;
+#pragma unroll
+      for (auto& fragment : rows.out[m]) {
+        fragment[2 * half] *= correction;
+        fragment[2 * half + 1] *= correction;
+      }
+    }
+}
+
+/// Writes the log-sum-exp of the warp's rows first_row … up to rows_left, and sets `inverse` to the inverses
+/// of their sums.
+template <int D, int tiles>
+__device__ void finish_sums(const Rows<D, tiles>& rows, float (&inverse)[tiles][2], int first_row,
+                            float* log_sum_exp, int rows_left) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int m = 0; m < tiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = rows.sum[m][half];
+      sum += __shfl_xor_sync(whole_warp, sum, 1);
+      sum += __shfl_xor_sync(whole_warp, sum, 2);
+      inverse[m][half] = 1.0F / sum;
+      const int row = first_row + 16 * m + at.g + 8 * half;
+      if (at.t == 0 && row < rows_left) log_sum_exp[row] = (rows.maximum[m][half] + log2f(sum)) * ln_2;
+    }
+}
+
+/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum), and dp into p · (dp −
+/// delta). The result is zero where a key is past the end or, if masked, after the query. Queries past the
+/// end have an infinite log_sum, which also gives zero.
+template <int fragments>
+__device__ void probabilities(float (&s)[fragments][4], float (&dp)[fragments][4], const float* log_sums,
+                              const float* deltas, float scale, bool masked, int key_minus_query,
+                              int keys_left, bool causal) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int n = 0; n < fragments; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = at.g + i / 2 * 8, query = 8 * n + 2 * at.t + i % 2;
+      float p = fast_exp2(fmaf(s[n][i], scale, -log_sums[query]));
+      if (masked && (key >= keys_left || (causal && key + key_minus_query > query))) p = 0;
+      s[n][i] = p;
+      dp[n][i] = p * (dp[n][i] - deltas[query]);
+    }
+}
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,26 @@
+// Attention by the matrix products of warpgroups (platform/warpgroup.cuh), for 16-bit numbers.
+#pragma once
+
+#include "kernels/attention.hpp"
+
+namespace dtfm::kernels {
+
+/// Launches the kernel and returns true, or returns false if the device or this build has no such products,
+/// if T is float, if the head size is not supported, or if the tiles need more than `shared_bytes`.
+template <class T>
+bool attention_forward_by_warpgroups(const AttentionForward<T>& in, std::size_t shared_bytes);
+
+/// What the main kernel of the backward pass reads besides its inputs, and writes before rounding.
+template <class T>
+struct BackwardArguments {
+  AttentionBackward<T> in;
+  float* dq_sum;  // batch × sequence × heads × head_size
+  float* delta;   // batch × heads × sequence: Σ dout · out
+  float scale;
+};
+
+/// Computes dk, dv and the sums of dq; otherwise as above.
+template <class T>
+bool attention_backward_by_warpgroups(const BackwardArguments<T>& arguments, std::size_t shared_bytes);
+
+}  // namespace dtfm::kernels
