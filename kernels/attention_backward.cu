@@ -80,7 +80,8 @@ __device__ void add_key_gradients(const Tiles<T, D, warps, queries>& tiles, floa
   float s[queries / 8][4], ds[queries / 8][4];
   multiply_rows<D, queries>(s, tiles.k, first_row, tiles.q);
   multiply_rows<D, queries>(ds, tiles.v, first_row, tiles.dout);
-  probabilities(s, ds, tiles.log_sums, tiles.deltas, scale, masked, key_minus_query, keys_left, causal);
+  probabilities(s, tiles.log_sums, scale, masked, key_minus_query, keys_left, causal);
+  score_gradients(s, ds, tiles.deltas);
   add_product<D, queries>(dv, s, tiles.dout);
   const LanePlace at = lane_place();
 #pragma unroll
@@ -240,23 +241,32 @@ bool launch_tiles(const BackwardArguments<T>& arguments, std::size_t shared_byte
   return true;
 }
 
+/// Numbers in the sums of dq. Tiles of queries are complete in the order of the warpgroups' kernel.
+std::size_t query_sums(const AttentionShape& s) {
+  constexpr int largest_tile = 64;
+  return static_cast<std::size_t>(s.batch) * static_cast<std::size_t>(s.heads) *
+         static_cast<std::size_t>(ceil_div(s.sequence, largest_tile) * largest_tile) *
+         static_cast<std::size_t>(s.head_size);
+}
+
 template <class T, int D>
 void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
   const AttentionShape& s = in.forward.shape;
   const std::int64_t rows = static_cast<std::int64_t>(s.batch) * s.sequence * s.heads;
-  const BackwardArguments<T> arguments{in, in.workspace, in.workspace + rows * D,
+  const std::size_t sums = query_sums(s);
+  const BackwardArguments<T> arguments{in, in.workspace, in.workspace + sums,
                                        1.0F / sqrtf(static_cast<float>(D))};
-  device_zero(arguments.dq_sum, static_cast<std::size_t>(rows) * D * sizeof(float));
+  device_zero(arguments.dq_sum, sums * sizeof(float));
   const auto blocks =
       static_cast<unsigned>(ceil_div<std::int64_t>(rows * D / pack_size<T>, pointwise_threads));
   launch(delta_kernel<T, D>, {blocks}, pointwise_threads, 0, rows, s.sequence, s.heads, in.forward.out,
          in.dout, arguments.delta);
+  if (attention_backward_by_warpgroups(arguments, shared_bytes)) return;
   bool launched = false;
   if constexpr (sizeof(T) == 4)  // fp32 is used in checks only
     launched = launch_tiles<T, D, 2, 16>(arguments, shared_bytes);
   else
-    launched = attention_backward_by_warpgroups(arguments, shared_bytes) ||
-               launch_tiles<T, D, 8, 64>(arguments, shared_bytes) ||
+    launched = launch_tiles<T, D, 8, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 32>(arguments, shared_bytes);
   if (!launched) throw DeviceError("attention: not enough shared memory");
@@ -267,8 +277,8 @@ void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
 }  // namespace
 
 std::size_t attention_workspace(const AttentionShape& shape) {
-  return static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.sequence) *
-         static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.head_size + 1);
+  return query_sums(shape) + static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.heads) *
+                                 static_cast<std::size_t>(shape.sequence);
 }
 
 template <class T>

@@ -34,31 +34,58 @@ struct BackwardTiles {
   __device__ float* deltas(int stage) const { return sums + (2 * stage + 1) * queries; }
 };
 
-/// Adds dsᵀ (queries × keys) · k to the gradient of the queries, one row per token. With heads of 128 numbers
-/// each warpgroup computes half of the columns; with 64, the groups take turns.
+/// A warpgroup's part of dq = dsᵀ (queries × keys) · k: half of the columns if heads have 128 numbers, half
+/// of the keys if they have 64.
+template <int D>
+struct QueryPart {
+  static constexpr bool of_columns = D > panel_columns;
+  static constexpr int key_count = of_columns ? keys : group_keys;
+  int first_key, column;
+
+  __device__ QueryPart() {
+    const int group = thread_index() / warpgroup_size;
+    first_key = of_columns ? 0 : group * group_keys;
+    column = of_columns ? group * panel_columns : 0;
+  }
+};
+
+/// The sums of dq: for each sequence, head, tile of queries and panel of 64 columns, the four numbers of each
+/// fragment and thread of a warpgroup, so that a warp adds to 512 contiguous bytes.
+struct QuerySums {
+  static constexpr int panel = queries * panel_columns;
+  float* data;
+  int tiles_of_head, panels;
+
+  __device__ float* at(std::int64_t head, int tile, int column, int fragment, int thread) const {
+    const std::int64_t of_panel = (head * tiles_of_head + tile) * panels + column / panel_columns;
+    return data + of_panel * panel + (fragment * warpgroup_size + thread) * 4;
+  }
+};
+
+/// Scales and rounds the sums of dq. A thread handles eight columns of two rows: those of a fragment.
 template <class T, int D>
-__device__ void add_query_gradient(const BackwardTiles<T, D>& tiles, int step, float* dq, int stride,
-                                   int rows_left) {
-  const int group = thread_index() / warpgroup_size;
-  if (D == panel_columns && step % groups != group) return wait_products<0>();
-  const int column = D == panel_columns ? 0 : group * panel_columns;
-  float sum[panel_columns / 8][4];
-  begin_products();
+__global__ void round_query_sums(QuerySums sums, AttentionBackward<T> in, float scale) {
+  constexpr int packs = D / 8, rows = queries / 2;
+  const AttentionShape& shape = in.forward.shape;
+  const unsigned i = launch_thread();
+  const int column = static_cast<int>(i % packs) * 8, row = static_cast<int>(i / packs % rows);
+  const int tile = static_cast<int>(i / (packs * rows) % static_cast<unsigned>(sums.tiles_of_head));
+  const int head = static_cast<int>(i / (packs * rows) / static_cast<unsigned>(sums.tiles_of_head));
+  if (head >= shape.batch * shape.heads) return;
+  const float* from = sums.at(head, tile, column, column % panel_columns / 8, row * 4);
+  Floats<T> of_rows[2];
 #pragma unroll
-  for (int key = 0; key < keys; key += 16)
-    multiply_warpgroup<T, panel_columns, true, true>(sum, tiles.ds.by_columns(key, 0),
-                                                     tiles.k.by_columns(key, column), key > 0);
-  commit_products();
-  wait_products<0>();
-  const LanePlace at = lane_place();
+  for (int t = 0; t < 4; ++t) {
+    const Floats<float> quad = load_pack(from + 4 * t);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) of_rows[j / 2].v[2 * t + j % 2] = quad.v[j] * scale;
+  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = thread_index() % warpgroup_size / warp_size * 16 + at.g + 8 * half;
-    if (row >= rows_left) continue;
-    float* to = dq + static_cast<std::int64_t>(row) * stride + column + 2 * at.t;
-#pragma unroll
-    for (int j = 0; j < panel_columns / 8; ++j)
-      atomic_add_pair(to + 8 * j, sum[j][2 * half], sum[j][2 * half + 1]);
+    const int query = tile * queries + row / 8 * 16 + row % 8 + 8 * half;
+    if (query >= shape.sequence) continue;
+    const std::int64_t token = static_cast<std::int64_t>(head / shape.heads) * shape.sequence + query;
+    store_pack(in.dq + token * in.forward.row_stride + head % shape.heads * D + column, of_rows[half]);
   }
 }
 
@@ -66,7 +93,7 @@ __device__ void add_query_gradient(const BackwardTiles<T, D>& tiles, int step, f
 /// the group, all tiles of queries that attend to them.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 1)
-    attention_backward_warpgroup_kernel(BackwardArguments<T> arguments) {
+    attention_backward_warpgroup_kernel(BackwardArguments<T> arguments, QuerySums query_sums) {
   if constexpr (has_warpgroup_products) {
     const AttentionForward<T>& in = arguments.in.forward;
     const BackwardTiles<T, D> tiles(shared_memory<T>());
@@ -121,39 +148,56 @@ __global__ void __launch_bounds__(threads, 1)
       for (int d = 0; d < D; d += 16)
         multiply_warpgroup<T, queries, false, false>(s, tiles.k.by_rows(group_row, d),
                                                      tiles.q(stage).by_rows(0, d), d > 0);
+      commit_products();
 #pragma unroll
       for (int d = 0; d < D; d += 16)
         multiply_warpgroup<T, queries, false, false>(ds, tiles.v.by_rows(group_row, d),
                                                      tiles.dout(stage).by_rows(0, d), d > 0);
       commit_products();
-      wait_products<0>();
+      wait_products<1>();  // for the scores
       const bool masked = first_key + keys > n || (in.shape.causal && first_key + keys > query + 1);
-      probabilities(s, ds, tiles.log_sums(stage), tiles.deltas(stage), arguments.scale * log2_e, masked,
-                    first_key + warp_row - query, n - first_key - warp_row, in.shape.causal);
+      probabilities(s, tiles.log_sums(stage), arguments.scale * log2_e, masked, first_key + warp_row - query,
+                    n - first_key - warp_row, in.shape.causal);
       Pair<T> p[queries / 16][4], dp[queries / 16][4];
 #pragma unroll
-      for (int k = 0; k < queries / 16; ++k) {
-        as_operand<T>(p[k], s[2 * k], s[2 * k + 1]);
-        as_operand<T>(dp[k], ds[2 * k], ds[2 * k + 1]);
-      }
+      for (int k = 0; k < queries / 16; ++k) as_operand<T>(p[k], s[2 * k], s[2 * k + 1]);
       begin_products();
 #pragma unroll
       for (int k = 0; k < queries / 16; ++k)
         multiply_warpgroup<T, D, true>(dv, p[k], tiles.dout(stage).by_columns(16 * k, 0));
+      commit_products();
+      wait_products<1>();  // for the gradients of the probabilities
+      score_gradients(s, ds, tiles.deltas(stage));
+      const LanePlace at = lane_place();
+#pragma unroll
+      for (int k = 0; k < queries / 16; ++k) {
+        as_operand<T>(dp[k], ds[2 * k], ds[2 * k + 1]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          store_pair(tiles.ds.at(warp_row + at.g + i % 2 * 8, 16 * k + i / 2 * 8 + 2 * at.t), dp[k][i]);
+      }
+      publish_shared();
+      __syncthreads();  // ds is complete
+      const QueryPart<D> part;
+      float dq[panel_columns / 8][4];
+      begin_products();
+#pragma unroll
+      for (int key = 0; key < part.key_count; key += 16)
+        multiply_warpgroup<T, panel_columns, true, true>(
+            dq, tiles.ds.by_columns(part.first_key + key, 0),
+            tiles.k.by_columns(part.first_key + key, part.column), key > 0);
+      commit_products();
 #pragma unroll
       for (int k = 0; k < queries / 16; ++k)
         multiply_warpgroup<T, D, true>(dk, dp[k], tiles.q(stage).by_columns(16 * k, 0));
       commit_products();
-      const LanePlace at = lane_place();
+      wait_products<1>();  // for dq
 #pragma unroll
-      for (int k = 0; k < queries / 16; ++k)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          store_pair(tiles.ds.at(warp_row + at.g + i % 2 * 8, 16 * k + i / 2 * 8 + 2 * at.t), dp[k][i]);
-      publish_shared();
-      __syncthreads();  // ds is complete
-      add_query_gradient(tiles, step, arguments.dq_sum + (token + query) * width + head_of(step) * D, width,
-                         n - query);
+      for (int j = 0; j < panel_columns / 8; ++j)
+        atomic_add_quad(query_sums.at(static_cast<std::int64_t>(blockIdx.z) * heads + head_of(step),
+                                      query / queries, part.column, j, thread_index() % warpgroup_size),
+                        dq[j]);
+      wait_products<0>();
       keep_sums(next_sums, (step + 1) % stages);
     }
     __syncthreads();  // the keys and values are no longer needed: the gradients pass through their tiles
@@ -171,7 +215,14 @@ bool launch_backward(const BackwardArguments<T>& arguments, std::size_t shared_b
   const AttentionShape& s = arguments.in.forward.shape;
   const Grid grid{static_cast<unsigned>(ceil_div(s.sequence, keys)), static_cast<unsigned>(s.kv_heads),
                   static_cast<unsigned>(s.batch)};
-  launch(attention_backward_warpgroup_kernel<T, D>, grid, threads, BackwardTiles<T, D>::bytes, arguments);
+  const QuerySums sums{arguments.dq_sum, ceil_div(s.sequence, queries), D / panel_columns};
+  launch(attention_backward_warpgroup_kernel<T, D>, grid, threads, BackwardTiles<T, D>::bytes, arguments,
+         sums);
+  const std::int64_t packs =
+      static_cast<std::int64_t>(s.batch) * s.heads * sums.tiles_of_head * queries / 2 * D / 8;
+  constexpr int round_threads = 256;
+  launch(round_query_sums<T, D>, {static_cast<unsigned>(ceil_div<std::int64_t>(packs, round_threads))},
+         round_threads, 0, sums, arguments.in, arguments.scale);
   return true;
 }
 

@@ -120,7 +120,9 @@ __global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> 
     wait_copies<0>();
     __syncthreads();  // the values have arrived; the keys are no longer needed
     if (key + keys < end) start(k, k_head, key + keys);
-    online_softmax(s, rows, scale);
+    float correction[Shape<T>::row_tiles][2];
+    online_softmax(s, rows, correction, scale);
+    rescale(rows, correction);
     add_values(s, rows, v);
   }
   finish_rows(rows, q, first_row, in.out + (token + first_query) * heads * D + head * D, heads * D,

@@ -4,10 +4,9 @@
 namespace dtfm::kernels {
 namespace {
 
-// Three warpgroups of 64 queries each: while one computes its softmax, the others keep the tensor cores busy.
-constexpr int groups = 3, group_queries = 64, queries = groups * group_queries, keys = 64;
+constexpr int groups = 2, group_queries = 64, queries = groups * group_queries, keys = 128;
 constexpr int threads = groups * warpgroup_size;
-constexpr int stages = 2;  // tiles of keys and values: one in use, one being loaded
+constexpr int stages = 2;  // tiles of keys and of values: one in use, one being loaded
 
 template <class T, int D>
 struct ForwardTiles {
@@ -17,12 +16,13 @@ struct ForwardTiles {
   T* k_and_v;
 
   __device__ explicit ForwardTiles(T* shared) : q{shared}, k_and_v(shared + q.size) {}
-  __device__ Keys k(int stage) const { return {k_and_v + 2 * stage * Keys::size}; }
-  __device__ Keys v(int stage) const { return {k_and_v + (2 * stage + 1) * Keys::size}; }
+  __device__ Keys k(int tile) const { return {k_and_v + tile % stages * 2 * Keys::size}; }
+  __device__ Keys v(int tile) const { return {k_and_v + (tile % stages * 2 + 1) * Keys::size}; }
 };
 
 /// Block (x, head, sequence of the batch) handles one tile of queries. The last tiles come first, because
-/// causal masking leaves them the most keys.
+/// causal masking leaves them the most keys. The products with the values of a tile run during the softmax of
+/// the next tile.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 1)
     attention_warpgroup_kernel(AttentionForward<T> in, float scale) {
@@ -34,46 +34,58 @@ __global__ void __launch_bounds__(threads, 1)
     const int warp_row = thread_index() / warp_size * 16;
     const std::int64_t token = static_cast<std::int64_t>(blockIdx.z) * n;
     const std::int64_t kv_offset = token * in.row_stride + head / (heads / in.shape.kv_heads) * D;
-    const auto start = [&](int key, int stage) {
-      const std::int64_t offset = kv_offset + static_cast<std::int64_t>(key) * in.row_stride;
-      load_panels<threads>(tiles.k(stage), in.k + offset, in.row_stride, n - key);
-      load_panels<threads>(tiles.v(stage), in.v + offset, in.row_stride, n - key);
-      commit_copies();
+    const int end = in.shape.causal && first_query + queries < n ? first_query + queries : n;
+    const int count = ceil_div(end, keys);
+    const auto load = [&](PanelTile<T, keys, D> to, const T* from, int tile) {
+      if (tile < count)
+        load_panels<threads>(to, from + kv_offset + static_cast<std::int64_t>(tile * keys) * in.row_stride,
+                             in.row_stride, n - tile * keys);
     };
-
     load_panels<threads>(tiles.q, in.q + (token + first_query) * in.row_stride + head * D, in.row_stride,
                          n - first_query);
-    start(0, 0);
+    load(tiles.k(0), in.k, 0);
+    commit_copies();
     Rows<D, 1> rows;
-    const int end = in.shape.causal && first_query + queries < n ? first_query + queries : n;
-    for (int key = 0, stage = 0; key < end; key += keys, stage ^= 1) {
+    Pair<T> p[keys / 16][4];  // probabilities of the previous tile
+    const auto add_values = [&](int tile) {
+#pragma unroll
+      for (int k = 0; k < keys / 16; ++k)
+        multiply_warpgroup<T, D, true>(rows.out[0], p[k], tiles.v(tile).by_columns(16 * k, 0));
+      commit_products();
+    };
+    const auto step = [&](int tile, auto is_first) {
       wait_copies<0>();
       publish_shared();
-      __syncthreads();  // this stage has arrived; the other one is no longer needed
-      if (key + keys < end) start(key + keys, stage ^ 1);
-      const int first_row = first_query + group_row;
-      if (in.shape.causal && key >= first_row + group_queries) continue;  // after all of the group's queries
-      float s[1][keys / 8][4];
+      __syncthreads();  // these keys and the previous values have arrived; older ones are no longer needed
+      load(tiles.k(tile + 1), in.k, tile + 1);
+      load(tiles.v(tile), in.v, tile);
+      commit_copies();
+      float s[1][keys / 8][4], correction[1][2];
       begin_products();
 #pragma unroll
       for (int d = 0; d < D; d += 16)
         multiply_warpgroup<T, keys, false, false>(s[0], tiles.q.by_rows(group_row, d),
-                                                  tiles.k(stage).by_rows(0, d), d > 0);
+                                                  tiles.k(tile).by_rows(0, d), d > 0);
       commit_products();
-      wait_products<0>();
-      if (key + keys > n || (in.shape.causal && key + keys > first_row + 1))
+      if constexpr (!is_first.value) add_values(tile - 1);
+      wait_products<is_first.value ? 0 : 1>();  // for the scores
+      const int key = tile * keys;
+      if (key + keys > n || (in.shape.causal && key + keys > first_query + group_row + 1))
         mask_scores(s, first_query + warp_row, key, n, in.shape.causal);
-      online_softmax(s, rows, scale);
-      Pair<T> p[keys / 16][4];
+      online_softmax(s, rows, correction, scale);
+      wait_products<0>();
+      if constexpr (!is_first.value) rescale(rows, correction);
 #pragma unroll
       for (int k = 0; k < keys / 16; ++k) as_operand<T>(p[k], s[0][2 * k], s[0][2 * k + 1]);
-      begin_products();
-#pragma unroll
-      for (int k = 0; k < keys / 16; ++k)
-        multiply_warpgroup<T, D, true>(rows.out[0], p[k], tiles.v(stage).by_columns(16 * k, 0));
-      commit_products();
-      wait_products<0>();
-    }
+    };
+    step(0, std::true_type{});
+    for (int tile = 1; tile < count; ++tile) step(tile, std::false_type{});
+    wait_copies<0>();
+    publish_shared();
+    __syncthreads();  // the last values have arrived
+    begin_products();
+    add_values(count - 1);
+    wait_products<0>();
     __syncthreads();  // the queries are no longer needed: the output passes through their tile
     float inverse[1][2];
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.z) * heads + head;

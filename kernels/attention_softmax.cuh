@@ -34,6 +34,11 @@ __device__ inline void store_pair(T* to, Pair<T> pair) {
   *reinterpret_cast<Pair<T>*>(to) = pair;
 }
 
+/// `from` is 8-byte aligned.
+__device__ inline FloatPair load_pair(const float* from) {
+  return *reinterpret_cast<const FloatPair*>(from);
+}
+
 template <int n>
 __device__ void clear(float (&fragments)[n][4]) {
 #pragma unroll
@@ -69,9 +74,11 @@ __device__ void mask_scores(float (&s)[tiles][fragments][4], int query, int key,
       }
 }
 
-/// Replaces s by 2^(s·scale − maximum) and rescales everything summed so far to the new maximum.
+/// Replaces s by 2^(s·scale − maximum), where the maximum includes that of earlier tiles, and adds it to the
+/// sums. `correction` is what everything summed before must be multiplied by; the sums already are.
 template <int tiles, int fragments, int D>
-__device__ void online_softmax(float (&s)[tiles][fragments][4], Rows<D, tiles>& rows, float scale) {
+__device__ void online_softmax(float (&s)[tiles][fragments][4], Rows<D, tiles>& rows,
+                               float (&correction)[tiles][2], float scale) {
 #pragma unroll
   for (int m = 0; m < tiles; ++m)
 #pragma unroll
@@ -82,9 +89,9 @@ __device__ void online_softmax(float (&s)[tiles][fragments][4], Rows<D, tiles>& 
       maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 1));
       maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 2));
       maximum = fmaxf(maximum * scale, rows.maximum[m][half]);
-      const float correction = fast_exp2(rows.maximum[m][half] - maximum);
+      correction[m][half] = fast_exp2(rows.maximum[m][half] - maximum);
       rows.maximum[m][half] = maximum;
-      float sum = rows.sum[m][half] * correction;
+      float sum = rows.sum[m][half] * correction[m][half];
 #pragma unroll
       for (auto& fragment : s[m])
 #pragma unroll
@@ -93,12 +100,18 @@ __device__ void online_softmax(float (&s)[tiles][fragments][4], Rows<D, tiles>& 
           sum += fragment[i];
         }
       rows.sum[m][half] = sum;
-#pragma unroll
-      for (auto& fragment : rows.out[m]) {
-        fragment[2 * half] *= correction;
-        fragment[2 * half + 1] *= correction;
-      }
     }
+}
+
+/// Multiplies the output so far by the corrections.
+template <int tiles, int D>
+__device__ void rescale(Rows<D, tiles>& rows, const float (&correction)[tiles][2]) {
+#pragma unroll
+  for (int m = 0; m < tiles; ++m)
+#pragma unroll
+    for (auto& fragment : rows.out[m])
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fragment[i] *= correction[m][i / 2];
 }
 
 /// Writes the log-sum-exp of the warp's rows first_row … up to rows_left, and sets `inverse` to the inverses
@@ -120,24 +133,36 @@ __device__ void finish_sums(const Rows<D, tiles>& rows, float (&inverse)[tiles][
     }
 }
 
-/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum), and dp into p · (dp −
-/// delta). The result is zero where a key is past the end or, if masked, after the query. Queries past the
-/// end have an infinite log_sum, which also gives zero.
+/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum). They are zero where a key
+/// is past the end or, if masked, after the query. Queries past the end have an infinite log_sum, which also
+/// gives zero.
 template <int fragments>
-__device__ void probabilities(float (&s)[fragments][4], float (&dp)[fragments][4], const float* log_sums,
-                              const float* deltas, float scale, bool masked, int key_minus_query,
-                              int keys_left, bool causal) {
+__device__ void probabilities(float (&s)[fragments][4], const float* log_sums, float scale, bool masked,
+                              int key_minus_query, int keys_left, bool causal) {
   const LanePlace at = lane_place();
 #pragma unroll
-  for (int n = 0; n < fragments; ++n)
+  for (int n = 0; n < fragments; ++n) {
+    const FloatPair sums = load_pair(log_sums + 8 * n + 2 * at.t);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int key = at.g + i / 2 * 8, query = 8 * n + 2 * at.t + i % 2;
-      float p = fast_exp2(fmaf(s[n][i], scale, -log_sums[query]));
-      if (masked && (key >= keys_left || (causal && key + key_minus_query > query))) p = 0;
-      s[n][i] = p;
-      dp[n][i] = p * (dp[n][i] - deltas[query]);
+      s[n][i] = fast_exp2(fmaf(s[n][i], scale, i % 2 == 0 ? -sums.x : -sums.y));
+      if (masked && (key >= keys_left || (causal && key + key_minus_query > query))) s[n][i] = 0;
     }
+  }
+}
+
+/// Turns the gradients of the probabilities into those of the scores, p · (dp − delta).
+template <int fragments>
+__device__ void score_gradients(const float (&p)[fragments][4], float (&dp)[fragments][4],
+                                const float* deltas) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int n = 0; n < fragments; ++n) {
+    const FloatPair of_queries = load_pair(deltas + 8 * n + 2 * at.t);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) dp[n][i] = p[n][i] * (dp[n][i] - (i % 2 == 0 ? of_queries.x : of_queries.y));
+  }
 }
 
 }  // namespace dtfm::kernels

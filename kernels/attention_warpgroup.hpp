@@ -10,16 +10,16 @@ namespace dtfm::kernels {
 template <class T>
 bool attention_forward_by_warpgroups(const AttentionForward<T>& in, std::size_t shared_bytes);
 
-/// What the main kernel of the backward pass reads besides its inputs, and writes before rounding.
+/// What the kernels of the backward pass use besides its inputs and outputs.
 template <class T>
 struct BackwardArguments {
   AttentionBackward<T> in;
-  float* dq_sum;  // batch × sequence × heads × head_size
+  float* dq_sum;  // sums before rounding, initially zero; the order is the kernels' own
   float* delta;   // batch × heads × sequence: Σ dout · out
   float scale;
 };
 
-/// Computes dk, dv and the sums of dq; otherwise as above.
+/// Computes dq, dk and dv; otherwise as above.
 template <class T>
 bool attention_backward_by_warpgroups(const BackwardArguments<T>& arguments, std::size_t shared_bytes);
 

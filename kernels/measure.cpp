@@ -30,7 +30,7 @@ LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs
   AdamStep step;
   step.learning_rate = 1e-6F;  // small enough that the weights hardly change, however long it runs
   const auto times = time_steps(
-      runs, device_limits().settling_seconds,
+      {runs, device_limits().settling_seconds / 2, device_limits().settling_seconds},
       {[&](int run) { layer(turn(run).forward).forward(); },
        [&](int run) { layer(turn(run).backward).backward(true); },
        [&](int run) { layer(turn(run).update).update(step); }},

@@ -106,7 +106,7 @@ std::string row_json(const LayerTimes& row) {
 
 std::string derivation_of(const ProfileRequest& request, const DeviceIdentity& device,
                           std::span<const LayerTimes> rows, std::span<const std::string> omitted) {
-  std::string text = "medians of " + std::to_string(request.runs) + " runs on one " + device.name +
+  std::string text = "medians of at least " + std::to_string(request.runs) + " runs on one " + device.name +
                      ", by the device's clock after warm-up, with layers in rotation; matrix products by the "
                      "vendor's library, attention without the matrix of scores, Adam with fp32 states";
   std::vector<DeviceState> states;

@@ -25,20 +25,26 @@ void run_once(int run, const std::vector<std::function<void(int)>>& steps,
   if (after) after(run);
 }
 
-/// Runs until clocks have settled under the load. The first run is not counted, because it loads code.
-int warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after,
-            double least_seconds) {
+struct WarmUp {
+  int runs;
+  double seconds_of_run;
+};
+
+/// Runs for at least `least_seconds`. The first run is not counted, because it loads code.
+WarmUp warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after,
+               double least_seconds) {
   using Clock = std::chrono::steady_clock;
-  const std::chrono::duration<double> least(least_seconds);
   Clock::time_point start;
+  double passed = 0;
   int run = 0;
   do {
     Marks marks;
     run_once(run, steps, after, marks);
     device_synchronize();
     if (run++ == 0) start = Clock::now();
-  } while (run < 2 || Clock::now() - start < least);
-  return run;
+    passed = std::chrono::duration<double>(Clock::now() - start).count();
+  } while (run < 2 || passed < least_seconds);
+  return {run, passed / (run - 1)};
 }
 
 }  // namespace
@@ -55,11 +61,13 @@ Times summary(std::vector<double> seconds) {
   return {median, median > 0 ? (percentile(0.9) - percentile(0.1)) / median : 0};
 }
 
-std::vector<Times> time_steps(int runs, double warm_up_seconds,
-                              const std::vector<std::function<void(int)>>& steps,
+std::vector<Times> time_steps(const Effort& effort, const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
-  if (runs < 1) throw DeviceError("timing: runs must be at least 1");
-  const int first = warm_up(steps, after, warm_up_seconds);
+  if (effort.runs < 1) throw DeviceError("timing: runs must be at least 1");
+  const auto [first, seconds_of_run] = warm_up(steps, after, effort.warm_up_seconds);
+  constexpr double most_runs = 10'000;
+  const int runs =
+      std::max(effort.runs, static_cast<int>(std::min(most_runs, effort.least_seconds / seconds_of_run)));
   // Nothing synchronizes between runs, so that the host stays ahead of the device, as in a trainer.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)

@@ -30,9 +30,8 @@ class Rotating {
   std::vector<DeviceArray<T>> copies_;
 };
 
-/// Times a kernel, which takes less power than layers do and needs a shorter warm-up.
 inline Times time_of(int runs, const std::function<void(int)>& work) {
-  return time_steps(runs, device_limits().settling_seconds / 5, {work}).front();
+  return time_steps({runs, device_limits().settling_seconds / 5}, {work}).front();
 }
 
 }  // namespace dtfm::kernels

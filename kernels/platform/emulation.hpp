@@ -121,6 +121,12 @@ inline void atomic_add_pair(float* to, float x, float y) {
   to[1] += y;
 }
 
+inline void atomic_add_quad(float* to, const float (&x)[4]) {
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0)
+    emulation::fail("atomic_add_quad: address is not 16-byte aligned");
+  for (int i = 0; i < 4; ++i) to[i] += x[i];
+}
+
 inline float fast_exp2(float x) {
   return std::exp2(x);
 }

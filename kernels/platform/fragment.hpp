@@ -11,7 +11,7 @@
 
 namespace dtfm::kernels {
 
-struct FloatPair {
+struct alignas(8) FloatPair {
   float x, y;
 };
 

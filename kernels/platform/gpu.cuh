@@ -69,6 +69,18 @@ __device__ inline void atomic_add_pair(float* to, float x, float y) {
 #endif
 }
 
+/// to[i] += x[i], each atomically; `to` is 16-byte aligned.
+__device__ inline void atomic_add_quad(float* to, const float (&x)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+      "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+      : "memory");
+#else
+  for (int i = 0; i < 4; ++i) atomicAdd(to + i, x[i]);
+#endif
+}
+
 using SharedAddress = std::uint32_t;
 __device__ inline SharedAddress shared_address(const void* pointer) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));

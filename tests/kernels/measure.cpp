@@ -125,7 +125,7 @@ void check_state_text(Checks& checks) {
 void check_concurrent_load(Checks& checks) {
   std::string order;
   time_steps(
-      2, 0, {[&](int) { order += 's'; }}, [&](int) { order += 'a'; }, [&] { order += 'm'; });
+      {2}, {[&](int) { order += 's'; }}, [&](int) { order += 'a'; }, [&] { order += 'm'; });
   checks.that("read once, after all runs", order.size() > 8 && order.find('m') == order.size() - 1, order);
 }
 
