@@ -84,11 +84,10 @@ template <class T>
 void cross_entropy(int rows, int classes, int row_stride, T* logits, const int* labels, float scale,
                    float* loss) {
   constexpr std::size_t other_shared = 1024;  // for block-wide sums
-  std::size_t room = device_limits().shared_bytes - other_shared;
-  if (getenv("CE_SPLIT")) room = room / 2 - 1024;
+  const std::size_t room = device_limits().shared_bytes - other_shared;
   const int kept = std::min(row_stride, static_cast<int>(room / 16) * pack_size<T>);
   const std::size_t bytes = static_cast<std::size_t>(kept) * sizeof(T);
-  int threads = getenv("CE_SPLIT") ? max_threads / 2 : max_threads;
+  int threads = max_threads;
   if (kept == row_stride) threads /= 2;  // a multiprocessor can then process two rows at once if they fit
   if (bytes < 8192) threads = 128;
   launch(cross_entropy_kernel<T>, {static_cast<unsigned>(rows)}, threads, bytes, classes, row_stride, kept,
