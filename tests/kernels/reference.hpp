@@ -129,16 +129,25 @@ inline LossResult cross_entropy(int rows, int classes, int stride, const Numbers
   return out;
 }
 
+inline Numbers transposed(const Numbers& matrix, int rows, int columns) {
+  Numbers turned(matrix.size());
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c)
+      turned[count(c, rows) + count(r, 1)] = matrix[count(r, columns) + count(c, 1)];
+  return turned;
+}
+
 /// Returns op(a) · op(b), m × n, of a (m × k, or k × m if transposed) and b (k × n, or n × k).
 inline Numbers product(bool transpose_a, bool transpose_b, int m, int n, int k, const Numbers& a,
                        const Numbers& b) {
+  const Numbers left = transpose_a ? transposed(a, k, m) : a, right = transpose_b ? transposed(b, n, k) : b;
   Numbers c(count(m, n));
   for (int i = 0; i < m; ++i)
     for (int l = 0; l < k; ++l) {
-      const double left = transpose_a ? a[count(l, m) + count(i, 1)] : a[count(i, k) + count(l, 1)];
-      for (int j = 0; j < n; ++j)
-        c[count(i, n) + count(j, 1)] +=
-            left * (transpose_b ? b[count(j, k) + count(l, 1)] : b[count(l, n) + count(j, 1)]);
+      const double factor = left[count(i, k) + count(l, 1)];
+      const double* const from = right.data() + count(l, n);
+      double* const to = c.data() + count(i, n);
+      for (int j = 0; j < n; ++j) to[j] += factor * from[j];
     }
   return c;
 }
