@@ -86,7 +86,9 @@ __global__ void __launch_bounds__(threads, 1)
     begin_products();
     add_values(count - 1);
     wait_products<0>();
-    __syncthreads();  // the queries are no longer needed: the output passes through their tile
+    // A warp writes its output through its own rows of the queries, which the products of the other warps of
+    // its group might still be reading.
+    __syncthreads();
     float inverse[1][2];
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.z) * heads + head;
     finish_sums(rows, inverse, warp_row, in.log_sum_exp + row * n + first_query, n - first_query);

@@ -50,6 +50,7 @@ void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& sa
   sample.model = profile.model;
   sample.gpu = gpu_named(profile.gpu);
   sample.training.precision = profile.precision;
+  sample.is_held_out = profile.source == LayerProfile::Source::measured;
   const std::vector<Layer> kinds = layer_kinds(shape, bytes_per_element(sample.training)).kinds;
   for (const ProfileRow& row : profile.rows) {
     if (profile.source == LayerProfile::Source::imported && row.kind != "block") continue;
@@ -159,13 +160,18 @@ std::vector<LayerSample> read_measured_layers(const std::string& configs, const 
 }
 
 bool is_used_in_fit(const LayerSample& sample) {
-  return sample.training.precision != Precision::fp16 && sample.tensor == 1 &&
+  return !sample.is_held_out && sample.training.precision != Precision::fp16 && sample.tensor == 1 &&
          (sample.what == LayerSample::Quantity::update || sample.layer.name == "block");
 }
 
 bool is_used_in_16_bit_fit(const LayerSample& sample) {
-  return sample.training.precision == Precision::fp16 && sample.tensor == 1 && sample.layer.name == "block" &&
-         sample.what != LayerSample::Quantity::update;
+  return !sample.is_held_out && sample.training.precision == Precision::fp16 && sample.tensor == 1 &&
+         sample.layer.name == "block" && sample.what != LayerSample::Quantity::update;
+}
+
+bool is_held_out_block(const LayerSample& sample, double least_seconds) {
+  return sample.is_held_out && sample.layer.name == "block" && sample.what != LayerSample::Quantity::update &&
+         sample.seconds >= least_seconds;
 }
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,

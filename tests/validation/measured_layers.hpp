@@ -22,12 +22,13 @@ struct LayerSample {
   int micro_batch = 1, tensor = 1;
   Quantity what = Quantity::forward;
   double seconds = 0;
+  bool is_held_out = false;  // no constant is fitted to it
 };
 
 /// Reads the profiles in configs/profiles that are not estimates, and Sailor's in `data` (the project's
 /// shared data; none if it is missing): blocks, heads and embeddings at every size and tensor degree, and
 /// updates. From the imported profiles here only blocks are read, because the other layers of the V100's were
-/// not measured.
+/// not measured. Profiles that dtfm measured itself are held out: they test the constants.
 ///
 /// Sailor's precision is not stated. The forward passes of blocks reach 0.85 of a V100's fp32 peak, and on an
 /// A100 0.48 of its TF32 peak, which is 3.8 times its fp32 peak; so it is TF32, or fp32 where there is none.
@@ -60,6 +61,9 @@ struct ErrorSummary {
   int count = 0;
 };
 ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& roofline);
+
+/// Whether the sample is a held-out pass through a block; `least_seconds`: and takes at least so long.
+bool is_held_out_block(const LayerSample& sample, double least_seconds = 0);
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,
                                         const std::function<bool(const LayerSample&)>& holds);

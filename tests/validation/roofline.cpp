@@ -103,7 +103,7 @@ TEST_CASE("all measured times of blocks are present") {
   CHECK(blocks("OPT-350M", 1) == 2 * (3 + 4));
   CHECK(blocks("GPT-Neo-2.7B", 1) == 2 * (3 + 4));
   CHECK(blocks("OPT-350M", 8) == 2 * 4);
-  CHECK(blocks("gpt3-xl", 1) == 2);
+  CHECK(blocks("gpt3-xl", 1) == 2 + 3 * 4);  // V100; H100, with updates
 }
 
 TEST_CASE("the roofline constants in use are the fitted ones") {
@@ -136,6 +136,22 @@ TEST_CASE("estimates are within 7 % of measured times on average and within 40 %
     CHECK(errors.without_gpu.mean <= 0.4);
     CHECK(errors.without_model.mean <= 0.4);
   }
+}
+
+// Nothing on an H100 is in the fits. Shorter passes are dominated by the time in which a trainer's host
+// launches kernels, which is part of the estimate but not of these profiles.
+TEST_CASE("estimates are within 11 % of passes through blocks measured on an H100") {
+  const auto errors_of = [](double least_seconds) {
+    return summary(
+        filter_samples(measured(), [&](const auto& it) { return is_held_out_block(it, least_seconds); }),
+        built_in_roofline());
+  };
+  const ErrorSummary all = errors_of(0), long_ones = errors_of(2.5e-3);
+  CHECK(all.count == 24);
+  CHECK(all.mean <= 0.15);
+  CHECK(long_ones.count == 18);
+  CHECK(long_ones.mean <= 0.05);
+  CHECK(std::abs(long_ones.worst) <= 0.11);
 }
 
 // Checks what read_measured_layers says about updates: seconds × bandwidth ÷ bytes of state.

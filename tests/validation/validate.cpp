@@ -223,6 +223,39 @@ void print_others(const std::vector<LayerSample>& samples, const Roofline& roofl
                 [&](const LayerSample& it) { return it.layer.name == "block" && it.tensor == tensor; });
 }
 
+/// Prints the errors of profiles that dtfm measured, to which no constant is fitted.
+void print_held_out(const std::vector<LayerSample>& samples, const Roofline& roofline) {
+  using Quantity = LayerSample::Quantity;
+  std::vector<std::string> profiles;
+  for (const LayerSample& it : samples)
+    if (it.is_held_out && std::ranges::find(profiles, it.profile) == profiles.end())
+      profiles.push_back(it.profile);
+  for (const std::string& profile : profiles) {
+    for (const Quantity what : {Quantity::forward, Quantity::backward})
+      print(fmt::format("{}: block, {}", profile, what == Quantity::forward ? "forward" : "backward"),
+            summary(filter_samples(samples,
+                                   [&](const LayerSample& it) {
+                                     return it.profile == profile && is_held_out_block(it) && it.what == what;
+                                   }),
+                    roofline));
+    for (const char* kind : {"embedding", "head"})
+      print(fmt::format("{}: {}, both", profile, kind),
+            summary(filter_samples(samples,
+                                   [&](const LayerSample& it) {
+                                     return it.profile == profile && it.is_held_out &&
+                                            it.layer.name == kind && it.what != Quantity::update;
+                                   }),
+                    roofline));
+    print(fmt::format("{}: updates", profile), summary(filter_samples(samples,
+                                                                      [&](const LayerSample& it) {
+                                                                        return it.profile == profile &&
+                                                                               it.is_held_out &&
+                                                                               it.what == Quantity::update;
+                                                                      }),
+                                                       roofline));
+  }
+}
+
 void validate_roofline(const std::string& configs, const std::string& data) {
   if (!std::filesystem::exists(data)) {
     fmt::print("\nroofline: skipped, for there are no profiles of layers in {}\n", data);
@@ -248,7 +281,11 @@ void validate_roofline(const std::string& configs, const std::string& data) {
                     fitted, [](const LayerSample& it) { return it.what == LayerSample::Quantity::update; }),
                 in_use));
   fmt::print("not fitted:\n");
-  print_others(samples, in_use);
+  print_others(filter_samples(samples, [](const LayerSample& it) { return !it.is_held_out; }), in_use);
+  print_held_out(samples, in_use);
+  print("held-out passes of 2.5 ms and longer through a block",
+        summary(filter_samples(samples, [](const LayerSample& it) { return is_held_out_block(it, 2.5e-3); }),
+                in_use));
 }
 
 /// Returns the topologies of a folder with the default job, by name.
