@@ -9,17 +9,18 @@ constexpr int threads = 256;
 
 constexpr int rows_of_thread = 4;  // so that their loads are in flight together
 
-/// A thread handles one pack of `rows_of_thread` successive rows.
+/// A thread handles one pack of `rows_of_thread` rows that are `row_step` apart.
 template <class T>
-__global__ void forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
+__global__ void forward(int rows, int columns, int sequence, int row_step, const int* ids, const T* tokens,
                         const T* positions, T* y) {
   const unsigned packs_of_row = static_cast<unsigned>(columns / pack_size<T>);
-  const int first = static_cast<int>(launch_thread() / packs_of_row) * rows_of_thread;
+  const int group = static_cast<int>(launch_thread() / packs_of_row);
+  const int first = group % row_step + group / row_step * rows_of_thread * row_step;
   const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
   RawPack token[rows_of_thread], position[rows_of_thread];
 #pragma unroll
   for (int i = 0; i < rows_of_thread; ++i) {
-    const int row = first + i;
+    const int row = first + i * row_step;
     token[i] = position[i] = {};
     if (row >= rows) continue;
     if (positions != nullptr)
@@ -28,12 +29,13 @@ __global__ void forward(int rows, int columns, int sequence, const int* ids, con
   }
 #pragma unroll
   for (int i = 0; i < rows_of_thread; ++i) {
-    if (first + i >= rows) continue;
+    const int row = first + i * row_step;
+    if (row >= rows) continue;
     Floats<T> sum = unpack<T>(token[i]);
     const Floats<T> added = unpack<T>(position[i]);
 #pragma unroll
     for (int j = 0; j < pack_size<T>; ++j) sum.v[j] += added.v[j];
-    store_pack(y + static_cast<std::int64_t>(first + i) * columns + column, sum);
+    store_pack(y + static_cast<std::int64_t>(row) * columns + column, sum);
   }
 }
 
@@ -74,8 +76,11 @@ unsigned blocks_for(std::int64_t size) {
 template <class T>
 void embedding_forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
                        const T* positions, T* y) {
-  launch(forward<T>, {blocks_for<T>(ceil_div<std::int64_t>(rows, rows_of_thread) * columns)}, threads, 0,
-         rows, columns, sequence, ids, tokens, positions, y);
+  // Rows of the same position together, so that the table of positions is read from memory only once.
+  const int row_step = positions != nullptr && rows > sequence ? sequence : 1;
+  const int groups = ceil_div(rows, rows_of_thread * row_step) * row_step;
+  launch(forward<T>, {blocks_for<T>(static_cast<std::int64_t>(groups) * columns)}, threads, 0, rows, columns,
+         sequence, row_step, ids, tokens, positions, y);
 }
 
 template <class T>

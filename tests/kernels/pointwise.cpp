@@ -125,6 +125,8 @@ int main() {
       check_rotary<T>(checks, emulated || sizeof(T) == 4 ? 70 : 2048, 6, 6, 128);
       check_rotary<T>(checks, 3, 6, 0, 64);  // biases only
       check_embedding<T>(checks, 3, 5, 24, 7);
+      check_embedding<T>(checks, 6, 5, 24, 7);  // more sequences than a thread handles
+      check_embedding<T>(checks, 1, 7, 24, 7);
       check_embedding<T>(checks, 2, emulated ? 30 : 2048, emulated ? 72 : 4096, emulated ? 50 : 5000);
     });
   });
