@@ -19,6 +19,16 @@
 
 #include "kernels/platform/platform.cuh"
 
+namespace dtfm::kernels {
+
+/// Where an operand starts in shared memory, and the strides of a matrix descriptor (PTX ISA).
+struct MatrixOperand {
+  SharedAddress start;
+  int leading_bytes, stride_bytes;
+};
+
+}  // namespace dtfm::kernels
+
 #ifdef __CUDACC__
 #include "kernels/platform/warpgroup_gpu.cuh"
 #else
@@ -35,13 +45,13 @@ inline constexpr int row_group_bytes = 8 * panel_row_bytes;  // the pattern of c
 /// Operand of 64 rows or columns (of C) from `start` on whose inner dimension runs along the rows of the
 /// tile.
 __device__ inline MatrixOperand row_operand(SharedAddress start) {
-  return matrix_operand(start, 16, row_group_bytes);
+  return {start, 16, row_group_bytes};
 }
 
 /// Operand whose inner dimension runs across the rows of the tile, from the row at `start` on. Every 64 rows
 /// or columns of C are another tile, `tile_bytes` after the previous one.
 __device__ inline MatrixOperand column_operand(SharedAddress start, int tile_bytes) {
-  return matrix_operand(start, tile_bytes, row_group_bytes);
+  return {start, tile_bytes, row_group_bytes};
 }
 
 }  // namespace dtfm::kernels

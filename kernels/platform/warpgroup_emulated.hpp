@@ -6,16 +6,6 @@ namespace dtfm::kernels {
 
 inline constexpr bool has_warpgroup_products = true;
 
-struct MatrixOperand {
-  SharedAddress start;
-  int leading_bytes, stride_bytes;
-};
-
-inline MatrixOperand matrix_operand(SharedAddress start, int leading_bytes, int stride_bytes) {
-  if (start % 16 != 0) emulation::fail("matrix operand: address is not 16-byte aligned");
-  return {start, leading_bytes, stride_bytes};
-}
-
 inline void begin_products() {}
 inline void commit_products() {
   emulation::commit_products();
@@ -30,6 +20,7 @@ inline void publish_shared() {}
 /// dimension.
 template <class T, bool transposed>
 float number_of(MatrixOperand of, int outer, int inner) {
+  if (of.start % 16 != 0) emulation::fail("matrix operand: address is not 16-byte aligned");
   const int row_bytes = 128, pattern_rows = 8;
   const int bytes =
       transposed ? outer / 64 * of.leading_bytes + outer % 64 * 2 + inner / pattern_rows * of.stride_bytes +

@@ -3,16 +3,12 @@
 
 namespace dtfm::kernels {
 
-/// A matrix descriptor (PTX ISA, "Matrix-descriptor format") in the mode of 128-byte rows.
-struct MatrixOperand {
-  std::uint64_t bits;
-};
-
-__device__ inline MatrixOperand matrix_operand(SharedAddress start, int leading_bytes, int stride_bytes) {
+/// The operand as a matrix descriptor (PTX ISA, "Matrix-descriptor format") in the mode of 128-byte rows.
+__device__ inline std::uint64_t descriptor(MatrixOperand of) {
   const auto field = [](std::uint32_t bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffffu) >> 4); };
   constexpr std::uint64_t rows_of_128_bytes = 1;
-  return {field(start) | field(static_cast<std::uint32_t>(leading_bytes)) << 16 |
-          field(static_cast<std::uint32_t>(stride_bytes)) << 32 | rows_of_128_bytes << 62};
+  return field(of.start) | field(static_cast<std::uint32_t>(of.leading_bytes)) << 16 |
+         field(static_cast<std::uint32_t>(of.stride_bytes)) << 32 | rows_of_128_bytes << 62;
 }
 
 // The instructions exist only in code for sm_90a.
@@ -43,27 +39,27 @@ __device__ inline void publish_shared() {
 #define DTFM_C4(j) DTFM_C1(j), DTFM_C1(j + 1), DTFM_C1(j + 2), DTFM_C1(j + 3)
 #define DTFM_C8 DTFM_C4(0), DTFM_C4(4)
 #define DTFM_C16 DTFM_C8, DTFM_C4(8), DTFM_C4(12)
-#define DTFM_NAMES_32                                                                       \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                  \
+#define DTFM_NAMES_32                                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define DTFM_NAMES_64                                                                       \
-  DTFM_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "  \
+#define DTFM_NAMES_64                                                                               \
+  DTFM_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "          \
   "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 /// The operands after those of c are: a, b, whether to accumulate, whether a and whether b is transposed.
-#define DTFM_FROM_SHARED(n, format, names, a_, b_, accumulate_, ta_, tb_, ...)              \
+#define DTFM_FROM_SHARED(n, format, names, a_, b_, accumulate_, ta_, tb_, ...)                      \
   DTFM_WARPGROUP_ASM("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate_ ", 0;\n"                       \
-             "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." format "." format             \
-             " {" names "}, " a_ ", " b_ ", p, 1, 1, " ta_ ", " tb_ ";\n}\n"                \
-             : __VA_ARGS__                                                                  \
-             : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(accumulate)),                 \
-               "n"(transpose_a ? 1 : 0), "n"(transpose_b ? 1 : 0)                           \
+             "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." format "." format                     \
+             " {" names "}, " a_ ", " b_ ", p, 1, 1, " ta_ ", " tb_ ";\n}\n"                        \
+             : __VA_ARGS__                                                                          \
+             : "l"(descriptor(a)), "l"(descriptor(b)), "r"(static_cast<int>(accumulate)),           \
+               "n"(transpose_a ? 1 : 0), "n"(transpose_b ? 1 : 0)                                   \
              : "memory")
 /// The operands after those of c are: the four of a, b, whether b is transposed.
-#define DTFM_FROM_REGISTERS(n, format, names, a_, b_, tb_, ...)                             \
+#define DTFM_FROM_REGISTERS(n, format, names, a_, b_, tb_, ...)                                     \
   DTFM_WARPGROUP_ASM("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." format "." format             \
-             " {" names "}, {" a_ "}, " b_ ", 1, 1, 1, " tb_ ";\n"                          \
-             : __VA_ARGS__                                                                  \
-             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "n"(transpose_b ? 1 : 0) \
+             " {" names "}, {" a_ "}, " b_ ", 1, 1, 1, " tb_ ";\n"                                  \
+             : __VA_ARGS__                                                                          \
+             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor(b)), "n"(transpose_b ? 1 : 0) \
              : "memory")
 // clang-format on
 
