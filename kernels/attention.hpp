@@ -27,8 +27,8 @@ struct AttentionForward {
   float* log_sum_exp = nullptr;  // batch × heads × sequence, over the scaled scores
 };
 
-/// Tiles use at most `shared_bytes` of shared memory, 0 meaning what the device has. On Hopper, 16-bit
-/// numbers are computed by warpgroups if their tiles fit.
+/// On Hopper, fp16 and bf16 use warpgroup products if their tiles fit in `shared_bytes` of shared memory; 0
+/// means the device's maximum. Throws DeviceError for head sizes other than 64 and 128.
 template <class T>
 void attention_forward(const AttentionForward<T>& in, std::size_t shared_bytes = 0);
 
@@ -42,10 +42,12 @@ struct AttentionBackward {
   float* workspace = nullptr;  // attention_workspace(shape) floats
 };
 
+/// Number of floats that the backward pass needs for its sums.
 std::size_t attention_workspace(const AttentionShape& shape);
 
 /// Recomputes the probabilities tile by tile and sums the gradient of q atomically over tiles of keys.
-/// `shared_bytes` as above.
+/// All tiles use at most `shared_bytes`; otherwise as attention_forward. Throws DeviceError, too, if no tiles
+/// fit.
 template <class T>
 void attention_backward(const AttentionBackward<T>& in, std::size_t shared_bytes = 0);
 

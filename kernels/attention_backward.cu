@@ -1,4 +1,5 @@
 #include "kernels/attention.hpp"
+#include "kernels/attention_softmax.cuh"
 #include "kernels/attention_tile.cuh"
 #include "kernels/attention_warpgroup.hpp"
 
@@ -129,7 +130,7 @@ __device__ void write_gradient(const float (&sum)[D / 8][4], Tile<T, D> tile, in
 #pragma unroll
   for (int d = 0; d < D / 8; ++d) store_fragment(tile, at, first_row, 8 * d, sum[d], scale, scale);
   __syncwarp();
-  store_rows<16>(tile, first_row, to, stride, rows_left);
+  store_rows<16, D>(tile, first_row, to, stride, rows_left);
 }
 
 /// Block (x, key and value head, sequence of the batch) handles one tile of keys and, for each query head of
@@ -241,11 +242,11 @@ bool launch_tiles(const BackwardArguments<T>& arguments, std::size_t shared_byte
   return true;
 }
 
-/// Numbers in the sums of dq. Tiles of queries are complete in the order of the warpgroups' kernel.
+/// Returns the number of floats in the sums of dq. The warpgroup kernel stores whole tiles, so each sequence
+/// is padded to a multiple of query_tile.
 std::size_t query_sums(const AttentionShape& s) {
-  constexpr int largest_tile = 64;
   return static_cast<std::size_t>(s.batch) * static_cast<std::size_t>(s.heads) *
-         static_cast<std::size_t>(ceil_div(s.sequence, largest_tile) * largest_tile) *
+         static_cast<std::size_t>(ceil_div(s.sequence, query_tile) * query_tile) *
          static_cast<std::size_t>(s.head_size);
 }
 

@@ -1,11 +1,12 @@
 #include "kernels/attention_panel.cuh"
+#include "kernels/attention_softmax.cuh"
 #include "kernels/attention_warpgroup.hpp"
 
 namespace dtfm::kernels {
 namespace {
 
 // Two warpgroups of 64 keys each, whose gradients fill half of the registers.
-constexpr int groups = 2, group_keys = 64, keys = groups * group_keys, queries = 64;
+constexpr int groups = 2, group_keys = 64, keys = groups * group_keys, queries = query_tile;
 constexpr int threads = groups * warpgroup_size;
 constexpr int stages = 2;  // tiles of queries: one in use, one being loaded
 
@@ -34,8 +35,8 @@ struct BackwardTiles {
   __device__ float* deltas(int stage) const { return sums + (2 * stage + 1) * queries; }
 };
 
-/// A warpgroup's part of dq = dsᵀ (queries × keys) · k: half of the columns if heads have 128 numbers, half
-/// of the keys if they have 64.
+/// A warpgroup's part of dq = dsᵀ (queries × keys) · k: half of the columns for head size 128, half of the
+/// keys for 64.
 template <int D>
 struct QueryPart {
   static constexpr bool of_columns = D > panel_columns;
@@ -49,8 +50,8 @@ struct QueryPart {
   }
 };
 
-/// The sums of dq: for each sequence, head, tile of queries and panel of 64 columns, the four numbers of each
-/// fragment and thread of a warpgroup, so that a warp adds to 512 contiguous bytes.
+/// Layout of the sums of dq: [sequence][head][tile of queries][panel of 64 columns][fragment][thread][4], so
+/// that a warp adds to 512 contiguous bytes.
 struct QuerySums {
   static constexpr int panel = queries * panel_columns;
   float* data;
@@ -200,12 +201,10 @@ __global__ void __launch_bounds__(threads, 1)
       wait_products<0>();
       keep_sums(next_sums, (step + 1) % stages);
     }
-    __syncthreads();  // the keys and values are no longer needed: the gradients pass through their tiles
-    const std::int64_t to = kv_offset + static_cast<std::int64_t>(warp_row) * stride;
-    const int rows_left = n - first_key - warp_row;
-    write_rows(dk, tiles.k, warp_row, arguments.scale, arguments.scale, arguments.in.dk + to, stride,
-               rows_left);
-    write_rows(dv, tiles.v, warp_row, 1.0F, 1.0F, arguments.in.dv + to, stride, rows_left);
+    __syncthreads();  // the keys and values are no longer needed: the gradients reuse their tiles
+    write_rows(dk, tiles.k, warp_row, arguments.scale, arguments.scale, arguments.in.dk + kv_offset, stride,
+               n - first_key);
+    write_rows(dv, tiles.v, warp_row, 1.0F, 1.0F, arguments.in.dv + kv_offset, stride, n - first_key);
   }
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/attention.hpp"
+#include "kernels/attention_softmax.cuh"
 #include "kernels/attention_tile.cuh"
 #include "kernels/attention_warpgroup.hpp"
 
@@ -81,7 +82,7 @@ __device__ void finish_rows(RowsOf<T, D>& rows, Tile<T, D> tile, int first_row, 
     for (int d = 0; d < D / 8; ++d)
       store_fragment(tile, at, first_row + 16 * m, 8 * d, rows.out[m][d], inverse[m][0], inverse[m][1]);
   __syncwarp();
-  store_rows<Shape<T>::warp_rows>(tile, first_row, out, stride, rows_left);
+  store_rows<Shape<T>::warp_rows, D>(tile, first_row, out, stride, rows_left);
 }
 
 /// Block (x, head, sequence of the batch) handles one tile of queries. The last tiles come first, because

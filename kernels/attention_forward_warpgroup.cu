@@ -1,4 +1,5 @@
 #include "kernels/attention_panel.cuh"
+#include "kernels/attention_softmax.cuh"
 #include "kernels/attention_warpgroup.hpp"
 
 namespace dtfm::kernels {
@@ -20,9 +21,9 @@ struct ForwardTiles {
   __device__ Keys v(int tile) const { return {k_and_v + (tile % stages * 2 + 1) * Keys::size}; }
 };
 
-/// Block (x, head, sequence of the batch) handles one tile of queries. The last tiles come first, because
-/// causal masking leaves them the most keys. The products with the values of a tile run during the softmax of
-/// the next tile.
+/// Block (x, head, sequence of the batch) handles one tile of queries. Blocks take the tiles from last to
+/// first, because with causal masking the last have the most keys. The products with the values of a tile run
+/// during the softmax of the next tile.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 1)
     attention_warpgroup_kernel(AttentionForward<T> in, float scale) {
@@ -82,19 +83,15 @@ __global__ void __launch_bounds__(threads, 1)
     for (int tile = 1; tile < count; ++tile) step(tile, std::false_type{});
     wait_copies<0>();
     publish_shared();
-    __syncthreads();  // the last values have arrived
+    __syncthreads();  // the last values have arrived; the queries are no longer needed
     begin_products();
     add_values(count - 1);
     wait_products<0>();
-    // A warp writes its output through its own rows of the queries, which the products of the other warps of
-    // its group might still be reading.
-    __syncthreads();
     float inverse[1][2];
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.z) * heads + head;
     finish_sums(rows, inverse, warp_row, in.log_sum_exp + row * n + first_query, n - first_query);
     write_rows(rows.out[0], tiles.q, warp_row, inverse[0][0], inverse[0][1],
-               in.out + (token + first_query + warp_row) * heads * D + head * D, heads * D,
-               n - first_query - warp_row);
+               in.out + (token + first_query) * heads * D + head * D, heads * D, n - first_query);
   }
 }
 

@@ -1,7 +1,7 @@
 // Tiles of matrices in shared memory as operands of warpgroup products.
 #pragma once
 
-#include "kernels/attention_softmax.cuh"
+#include "kernels/attention_fragment.cuh"
 #include "kernels/platform/warpgroup.cuh"
 
 namespace dtfm::kernels {
@@ -20,14 +20,14 @@ struct PanelTile {
            column % 8;
   }
 
-  /// Rows first_row … (a multiple of eight) as rows or columns of C; the inner dimension is columns column …
-  /// column + 15 of the tile.
+  /// An operand whose outer dimension (rows of A, columns of B) is the rows from first_row on, a multiple of
+  /// eight, and whose inner dimension is the 16 columns from `column` on.
   __device__ MatrixOperand by_rows(int first_row, int column) const {
     return row_operand(start(first_row, column) + static_cast<SharedAddress>(column % panel_columns * 2));
   }
 
-  /// Columns column … (a multiple of 64) as rows or columns of C; the inner dimension is rows first_row …
-  /// first_row + 15 of the tile.
+  /// An operand whose outer dimension is the columns from `column` on, a multiple of 64, and whose inner
+  /// dimension is the 16 rows from first_row on.
   __device__ MatrixOperand by_columns(int first_row, int column) const {
     return column_operand(start(first_row, column), panel_bytes);
   }
@@ -43,20 +43,18 @@ struct PanelTile {
 /// on become zero.
 template <int threads, class T, int rows, int columns>
 __device__ void load_panels(PanelTile<T, rows, columns> tile, const T* from, int stride, int rows_left) {
-  constexpr int chunks = columns / 8, count = rows * chunks;
+  constexpr int chunks = columns / 8, rows_of_pass = threads / chunks;
+  static_assert(threads % chunks == 0 && rows % rows_of_pass == 0);
   const int thread = opaque(thread_index());
+  const int first = thread / chunks, column = thread % chunks * 8;
 #pragma unroll
-  for (int first = 0; first < count; first += threads) {
-    const int i = first + thread, row = i / chunks, column = i % chunks * 8;
-    if (count % threads != 0 && i >= count) break;
-    copy_async(tile.at(row, column), from + static_cast<std::int64_t>(row) * stride + column,
-               row < rows_left);
-  }
+  for (int row = 0; row < rows; row += rows_of_pass)
+    copy_async(tile.at(first + row, column), from + static_cast<std::int64_t>(first + row) * stride + column,
+               first + row < rows_left);
 }
 
-/// Scales, rounds and writes the 16 rows of a warp's fragments, through its rows first_row … of the tile,
-/// which no other thread may be using. Row first_row of the tile goes to `to`, further rows `stride` apart,
-/// as far as they are among the first rows_left.
+/// Scales and rounds the 16 rows of a warp's fragments, stages them in rows first_row … of the tile, which no
+/// other thread may be using, and writes those up to rows_left to the same rows of `to`, `stride` apart.
 template <class T, int rows, int columns>
 __device__ void write_rows(const float (&c)[columns / 8][4], PanelTile<T, rows, columns> tile, int first_row,
                            float upper, float lower, T* to, int stride, int rows_left) {
@@ -69,14 +67,7 @@ __device__ void write_rows(const float (&c)[columns / 8][4], PanelTile<T, rows, 
                make_pair_of<T>(c[j][2] * lower, c[j][3] * lower));
   }
   __syncwarp();
-  constexpr int chunks = columns / 8;
-#pragma unroll
-  for (int i = at.lane; i < 16 * chunks; i += warp_size) {
-    const int row = i / chunks, column = i % chunks * 8;
-    if (row < rows_left)
-      store_raw(to + static_cast<std::int64_t>(row) * stride + column,
-                load_raw(tile.at(first_row + row, column)));
-  }
+  store_rows<16, columns>(tile, first_row, to, stride, rows_left);
 }
 
 }  // namespace dtfm::kernels

@@ -1,49 +1,13 @@
-// Online softmax over tiles of keys, on C fragments of scores. A warp holds `tiles` row tiles of 16 queries.
+// Softmax of attention on C fragments, online in the forward pass and from stored sums in the backward pass.
+// In the forward pass a warp holds `tiles` row tiles of 16 queries.
 #pragma once
 
-#include "kernels/platform/pack.cuh"
+#include "kernels/attention_fragment.cuh"
 
 namespace dtfm::kernels {
 
 inline constexpr float log2_e = 1.44269504F;
 inline constexpr float ln_2 = 0.693147181F;
-
-/// A thread's position in a fragment (platform/fragment.hpp).
-struct LanePlace {
-  int lane, g, t;
-};
-
-/// Recomputed in each step of a loop over tiles, so that the compiler computes dependent addresses where they
-/// are used instead of keeping them in registers, which are scarce, for the whole loop.
-__device__ inline LanePlace lane_place() {
-  const int lane = opaque(thread_index() % warp_size);
-  return {lane, lane / 4, lane % 4};
-}
-
-/// Converts two adjacent C fragments to one A fragment.
-template <class T>
-__device__ void as_operand(Pair<T> (&a)[4], const float (&left)[4], const float (&right)[4]) {
-  a[0] = make_pair_of<T>(left[0], left[1]);
-  a[1] = make_pair_of<T>(left[2], left[3]);
-  a[2] = make_pair_of<T>(right[0], right[1]);
-  a[3] = make_pair_of<T>(right[2], right[3]);
-}
-
-template <class T>
-__device__ inline void store_pair(T* to, Pair<T> pair) {
-  *reinterpret_cast<Pair<T>*>(to) = pair;
-}
-
-/// `from` is 8-byte aligned.
-__device__ inline FloatPair load_pair(const float* from) {
-  return *reinterpret_cast<const FloatPair*>(from);
-}
-
-template <int n>
-__device__ void clear(float (&fragments)[n][4]) {
-#pragma unroll
-  for (auto& f : fragments) f[0] = f[1] = f[2] = f[3] = 0;
-}
 
 /// State of a warp's rows. For each of the two rows that a lane holds in a row tile: the maximum of the
 /// scores so far (as a power of two), the lane's share of Σ 2^(score − maximum), and the output before
@@ -74,8 +38,9 @@ __device__ void mask_scores(float (&s)[tiles][fragments][4], int query, int key,
       }
 }
 
-/// Replaces s by 2^(s·scale − maximum), where the maximum includes that of earlier tiles, and adds it to the
-/// sums. `correction` is what everything summed before must be multiplied by; the sums already are.
+/// Replaces s by 2^(s·scale − maximum), where the maximum includes that of earlier tiles, and adds it to
+/// rows.sum. `correction` is the factor by which the output so far must be multiplied (rescale); rows.sum is
+/// already corrected.
 template <int tiles, int fragments, int D>
 __device__ void online_softmax(float (&s)[tiles][fragments][4], Rows<D, tiles>& rows,
                                float (&correction)[tiles][2], float scale) {
@@ -114,8 +79,8 @@ __device__ void rescale(Rows<D, tiles>& rows, const float (&correction)[tiles][2
       for (int i = 0; i < 4; ++i) fragment[i] *= correction[m][i / 2];
 }
 
-/// Writes the log-sum-exp of the warp's rows first_row … up to rows_left, and sets `inverse` to the inverses
-/// of their sums.
+/// Writes the log-sum-exp of the warp's rows first_row … up to rows_left, and sets `inverse` to the
+/// reciprocals of their sums.
 template <int D, int tiles>
 __device__ void finish_sums(const Rows<D, tiles>& rows, float (&inverse)[tiles][2], int first_row,
                             float* log_sum_exp, int rows_left) {
@@ -133,9 +98,9 @@ __device__ void finish_sums(const Rows<D, tiles>& rows, float (&inverse)[tiles][
     }
 }
 
-/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum). They are zero where a key
-/// is past the end or, if masked, after the query. Queries past the end have an infinite log_sum, which also
-/// gives zero.
+/// Turns the scores (one row per key) into probabilities p = 2^(s·scale − log_sum). If masked, they
+/// are zero where the key is past the end or, if causal, after the query. Queries past the end have an
+/// infinite log_sum, which also gives zero.
 template <int fragments>
 __device__ void probabilities(float (&s)[fragments][4], const float* log_sums, float scale, bool masked,
                               int key_minus_query, int keys_left, bool causal) {

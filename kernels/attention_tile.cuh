@@ -1,7 +1,7 @@
 // Tiles of matrices in shared memory, and loads of matrix-product operands from them.
 #pragma once
 
-#include "kernels/attention_softmax.cuh"
+#include "kernels/attention_fragment.cuh"
 
 namespace dtfm::kernels {
 
@@ -37,19 +37,6 @@ __device__ void load_tile(Tile<T, columns> tile, const T* from, int stride, int 
        row += rows_of_pass) {  // incrementing pointers needs fewer registers than offsets
     copy_async(tile.at(first + row, column), source, first + row < rows_left);
     source += static_cast<std::int64_t>(rows_of_pass) * stride;
-  }
-}
-
-/// Writes rows first … first + rows − 1 of the tile, up to rows_left. Called by one warp, after it has
-/// synchronized.
-template <int rows, class T, int columns>
-__device__ void store_rows(Tile<T, columns> tile, int first, T* to, int stride, int rows_left) {
-  constexpr int chunks = columns / pack_size<T>;
-#pragma unroll
-  for (int i = thread_index() % warp_size; i < rows * chunks; i += warp_size) {
-    const int row = first + i / chunks, column = i % chunks * pack_size<T>;
-    if (row < rows_left)
-      store_raw(to + static_cast<std::int64_t>(row) * stride + column, load_raw(tile.at(row, column)));
   }
 }
 

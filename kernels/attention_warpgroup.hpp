@@ -10,16 +10,18 @@ namespace dtfm::kernels {
 template <class T>
 bool attention_forward_by_warpgroups(const AttentionForward<T>& in, std::size_t shared_bytes);
 
-/// What the kernels of the backward pass use besides its inputs and outputs.
+inline constexpr int query_tile = 64;  // queries of a tile in the backward pass
+
+/// Inputs and outputs of the backward pass, and the buffers that its kernels share.
 template <class T>
 struct BackwardArguments {
   AttentionBackward<T> in;
-  float* dq_sum;  // sums before rounding, initially zero; the order is the kernels' own
+  float* dq_sum;  // sums before rounding, initially zero; each kernel has its own layout
   float* delta;   // batch × heads × sequence: Σ dout · out
   float scale;
 };
 
-/// Computes dq, dk and dv; otherwise as above.
+/// Computes dq, dk and dv. Returns false in the same cases.
 template <class T>
 bool attention_backward_by_warpgroups(const BackwardArguments<T>& arguments, std::size_t shared_bytes);
 

@@ -7,9 +7,9 @@ namespace {
 
 constexpr int threads = 256;
 
-constexpr int rows_of_thread = 4;  // so that their loads are in flight together
+constexpr int rows_of_thread = 4;  // which keeps several loads in flight
 
-/// A thread handles one pack of `rows_of_thread` rows that are `row_step` apart.
+/// A thread handles one pack in each of `rows_of_thread` rows, which are `row_step` apart.
 template <class T>
 __global__ void forward(int rows, int columns, int sequence, int row_step, const int* ids, const T* tokens,
                         const T* positions, T* y) {
@@ -76,7 +76,7 @@ unsigned blocks_for(std::int64_t size) {
 template <class T>
 void embedding_forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
                        const T* positions, T* y) {
-  // Rows of the same position together, so that the table of positions is read from memory only once.
+  // A thread handles rows of the same position, which is then read only once for them.
   const int row_step = positions != nullptr && rows > sequence ? sequence : 1;
   const int groups = ceil_div(rows, rows_of_thread * row_step) * row_step;
   launch(forward<T>, {blocks_for<T>(static_cast<std::int64_t>(groups) * columns)}, threads, 0, rows, columns,

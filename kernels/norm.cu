@@ -158,7 +158,8 @@ int backward_blocks(int rows, int packs, int threads) {
   return std::min(rows, device_limits().multiprocessors * each);
 }
 
-/// Returns the threads of a block that holds a row of `columns`, each of them `each` packs.
+/// Returns the number of threads of a block that holds one row, with `each` packs per thread. Throws
+/// DeviceError if `columns` is not supported.
 template <class T>
 int threads_of_row(int columns, int each) {
   const int packs = columns / pack_size<T>;
@@ -180,7 +181,7 @@ int launch_backward(const NormBackward<T>& in) {
 
 template <class T>
 void norm_forward(const NormForward<T>& in) {
-  // As many loads in flight per thread as possible: a block has no others while it adds up.
+  // Each thread issues as many loads as possible at once, because the block issues none while it reduces.
   launch(forward<T, max_packs>, {static_cast<unsigned>(in.rows)}, threads_of_row<T>(in.columns, max_packs), 0,
          in);
 }

@@ -30,9 +30,9 @@ struct WarmUp {
   double seconds_of_run;
 };
 
-/// Runs for at least `least_seconds`. The first run is not counted, because it loads code.
+/// Runs for at least `min_seconds`. The first run is not counted, because it loads code.
 WarmUp warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after,
-               double least_seconds) {
+               double min_seconds) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start;
   double passed = 0;
@@ -43,7 +43,7 @@ WarmUp warm_up(const std::vector<std::function<void(int)>>& steps, const std::fu
     device_synchronize();
     if (run++ == 0) start = Clock::now();
     passed = std::chrono::duration<double>(Clock::now() - start).count();
-  } while (run < 2 || passed < least_seconds);
+  } while (run < 2 || passed < min_seconds);
   return {run, passed / (run - 1)};
 }
 
@@ -63,11 +63,11 @@ Times summary(std::vector<double> seconds) {
 
 std::vector<Times> time_steps(const Effort& effort, const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
-  if (effort.runs < 1) throw DeviceError("timing: runs must be at least 1");
-  const auto [first, seconds_of_run] = warm_up(steps, after, effort.warm_up_seconds);
-  constexpr double most_runs = 10'000;
-  const int runs =
-      std::max(effort.runs, static_cast<int>(std::min(most_runs, effort.least_seconds / seconds_of_run)));
+  if (effort.min_runs < 1) throw DeviceError("timing: runs must be at least 1");
+  const auto [first, seconds_of_run] = warm_up(steps, after, effort.min_warm_up_seconds);
+  constexpr double max_runs = 10'000;
+  const double wanted = effort.min_seconds > 0 ? effort.min_seconds / seconds_of_run : 0;
+  const int runs = std::max(effort.min_runs, static_cast<int>(std::ceil(std::min(max_runs, wanted))));
   // Nothing synchronizes between runs, so that the host stays ahead of the device, as in a trainer.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)

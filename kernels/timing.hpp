@@ -16,15 +16,15 @@ Times summary(std::vector<double> seconds);
 
 /// How long to measure.
 struct Effort {
-  int runs = 1;                // at least
-  double warm_up_seconds = 0;  // at least, and at least two runs
-  double least_seconds = 0;    // of measured runs, whose number is limited to 10,000
+  int min_runs = 1;
+  double min_warm_up_seconds = 0;  // and at least two runs
+  double min_seconds = 0;          // runs are added to take about this long, up to 10,000
 };
 
-/// Times each step of a run. A run calls the steps in turn with the number of the run; each step should use
-/// another set of buffers every time, so that the cache does not hold what the previous run left. `after`, if
-/// given, is called after each run and not timed. `meanwhile`, if given, is called once while the device
-/// works on timed runs and all of them have been queued.
+/// Warms up, then times each step of a run. A run calls the steps in turn with the number of the run; each
+/// step should use another set of buffers every time, so that the cache does not hold what the previous run
+/// left. `after`, if given, is called after each run and not timed. `meanwhile`, if given, is called once
+/// while the device works on timed runs and all of them have been queued.
 std::vector<Times> time_steps(const Effort& effort, const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after = {},
                               const std::function<void()>& meanwhile = {});

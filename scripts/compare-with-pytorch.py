@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares the kernels and layer profiles measured on this machine's GPU with PyTorch on the same GPU.
 
-usage: compare-with-pytorch.py [--models NAME…] [--layers N] [--compile] [--kernels-only] [FOLDER]
+usage: compare-with-pytorch.py [--models NAME…] [--layers N] [--compile] [--kernels-only] [--device NAME] [FOLDER]
 
 FOLDER (default: build/gpu) is where scripts/on-gpu.sh wrote benchmark.tsv and profiles/. Prints
 - matrix products and attention next to PyTorch's times for the same sizes (attention: the fastest of its backends);
-- for each profile, the iteration time that its rows predict next to a measured training step of the same model:
+- for each profile, the iteration time predicted from its rows, and the measured one of the same model in PyTorch:
   16-bit weights, gradients accumulated over four micro-batches, AdamW on an fp32 copy, no recomputation. --layers
   sets the number of blocks [as many as fit, at most 24]; --compile also compiles the blocks by torch.compile.
 
@@ -29,12 +29,12 @@ except ImportError:
     sys.exit(77)
 
 MICRO_BATCHES = 4  # of an iteration
-LOSS_SCALE = 2.0**12  # keeps fp16 gradients from becoming zeros, with which products would draw less power
+LOSS_SCALE = 2.0**12  # keeps fp16 gradients from underflowing: products of zeros draw less power and so run faster
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Clock:
-    """Times work on the device by its own clock, or on the CPU by the system's."""
+    """Times work with CUDA events, or on the CPU with the system clock."""
 
     def __init__(self, device):
         self.device = device
@@ -59,16 +59,17 @@ class Clock:
         torch.cuda.synchronize()
         return [before.elapsed_time(after) / 1e3 for before, after in zip(events, events[1:])]
 
-    def median(self, run, count=20):
-        """Median seconds of `run` after a warm-up of two calls and 0.2 s."""
+    def median(self, run, count=15):
+        """Median seconds of at least `count` runs and one second, after half a second of warm-up, as in kernels_bench."""
         run()
         self.synchronize()
-        start = time.perf_counter()
-        while True:
+        start, runs = time.perf_counter(), 0
+        while runs == 0 or time.perf_counter() - start < 0.5:
             run()
             self.synchronize()
-            if time.perf_counter() - start > 0.2:
-                return statistics.median(self.marks(run, count))
+            runs += 1
+        seconds_of_run = (time.perf_counter() - start) / runs
+        return statistics.median(self.marks(run, max(count, min(10000, round(1 / seconds_of_run)))))
 
 
 class Report:
@@ -140,11 +141,11 @@ class Block(nn.Module):
         self.up = nn.Linear(m.hidden, (2 if m.gated else 1) * m.ffn, bias=not m.rms)
         self.down = nn.Linear(m.ffn, m.hidden, bias=not m.rms)
         angles = torch.outer(torch.arange(m.sequence), 10000.0 ** (-torch.arange(0, m.head_size, 2) / m.head_size))
-        turns = torch.cat((angles, angles), -1)
-        self.register_buffer("cosine", turns.cos(), persistent=False)
-        self.register_buffer("sine", turns.sin(), persistent=False)
+        both_halves = torch.cat((angles, angles), -1)
+        self.register_buffer("cosine", both_halves.cos(), persistent=False)
+        self.register_buffer("sine", both_halves.sin(), persistent=False)
 
-    def turned(self, x):
+    def rotated(self, x):
         left, right = x.chunk(2, -1)
         return x * self.cosine + torch.cat((-right, left), -1) * self.sine
 
@@ -153,7 +154,7 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.norm1(x)).split((m.q, m.kv, m.kv), -1)
         q, k, v = (part.unflatten(-1, (-1, m.head_size)).transpose(1, 2) for part in (q, k, v))
         if m.rotary:
-            q, k = self.turned(q), self.turned(k)
+            q, k = self.rotated(q), self.rotated(k)
         x = x + self.out(attend(m, q, k, v).transpose(1, 2).flatten(2))
         h = self.up(self.norm2(x))
         if m.gated:
@@ -198,7 +199,7 @@ class MasterAdamW:
 
     def step(self):
         for master, parameter in zip(self.masters, self.parameters):
-            master.grad = parameter.grad.float()  # AdamW does not depend on the scale
+            master.grad = parameter.grad.float()  # without unscaling: the size of AdamW's step hardly depends on that of the gradient
         self.optimizer.step()
         for master, parameter in zip(self.masters, self.parameters):
             parameter.detach().copy_(master)
@@ -206,7 +207,7 @@ class MasterAdamW:
 
 
 def initialized(model, layers, device):
-    """A transformer with random weights, made on the device, where that takes a fraction of the time."""
+    """A transformer with random weights, initialized on the device, which is much faster than on the host."""
     with device:
         transformer = Transformer(model, layers).to(dtype=model.dtype)
     for parameter in transformer.parameters():
@@ -287,7 +288,7 @@ def rows_at(profile, micro_batch):
     return {row["kind"]: row for row in profile["layers"] if row["micro_batch"] == micro_batch and row["tensor"] == 1}
 
 
-def predicted_step(rows, layers):
+def predicted_iteration(rows, layers):
     """Seconds of an iteration of one device: all micro-batches through all layers, and their optimizer steps."""
     counts = {"embedding": 1, "block": layers, "head": 1}
     return sum(count * (MICRO_BATCHES * (rows[kind]["forward_s"] + rows[kind]["backward_s"]) + rows[kind]["update_s"])
@@ -295,8 +296,8 @@ def predicted_step(rows, layers):
 
 
 def layers_that_fit(model, micro_batch, device):
-    """At most 24 blocks: 24 bytes per parameter, with the optimizer's temporary copies, and activations of about
-    50 bytes per token and hidden number, in three quarters of the memory."""
+    """Number of blocks, at most 24, that fit in three quarters of the memory: 24 bytes per parameter, including the
+    optimizer's temporary copies, and about 50 bytes of activations per token and hidden dimension."""
     memory = 0.75 * torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 2e9
     ends = 2 * 24 * model.padded_vocabulary * model.hidden
     tokens = micro_batch * model.sequence
@@ -315,7 +316,7 @@ def block_times(clock, model, block, micro_batch):
     out = block(x)
 
     def back():
-        x.grad = None  # is not accumulated
+        x.grad = None  # the gradient of the input is not accumulated
         out.backward(dy, retain_graph=True)
 
     backward = clock.median(back)
@@ -323,7 +324,7 @@ def block_times(clock, model, block, micro_batch):
     return forward, backward
 
 
-def measured_step(clock, model, transformer, micro_batch):
+def measured_iteration(clock, model, transformer, micro_batch):
     ids = torch.randint(model.vocabulary, (2, MICRO_BATCHES, micro_batch, model.sequence), device=clock.device)
     optimizer = MasterAdamW(transformer.parameters())
 
@@ -335,7 +336,7 @@ def measured_step(clock, model, transformer, micro_batch):
     return clock.median(step, 5)
 
 
-def compare_steps(report, clock, model, profile, options):
+def compare_iterations(report, clock, model, profile, options):
     micro_batches = sorted({row["micro_batch"] for row in profile["layers"] if row["kind"] == "head"})
     for micro_batch in micro_batches[:3:2]:  # the smallest, and the third if there is one
         layers = options.layers or layers_that_fit(model, micro_batch, clock.device)
@@ -353,9 +354,16 @@ def compare_steps(report, clock, model, profile, options):
             forward, backward = block_times(clock, model, transformer.blocks[0], micro_batch)
             report.prediction(f"{how}: block forward", rows["block"]["forward_s"], forward, 0)
             report.prediction(f"{how}: block backward", rows["block"]["backward_s"], backward, 0)
-            measured = measured_step(clock, model, transformer, micro_batch)
-            report.prediction(f"{how}: training step", predicted_step(rows, layers), measured, 0.1)
+            measured = measured_iteration(clock, model, transformer, micro_batch)
+            report.prediction(f"{how}: iteration", predicted_iteration(rows, layers), measured, 0.1)
             del transformer
+
+
+def newest_profiles(folder):
+    """The newest profile of each model, because earlier ones may be of another GPU."""
+    files = sorted((folder / "profiles").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    profiles = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    return {profile["model"]: profile for profile in profiles}
 
 
 def compare(options, device):
@@ -363,28 +371,33 @@ def compare(options, device):
     folder = Path(options.folder)
     with open(folder / "benchmark.tsv", encoding="utf-8") as file:
         benchmark = list(csv.DictReader(file, delimiter="\t"))
-    for path in sorted((folder / "profiles").glob("*.json")):
-        profile = json.loads(path.read_text(encoding="utf-8"))
-        if options.models and profile["model"] not in options.models:
-            continue
+    failed = False
+    for name, profile in newest_profiles(folder).items():
+        rows = [row for row in benchmark if row["model"] == name]
+        if not rows or (options.models and name not in options.models):
+            continue  # the profile may be from an earlier run
         model = Model(profile)
-        rows = [row for row in benchmark if row["model"] == model.name]
-        if not rows:
-            continue  # left by an earlier run
-        compare_kernels(report, clock, model, rows)
-        if not options.kernels_only:
-            compare_steps(report, clock, model, profile, options)
-    print(f"\n{report.rows - report.missed} of {report.rows} rows met their target or have none")
-    return 2 if report.rows == 0 else int(report.missed > 0)
+        try:
+            compare_kernels(report, clock, model, rows)
+            if not options.kernels_only:
+                compare_iterations(report, clock, model, profile, options)
+        except (KeyError, ValueError, RuntimeError) as error:  # an incomplete benchmark; out of memory
+            print(f"compare-with-pytorch.py: {name}: {type(error).__name__}: {error}", file=sys.stderr)
+            failed = True
+    if report.rows == 0 and not failed:
+        print(f"compare-with-pytorch.py: {folder} has no model with a benchmark and a profile", file=sys.stderr)
+        return 2
+    print(f"\n{report.missed} of {report.rows} rows missed a target")
+    return 2 if failed else int(report.missed > 0)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", default=Path(__file__).resolve().parent.parent / "build" / "gpu")
     parser.add_argument("--models", nargs="+", metavar="NAME", help="names of the models to compare [all with a profile]")
     parser.add_argument("--layers", type=int, default=0, help="blocks of the trained model [as many as fit, at most 24]")
     parser.add_argument("--compile", action="store_true", help="also compile the blocks by torch.compile")
-    parser.add_argument("--kernels-only", action="store_true", help="compare no training steps")
+    parser.add_argument("--kernels-only", action="store_true", help="compare no iterations")
     parser.add_argument("--device", default="cuda", help="PyTorch's device; cpu checks this script [cuda]")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -392,7 +405,7 @@ def main():
         return 77
     try:
         return compare(options, torch.device(options.device))
-    except OSError as error:
+    except (OSError, json.JSONDecodeError) as error:
         print(f"compare-with-pytorch.py: {error}", file=sys.stderr)
         return 2
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds kernels/ for the GPU of this machine, runs all their tests and the benchmark, measures profiles, and compares both
-# with PyTorch if python3 has it. Needs nvcc, g++ and CMake. With compute-sanitizer on PATH, tests also run under it.
+# Builds kernels/ for the GPU of this machine, runs all their tests and the benchmark, measures profiles, and compares
+# benchmark and profiles with PyTorch if python3 has it. Needs nvcc, g++ and CMake. If compute-sanitizer is installed, tests
+# also run under it.
 #
 # usage: scripts/on-gpu.sh [OPTION or MODEL of kernels_bench]…
 #
 # The table goes to stdout and to build/gpu/benchmark.txt, and a profile of each model (GPT-3 XL, GPT-3 6.7B and LLaMA-3-8B by
 # default) to build/gpu/profiles. The comparison goes to stdout and to build/gpu/pytorch.txt. --gpu NAME sets the GPU's name in
-# profiles [the driver's]. Every step runs even if one before it fails. Exit code: that of the first of build, tests,
-# benchmark and comparison that fails; 1 also if a performance target is missed, in which case the profiles are written.
+# profiles [the driver's]. A failed build ends the script; after failed tests or missed targets the other steps still run. Exit
+# code: that of the first of build, tests, benchmark and comparison that fails; 1 also if a target is missed, in which case the
+# profiles are written.
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^$/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -33,15 +35,18 @@ if ! [[ $architecture =~ ^[0-9]+$ ]]; then # containers may lack nvidia-smi, and
   fi
   architecture=native # nvcc asks the driver
 fi
-if [ "$architecture" = 90 ]; then architecture=90a; fi # only its code may use the products of warpgroups
+if [ "$architecture" = 90 ]; then architecture=90a; fi # warpgroup products exist only in its code
 cmake -S "$root/kernels" -B "$build" -DCMAKE_BUILD_TYPE=Release -DDTFM_CUDA=ON -DDTFM_WERROR=OFF \
   -DCMAKE_CUDA_ARCHITECTURES="$architecture"
 cmake --build "$build" -j "$cores"
 code=0
 ctest --test-dir "$build" --output-on-failure -j "$cores" || code=$?
-"$build/kernels_bench" --rows "$build/benchmark.tsv" --profile "$build/profiles" "$@" | tee "$build/benchmark.txt" ||
-  code=$((code > 0 ? code : $?))
-compared=0
-PYTHONWARNINGS=ignore python3 "$root/scripts/compare-with-pytorch.py" "$build" | tee "$build/pytorch.txt" || compared=$?
-if ((compared != 77 && code == 0)); then code=$compared; fi # 77: no PyTorch, which it has said
+measured=0
+"$build/kernels_bench" --rows "$build/benchmark.tsv" --profile "$build/profiles" "$@" | tee "$build/benchmark.txt" || measured=$?
+if ((code == 0)); then code=$measured; fi
+if ((measured < 2)) && command -v python3 >/dev/null; then # 2: bad usage, or nothing to compare
+  compared=0
+  PYTHONWARNINGS=ignore python3 "$root/scripts/compare-with-pytorch.py" "$build" | tee "$build/pytorch.txt" || compared=$?
+  if ((compared != 77 && code == 0)); then code=$compared; fi # 77: skipped; it has said why
+fi
 exit "$code"

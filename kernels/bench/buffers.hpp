@@ -31,7 +31,14 @@ class Rotating {
 };
 
 inline Times time_of(int runs, const std::function<void(int)>& work) {
-  return time_steps({runs, device_limits().settling_seconds / 5}, {work}).front();
+  constexpr double warm_up_share = 0.2;  // single kernels take less power than layers
+  return time_steps({runs, device_limits().settling_seconds * warm_up_share}, {work}).front();
+}
+
+/// Times a kernel that takes as much power as layers do.
+inline Times time_settled(int runs, const std::function<void(int)>& work) {
+  const double settling = device_limits().settling_seconds;
+  return time_steps({runs, settling / 2, settling}, {work}).front();
 }
 
 }  // namespace dtfm::kernels

@@ -6,7 +6,7 @@
 
 namespace dtfm::kernels {
 
-/// Measures and prints copies on the device, of as many bytes as the memory-bound kernels move and more.
+/// Times copies on the device of three sizes, up to 1 GiB read and written, and prints them.
 void benchmark_copies(Report& report, int runs);
 
 /// Benchmarks the memory-bound kernels against a copy that moves as many bytes.
@@ -18,7 +18,7 @@ void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs
 template <class T>
 void benchmark_products(Report& report, const TransformerShape& shape, int runs);
 
-/// Benchmarks whole layers by measure(), the block twice to check repeatability.
+/// Benchmarks whole layers by measure(), the block five times to check repeatability.
 void benchmark_layers(Report& report, const TransformerShape& shape, int runs);
 
 }  // namespace dtfm::kernels

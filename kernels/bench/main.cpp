@@ -16,20 +16,20 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr const char* usage =
-    "usage: kernels_bench [--runs N] [--no-bars] [--rows FILE] [--profile DIR [--gpu NAME]] [MODEL]…\n"
+    "usage: kernels_bench [--runs N] [--no-targets] [--rows FILE] [--profile DIR [--gpu NAME]] [MODEL]…\n"
     "                     (default models: gpt3-xl gpt3-6.7b llama-3-8b)\n"
     "Times the kernels and layers of transformers on this GPU.\n"
     "  --runs N       runs per measurement [30]\n"
-    "  --no-bars      print times only, check no bars\n"
+    "  --no-targets   print times only, check no targets\n"
     "  --rows FILE    also write the times as tab-separated rows\n"
     "  --profile DIR  write DIR/GPU-MODEL.json (dtfm-profile/1) for each model\n"
     "  --gpu NAME     GPU name to use in profiles [the driver's name]\n"
-    "Exit codes: 0 all bars reached, 1 a bar missed, 2 bad usage, no GPU, or a failed measurement.\n"
+    "Exit codes: 0 all targets met, 1 a target missed, 2 bad usage, no GPU, or a failed measurement.\n"
     "Models:";
 
 struct Options {
   int runs = 30;
-  bool bars = true;
+  bool checks_targets = true;
   std::string rows_file;
   ProfileTarget profile;
   std::vector<NamedShape> shapes;
@@ -59,8 +59,8 @@ bool read_options(const std::vector<const char*>& words, Options& options) {
       options.profile.folder = words[++i];
     } else if (std::strcmp(word, "--gpu") == 0 && i + 1 < words.size()) {
       options.profile.gpu = words[++i];
-    } else if (std::strcmp(word, "--no-bars") == 0) {
-      options.bars = false;
+    } else if (std::strcmp(word, "--no-targets") == 0) {
+      options.checks_targets = false;
     } else if (const NamedShape* named = find_shape(word)) {
       options.shapes.push_back(*named);
     } else {
@@ -75,7 +75,7 @@ bool read_options(const std::vector<const char*>& words, Options& options) {
 
 template <class T>
 void benchmark(Report& report, const TransformerShape& shape, int runs) {
-  report.title("memory-bound kernels (share: of the speed of a copy of as many bytes)");
+  report.title("memory-bound kernels (share: time of a copy of as many bytes ÷ time)");
   benchmark_pointwise<T>(report, shape, runs);
   report.title("matrix products (share: of the large product) and attention (share: of cuBLAS)");
   benchmark_products<T>(report, shape, runs);
@@ -101,7 +101,9 @@ int run(const Options& options) {
   std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", device.name.c_str(),
               static_cast<double>(device.memory_bytes) / 1e9, device.driver_version.c_str(),
               device.cuda_runtime_version / 1000, device.cuda_runtime_version % 1000 / 10);
-  Report report(options.bars, options.rows_file);
+  std::printf("16-bit attention by %s\n",
+              device_limits().warpgroup_products ? "warpgroups (wgmma)" : "warps (mma.sync)");
+  Report report(options.checks_targets, options.rows_file);
   report.title("bandwidth");
   bool all = finished("bandwidth", [&] { benchmark_copies(report, options.runs); });
   for (const NamedShape& model : options.shapes) {

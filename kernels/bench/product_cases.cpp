@@ -13,7 +13,7 @@ Times time_product(const ProductShape& p, int runs) {
   const std::int64_t m = p.m, n = p.n, k = p.k;
   const int sets = rotation(static_cast<double>(m * k + k * n + m * n) * p.batch * sizeof(T));
   const Rotating<T> a(m * k * p.batch, sets), b(k * n * p.batch, sets), c(m * n * p.batch, sets);
-  return time_of(runs, [&](int run) { matrix_product<T>(p, a[run], b[run], c[run]); });
+  return time_settled(runs, [&](int run) { matrix_product<T>(p, a[run], b[run], c[run]); });
 }
 
 double flops_of(const ProductShape& p) {
@@ -60,17 +60,18 @@ void benchmark_attention(Report& report, const TransformerShape& shape, int runs
     in.log_sum_exp = log_sum_exp[run];
     return in;
   };
-  report.arithmetic("attention forward", time_of(runs, [&](int run) { attention_forward(forward(run)); }),
-                    attention_flops(a), forward_rate, 0.6);
+  report.arithmetic("attention forward",
+                    time_settled(runs, [&](int run) { attention_forward(forward(run)); }), attention_flops(a),
+                    forward_rate, 0.6);
   report.arithmetic("attention backward",
-                    time_of(runs,
-                            [&](int run) {
-                              AttentionBackward<T> in{forward(run), dout[run], gradient[run]};
-                              in.dk = in.dq + w.q;
-                              in.dv = in.dk + w.kv;
-                              in.workspace = workspace.data();
-                              attention_backward(in);
-                            }),
+                    time_settled(runs,
+                                 [&](int run) {
+                                   AttentionBackward<T> in{forward(run), dout[run], gradient[run]};
+                                   in.dk = in.dq + w.q;
+                                   in.dv = in.dk + w.kv;
+                                   in.workspace = workspace.data();
+                                   attention_backward(in);
+                                 }),
                     2.5 * attention_flops(a), backward_rate, 0.6);
 }
 

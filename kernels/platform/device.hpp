@@ -27,10 +27,11 @@ struct DeviceLimits {
   int multiprocessors = 0;
   std::size_t shared_bytes = 0;  // maximum per block
   std::size_t cache_bytes = 0;   // level 2 cache
-  // Under matrix products the power reaches its limit, and clocks then oscillate: on an H200, medians over less
-  // than this time differed by up to 7 %.
+  // How long layers must be measured. During matrix products the GPU reaches its power limit, and its clock
+  // oscillates: on an H200, medians over a third of a second differed by up to 7 %.
   double settling_seconds = 0;
-  bool warpgroup_products = false;  // platform/warpgroup.cuh: the device has them, and this build the code
+  // Whether the device supports them and this build contains their code (platform/warpgroup.cuh).
+  bool warpgroup_products = false;
 };
 
 bool device_available();              // false without a GPU or a driver

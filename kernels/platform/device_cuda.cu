@@ -17,8 +17,11 @@ DeviceLimits read_limits() {
 #else
   const bool warpgroup_products = false;
 #endif
-  return {properties.multiProcessorCount, properties.sharedMemPerBlockOptin,
-          static_cast<std::size_t>(properties.l2CacheSize), 1.0, warpgroup_products};
+  return {.multiprocessors = properties.multiProcessorCount,
+          .shared_bytes = properties.sharedMemPerBlockOptin,
+          .cache_bytes = static_cast<std::size_t>(properties.l2CacheSize),
+          .settling_seconds = 1,
+          .warpgroup_products = warpgroup_products};
 }
 
 }  // namespace

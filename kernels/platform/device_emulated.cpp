@@ -32,7 +32,8 @@ bool device_available() {
 
 const DeviceLimits& device_limits() {
   // few and small, to keep grids and buffers small
-  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024, 0, true};
+  static const DeviceLimits limits{
+      .multiprocessors = 4, .shared_bytes = 163 * 1024, .cache_bytes = 16 * 1024, .warpgroup_products = true};
   return limits;
 }
 

@@ -145,7 +145,7 @@ struct Block {
   std::size_t threads = 0;
   std::size_t alive = 0;
   std::string error;
-  Schedule schedule = Schedule::late_copies;
+  Schedule schedule = Schedule::late;
 };
 
 Block block;  // the running block: launches neither nest nor overlap
@@ -179,7 +179,7 @@ void complete_copy(const Copy& copy) {
 }
 
 bool runs_in_reverse() {
-  return block.schedule == Schedule::early_copies;
+  return block.schedule == Schedule::early;
 }
 
 Fiber& current() {
@@ -239,6 +239,8 @@ void fiber_main() {
   arrive(current().flow, &block.main);
   for (;;) {
     (*block.kernel)();
+    if (current().products.size() > 1 || !current().products.back().empty())
+      fail("a thread ends without waiting for its products");
     current().done = true;
     --block.alive;
     withdraw_from(block.barrier);
@@ -329,7 +331,7 @@ const std::byte* exchange_lanes(const void* own_value, std::size_t bytes) {
 }
 
 void enqueue_copy(void* to, const void* from) {
-  if (block.schedule == Schedule::early_copies) return complete_copy({to, from});
+  if (block.schedule == Schedule::early) return complete_copy({to, from});
   current().copies.back().push_back({to, from});
 }
 
@@ -346,7 +348,7 @@ void wait_copies(int groups) {
 }
 
 void start_product(std::function<void()> product) {
-  if (block.schedule == Schedule::early_copies) return product();
+  if (block.schedule == Schedule::early) return product();
   current().products.back().push_back(std::move(product));
 }
 

@@ -1,8 +1,9 @@
 // The platform without a GPU. The threads of a block are fibers that take turns and switch only where CUDA
 // threads would wait for one another. Numbers are rounded as on a GPU; sums are in a different order than on
-// tensor cores. Programming errors become visible: shared memory initially holds NaN, asynchronous copies
-// complete only when they are waited for, the addresses of 16-byte accesses are checked, a barrier that not
-// all threads reach is an error, and so, under AddressSanitizer, is an access outside of a buffer.
+// tensor cores. Programming errors become visible: shared memory initially holds NaN, asynchronous copies and
+// warpgroup products complete only when they are waited for, the addresses of 16-byte accesses are checked, a
+// barrier that not all threads reach is an error, and so, under AddressSanitizer, is an access outside of a
+// buffer.
 #pragma once
 
 #include <cmath>
@@ -33,8 +34,8 @@ namespace emulation {
 /// What a GPU leaves unspecified: the order in which warps and their threads run, and when asynchronous
 /// copies and products complete. A kernel whose barriers are correct gives the same bits in both extremes.
 enum class Schedule {
-  late_copies,   // first threads first; copies and products complete when they are waited for
-  early_copies,  // last threads first; copies and products complete immediately
+  late,   // first threads first; copies and products complete when they are waited for
+  early,  // last threads first; copies and products complete immediately
 };
 void set_schedule(Schedule schedule);
 /// Makes device_allocate throw when more than `bytes` would be allocated.
@@ -62,7 +63,7 @@ void enqueue_copy(void* to, const void* from);
 void commit_copies();
 void wait_copies(int groups);
 
-/// Computes a warpgroup's product now, or when the thread waits for it.
+/// Computes a warpgroup's product immediately or when the thread waits for it, depending on the schedule.
 void start_product(std::function<void()> product);
 void commit_products();
 void wait_products(int groups);

@@ -16,26 +16,28 @@ void wait_products() {
 }
 inline void publish_shared() {}
 
-/// Returns the number of an operand at index `outer` of C's rows or columns and `inner` of the inner
-/// dimension.
+/// Returns the operand's element at `outer`, a row or column of C, and `inner`.
 template <class T, bool transposed>
 float number_of(MatrixOperand of, int outer, int inner) {
-  if (of.start % 16 != 0) emulation::fail("matrix operand: address is not 16-byte aligned");
-  const int row_bytes = 128, pattern_rows = 8;
-  const int bytes =
-      transposed ? outer / 64 * of.leading_bytes + outer % 64 * 2 + inner / pattern_rows * of.stride_bytes +
-                       inner % pattern_rows * row_bytes
-                 : outer / pattern_rows * of.stride_bytes + outer % pattern_rows * row_bytes + inner * 2;
-  SharedAddress address = of.start + static_cast<SharedAddress>(bytes);
-  address ^= (address / 128 % 8) * 16;
+  constexpr int pattern_rows = row_group_bytes / panel_row_bytes;
+  const int outer_bytes =
+      transposed ? outer / panel_columns * of.leading_bytes + outer % panel_columns * 2
+                 : outer / pattern_rows * of.stride_bytes + outer % pattern_rows * panel_row_bytes;
+  const int inner_bytes =
+      transposed ? inner / pattern_rows * of.stride_bytes + inner % pattern_rows * panel_row_bytes
+                 : inner * 2;
+  SharedAddress address = of.start + static_cast<SharedAddress>(outer_bytes + inner_bytes);
+  address ^= address / panel_row_bytes % pattern_rows * 16;
   T number;
   std::memcpy(&number, reinterpret_cast<const void*>(address), sizeof number);
   return to_float(number);
 }
 
-/// Starts c = rows · b, plus the previous c if `accumulate`; rows(half, k) are the lane's two rows of A.
+/// Starts c = rows · b, plus the previous c if `accumulate`; rows(half, k) is element k of the
+/// upper or lower of the lane's two rows of A.
 template <class T, int N, bool transpose_b, class Rows>
 void start_product(float (&c)[N / 8][4], Rows rows, MatrixOperand b, bool accumulate) {
+  if (b.start % 16 != 0) emulation::fail("matrix operand: address is not 16-byte aligned");
   const int t = lane_of_thread() % 4;
   emulation::start_product([&c, rows, b, accumulate, t] {
     float left[2][16];

@@ -3,12 +3,12 @@
 
 namespace dtfm::kernels {
 
-/// The operand as a matrix descriptor (PTX ISA, "Matrix-descriptor format") in the mode of 128-byte rows.
+/// The operand as a matrix descriptor (PTX ISA, "Matrix-descriptor format") in the 128-byte swizzle.
 __device__ inline std::uint64_t descriptor(MatrixOperand of) {
   const auto field = [](std::uint32_t bytes) { return static_cast<std::uint64_t>((bytes & 0x3ffffu) >> 4); };
-  constexpr std::uint64_t rows_of_128_bytes = 1;
+  constexpr std::uint64_t swizzle_of_128_bytes = 1;
   return field(of.start) | field(static_cast<std::uint32_t>(of.leading_bytes)) << 16 |
-         field(static_cast<std::uint32_t>(of.stride_bytes)) << 32 | rows_of_128_bytes << 62;
+         field(static_cast<std::uint32_t>(of.stride_bytes)) << 32 | swizzle_of_128_bytes << 62;
 }
 
 // The instructions exist only in code for sm_90a.
@@ -64,7 +64,7 @@ __device__ inline void publish_shared() {
 // clang-format on
 
 /// c = a · b, plus the previous c if `accumulate`. T is Half or Bfloat16, N 64 or 128. An operand is
-/// transposed if its inner dimension runs across the rows of its tile (column_operand).
+/// transposed if its inner dimension runs across the rows of its panels (column_operand).
 template <class T, int N, bool transpose_a, bool transpose_b>
 __device__ void multiply_warpgroup(float (&c)[N / 8][4], MatrixOperand a, MatrixOperand b, bool accumulate) {
   static_assert(N == 64 || N == 128);

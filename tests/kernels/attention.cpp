@@ -1,6 +1,6 @@
 // Compares attention, forward and backward, with the reference, and the reference's gradients with finite
 // differences.
-#include "kernels/attention.hpp"
+#include "kernels/attention_warpgroup.hpp"
 
 #include "tests/kernels/reference.hpp"
 
@@ -64,6 +64,21 @@ void check_attention(Checks& checks, const AttentionShape& a, std::size_t shared
               tolerance<T>());
 }
 
+/// Checks whether warpgroups compute attention, and that they do not if their tiles do not fit.
+template <class T>
+void check_selection(Checks& checks, bool expected) {
+  const AttentionShape shape{1, 64, 1, 1, 64, true};
+  const DeviceArray<T> qkv(on_device<T>(random_numbers(count(64, 192), 1))), out(count(64, 64));
+  const DeviceArray<float> log_sum_exp(64);
+  AttentionForward<T> in{shape, 192};
+  in.q = in.k = in.v = qkv.data();
+  in.out = out.data();
+  in.log_sum_exp = log_sum_exp.data();
+  checks.that(std::string("warpgroups compute ") + name_of<T>(),
+              attention_forward_by_warpgroups(in, device_limits().shared_bytes) == expected);
+  checks.that("  not in little shared memory", !attention_forward_by_warpgroups(in, 32 * 1024));
+}
+
 void check_reference(Checks& checks, bool causal) {
   const AttentionShape a{1, 3, 2, 1, 4, causal};
   Numbers q = random_numbers(24, 1), k = random_numbers(12, 2), v = random_numbers(12, 3);
@@ -99,24 +114,32 @@ int main() {
   using namespace dtfm::kernels;
   return run_checks([](Checks& checks) {
     for (const bool causal : {true, false}) check_reference(checks, causal);
-    // The largest tiles by warpgroups, and how much the largest by single warps may take.
-    constexpr std::size_t on_sm75 = 64 * 1024, on_sm86 = 99 * 1024, of_warps_128 = 113 * 1024,
-                          of_warps_64 = 80 * 1024;
+    // Shared memory for which attention uses mma.sync and not warpgroups. In the backward pass, mma_128 and
+    // mma_64 allow the largest tiles for heads of 128 and of 64.
+    constexpr std::size_t mma_128 = 113 * 1024, mma_64 = 79 * 1024, on_sm86 = 99 * 1024, on_sm75 = 64 * 1024;
     for_each_format([&]<class T>(T) {
-      check_attention<T>(checks, {1, 150, 2, 1, 64, true});  // several tiles, the last one partial
-      check_attention<T>(checks, {2, 37, 1, 1, 128, false});
+      const auto check_both = [&](const AttentionShape& a) {
+        check_attention<T>(checks, a);
+        if (sizeof(T) == 2) check_attention<T>(checks, a, a.head_size == 64 ? mma_64 : on_sm86);
+      };
+      check_both({1, 150, 2, 1, 64, true});  // several tiles, the last one partial
+      check_both({2, 37, 1, 1, 128, false});
       if (sizeof(T) == 2) {
-        check_attention<T>(checks, {1, 200, 2, 1, 128, true});  // a second block in the forward pass
-        check_attention<T>(checks, {1, 150, 1, 1, 64, true}, of_warps_64);
-        check_attention<T>(checks, {1, 150, 1, 1, 128, true}, of_warps_128);
-        check_attention<T>(checks, {1, 70, 1, 1, 128, true}, on_sm86);
+        check_both({1, 200, 2, 1, 128, true});
+        check_both({2, 128, 2, 1, 64, false});  // whole tiles only
+        check_both({1, 129, 1, 1, 128, false});
+        check_attention<T>(checks, {1, 150, 1, 1, 128, true}, mma_128);
         check_attention<T>(checks, {1, 70, 1, 1, 64, true}, on_sm75);
         check_attention<T>(checks, {1, 40, 1, 1, 128, false}, on_sm75);
       }
       if (emulated) return;
-      check_attention<T>(checks, {2, 700, 4, 2, 128, true});
-      check_attention<T>(checks, {2, 513, 4, 4, 64, false});
+      check_both({2, 700, 4, 2, 128, true});
+      check_both({2, 513, 4, 4, 64, false});
     });
-    if (!emulated) check_attention<Half>(checks, {1, 1024, 4, 4, 128, true});
+    check_selection<Half>(checks, device_limits().warpgroup_products);
+    check_selection<float>(checks, false);
+    if (!emulated)
+      for (const std::size_t shared_bytes : {std::size_t{0}, on_sm86})
+        check_attention<Half>(checks, {1, 1024, 4, 4, 128, true}, shared_bytes);
   });
 }

@@ -156,7 +156,7 @@ int run_checks(F body, [[maybe_unused]] bool both_schedules = true) {
   try {
     body(checks);
 #ifdef DTFM_EMULATED
-    emulation::set_schedule(emulation::Schedule::early_copies);
+    emulation::set_schedule(emulation::Schedule::early);
     if (both_schedules) body(checks);
 #endif
   } catch (const std::exception& error) {

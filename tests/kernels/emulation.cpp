@@ -141,7 +141,7 @@ void check_mistakes(Checks& checks) {
               error_message([] { launch(waits_for_exited_thread, {1}, 32, 1 << 20); }) != "");
   launch(shared_value, {1}, 1, 64, one.data());
   checks.that("shared memory holds NaN at first", std::isnan(*one.data()));
-  emulation::set_schedule(emulation::Schedule::late_copies);
+  emulation::set_schedule(emulation::Schedule::late);
   launch(copy_without_waiting, {1}, 1, 64, halves.data(), two.data());
   checks.that("copies land when they are waited for",
               std::isnan(to_float(two.data()[0])) && to_float(two.data()[1]) == 2);
@@ -161,11 +161,11 @@ void check_order(Checks& checks) {
     in.mean = mean.data();
     in.rstd = rstd.data();
     norm_forward(in);
-    emulation::set_schedule(emulation::Schedule::late_copies);
+    emulation::set_schedule(emulation::Schedule::late);
     return y.to_host();
   };
   checks.that("the order of threads does not matter",
-              run(emulation::Schedule::late_copies) == run(emulation::Schedule::early_copies));
+              run(emulation::Schedule::late) == run(emulation::Schedule::early));
 }
 
 }  // namespace

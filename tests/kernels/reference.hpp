@@ -130,11 +130,11 @@ inline LossResult cross_entropy(int rows, int classes, int stride, const Numbers
 }
 
 inline Numbers transposed(const Numbers& matrix, int rows, int columns) {
-  Numbers turned(matrix.size());
+  Numbers result(matrix.size());
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c)
-      turned[count(c, rows) + count(r, 1)] = matrix[count(r, columns) + count(c, 1)];
-  return turned;
+      result[count(c, rows) + count(r, 1)] = matrix[count(r, columns) + count(c, 1)];
+  return result;
 }
 
 /// Returns op(a) · op(b), m × n, of a (m × k, or k × m if transposed) and b (k × n, or n × k).

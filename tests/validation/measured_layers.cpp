@@ -169,9 +169,8 @@ bool is_used_in_16_bit_fit(const LayerSample& sample) {
          sample.layer.name == "block" && sample.what != LayerSample::Quantity::update;
 }
 
-bool is_held_out_block(const LayerSample& sample, double least_seconds) {
-  return sample.is_held_out && sample.layer.name == "block" && sample.what != LayerSample::Quantity::update &&
-         sample.seconds >= least_seconds;
+bool is_held_out_block(const LayerSample& sample) {
+  return sample.is_held_out && sample.layer.name == "block" && sample.what != LayerSample::Quantity::update;
 }
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,

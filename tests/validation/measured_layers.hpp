@@ -62,8 +62,10 @@ struct ErrorSummary {
 };
 ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& roofline);
 
-/// Whether the sample is a held-out pass through a block; `least_seconds`: and takes at least so long.
-bool is_held_out_block(const LayerSample& sample, double least_seconds = 0);
+/// Whether the sample is a held-out pass through a block.
+bool is_held_out_block(const LayerSample& sample);
+/// Whether the estimate is the time in which the host launches kernels.
+bool is_launch_bound(const LayerSample& sample, const Roofline& roofline);
 
 std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,
                                         const std::function<bool(const LayerSample&)>& holds);

@@ -138,20 +138,23 @@ TEST_CASE("estimates are within 7 % of measured times on average and within 40 %
   }
 }
 
-// Nothing on an H100 is in the fits. Shorter passes are dominated by the time in which a trainer's host
-// launches kernels, which is part of the estimate but not of these profiles.
-TEST_CASE("estimates are within 11 % of passes through blocks measured on an H100") {
-  const auto errors_of = [](double least_seconds) {
+// No time of an H100 is in the fits. dtfm-profile launches kernels faster than the trainers to which `launch`
+// is fitted. docs/validation.md has the numbers.
+TEST_CASE(
+    "estimates are within 20 % of blocks measured on an H100, where launching kernels does not bound them") {
+  const auto errors_of = [](const auto& holds) {
     return summary(
-        filter_samples(measured(), [&](const auto& it) { return is_held_out_block(it, least_seconds); }),
+        filter_samples(measured(), [&](const auto& it) { return is_held_out_block(it) && holds(it); }),
         built_in_roofline());
   };
-  const ErrorSummary all = errors_of(0), long_ones = errors_of(2.5e-3);
+  const ErrorSummary all = errors_of([](const auto&) { return true; });
   CHECK(all.count == 24);
   CHECK(all.mean <= 0.15);
-  CHECK(long_ones.count == 18);
-  CHECK(long_ones.mean <= 0.05);
-  CHECK(std::abs(long_ones.worst) <= 0.11);
+  const ErrorSummary others =
+      errors_of([](const auto& it) { return !is_launch_bound(it, built_in_roofline()); });
+  CHECK(others.count == 21);
+  CHECK(others.mean <= 0.05);
+  CHECK(std::abs(others.worst) <= 0.2);
 }
 
 // Checks what read_measured_layers says about updates: seconds × bandwidth ÷ bytes of state.

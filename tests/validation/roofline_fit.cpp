@@ -42,6 +42,11 @@ std::vector<double> errors_of(const std::vector<sim::MeasuredRun>& runs, const R
 
 }  // namespace
 
+bool is_launch_bound(const LayerSample& sample, const Roofline& roofline) {
+  const RooflineConstants& constants = roofline.of(sample.training);
+  return estimated_s(sample, constants) <= constants.launch_s;
+}
+
 double relative_error(const LayerSample& sample, const RooflineConstants& roofline) {
   return estimated_s(sample, roofline) / sample.seconds - 1;
 }

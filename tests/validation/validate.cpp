@@ -1,9 +1,11 @@
 // Prints measured and simulated iteration times, measured and estimated layer times, and simulated and
 // estimated iteration times.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -226,34 +228,39 @@ void print_others(const std::vector<LayerSample>& samples, const Roofline& roofl
 /// Prints the errors of profiles that dtfm measured, to which no constant is fitted.
 void print_held_out(const std::vector<LayerSample>& samples, const Roofline& roofline) {
   using Quantity = LayerSample::Quantity;
-  std::vector<std::string> profiles;
+  struct Part {
+    const char* label;
+    bool (*holds)(const LayerSample&);
+  };
+  constexpr std::array parts = {
+      Part{"block, forward",
+           [](const LayerSample& it) { return it.layer.name == "block" && it.what == Quantity::forward; }},
+      Part{"block, backward",
+           [](const LayerSample& it) { return it.layer.name == "block" && it.what == Quantity::backward; }},
+      Part{"head, forward",
+           [](const LayerSample& it) { return it.layer.name == "head" && it.what == Quantity::forward; }},
+      Part{"head, backward",
+           [](const LayerSample& it) { return it.layer.name == "head" && it.what == Quantity::backward; }},
+      Part{"embedding, both passes",
+           [](const LayerSample& it) { return it.layer.name == "embedding" && it.what != Quantity::update; }},
+      Part{"optimizer step", [](const LayerSample& it) { return it.what == Quantity::update; }}};
+  std::set<std::string> profiles;
   for (const LayerSample& it : samples)
-    if (it.is_held_out && std::ranges::find(profiles, it.profile) == profiles.end())
-      profiles.push_back(it.profile);
-  for (const std::string& profile : profiles) {
-    for (const Quantity what : {Quantity::forward, Quantity::backward})
-      print(fmt::format("{}: block, {}", profile, what == Quantity::forward ? "forward" : "backward"),
+    if (it.is_held_out) profiles.insert(it.profile);
+  for (const std::string& profile : profiles)
+    for (const Part& part : parts)
+      print(fmt::format("{}: {}", profile, part.label),
             summary(filter_samples(samples,
                                    [&](const LayerSample& it) {
-                                     return it.profile == profile && is_held_out_block(it) && it.what == what;
+                                     return it.profile == profile && it.is_held_out && part.holds(it);
                                    }),
                     roofline));
-    for (const char* kind : {"embedding", "head"})
-      print(fmt::format("{}: {}, both", profile, kind),
-            summary(filter_samples(samples,
-                                   [&](const LayerSample& it) {
-                                     return it.profile == profile && it.is_held_out &&
-                                            it.layer.name == kind && it.what != Quantity::update;
-                                   }),
-                    roofline));
-    print(fmt::format("{}: updates", profile), summary(filter_samples(samples,
-                                                                      [&](const LayerSample& it) {
-                                                                        return it.profile == profile &&
-                                                                               it.is_held_out &&
-                                                                               it.what == Quantity::update;
-                                                                      }),
-                                                       roofline));
-  }
+  print("held-out passes through blocks that launching does not bound",
+        summary(filter_samples(samples,
+                               [&](const LayerSample& it) {
+                                 return is_held_out_block(it) && !is_launch_bound(it, roofline);
+                               }),
+                roofline));
 }
 
 void validate_roofline(const std::string& configs, const std::string& data) {
@@ -283,9 +290,6 @@ void validate_roofline(const std::string& configs, const std::string& data) {
   fmt::print("not fitted:\n");
   print_others(filter_samples(samples, [](const LayerSample& it) { return !it.is_held_out; }), in_use);
   print_held_out(samples, in_use);
-  print("held-out passes of 2.5 ms and longer through a block",
-        summary(filter_samples(samples, [](const LayerSample& it) { return is_held_out_block(it, 2.5e-3); }),
-                in_use));
 }
 
 /// Returns the topologies of a folder with the default job, by name.
