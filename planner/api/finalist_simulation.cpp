@@ -132,6 +132,19 @@ double aggregate_seconds(const std::vector<SimulatedTimes>& times,
   return robust == RobustCriterion::p95 ? p95 : worst;
 }
 
+std::vector<search::PlanCandidate> affordable_candidates(const std::vector<search::PlanCandidate>& candidates,
+                                                         double max_tasks) {
+  std::vector<search::PlanCandidate> affordable;
+  double sum = 0;
+  for (const search::PlanCandidate& it : candidates) {
+    const double tasks = sim::tasks_of(it.job->problem, it.plan);
+    if (!affordable.empty() && sum + tasks > max_tasks) continue;
+    sum += tasks;
+    affordable.push_back(it);
+  }
+  return affordable;
+}
+
 Workers affordable_workers(Workers workers, const std::vector<search::PlanCandidate>& candidates,
                            bool are_nominal) {
   constexpr double max_bytes = 2e9;

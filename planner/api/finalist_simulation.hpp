@@ -54,7 +54,8 @@ struct FinalistResult {
   double seconds = 0;  // per iteration by the criterion; infinite if none was completed or memory is exceeded
   bool was_stopped = false;      // before all of its runs ended; then `seconds` is infinite
   Sensitivity sensitivity = {};  // only of the best and near-equal plans
-  /// Empty if no scenario leaves the period open; infinite if no device of the plan leaves under those that do.
+  /// Empty if no scenario leaves the period open; infinite if no device of the plan leaves under those that
+  /// do.
   std::optional<CheckpointPeriod> checkpoint_period = {};
 };
 
@@ -71,6 +72,14 @@ std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCan
 /// them, only these count.
 double aggregate_seconds(const std::vector<SimulatedTimes>& times,
                          const std::vector<NamedScenario>& scenarios, RobustCriterion robust);
+
+/// More tasks (sim::tasks_of) of all finalists together would take a minute.
+inline constexpr double max_finalist_tasks = 5e6;
+
+/// The first candidate, and those of the others, in their order, that together with it and the ones before
+/// have at most `max_tasks`.
+std::vector<search::PlanCandidate> affordable_candidates(const std::vector<search::PlanCandidate>& candidates,
+                                                         double max_tasks = max_finalist_tasks);
 
 /// Limits the threads so that concurrent simulations take at most 2 GB of memory, but keeps one.
 /// `are_nominal`: without scenarios.

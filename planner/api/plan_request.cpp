@@ -163,15 +163,16 @@ PlanResult search_and_simulate(const PlanRequest& given) {
     result.simulation = SimulationStatus::out_of_memory;
     return result;
   }
+  const std::vector<search::PlanCandidate> affordable = affordable_candidates(finalists);
   const std::vector<search::PlanCandidate> candidates =
-      result.front ? result.front->candidates : with_churn_plans(request, finalists);
+      result.front ? result.front->candidates : with_churn_plans(request, affordable);
   std::vector<FinalistResult> finalist_results;
   if (!is_stopped(options.common)) finalist_results = simulate_in_time(candidates, request);
   result.simulation = simulation_status(finalist_results, options.common);
   if (result.simulation == SimulationStatus::failed) result.simulation_error = finalist_results.front().error;
   if (result.simulation != SimulationStatus::done) return result;
   result.plans.clear();
-  const bool has_churn_plans = candidates.size() > finalists.size() && !result.front;
+  const bool has_churn_plans = candidates.size() > affordable.size() && !result.front;
   const auto reference = has_churn_plans ? fastest_undisturbed(finalist_results) : std::nullopt;
   for (const std::size_t i :
        choose_periods_and_rank(request, result.front ? finalists : candidates, reference, finalist_results)) {

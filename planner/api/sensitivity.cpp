@@ -20,8 +20,8 @@ namespace {
 constexpr double less = 0.8, more = 1.2;  // of what is worse by 20 %
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-/// More computations would take seconds for every perturbation.
-constexpr double max_simulated_computations = 2e5;
+/// More tasks would take seconds for every perturbation.
+constexpr double max_simulated_tasks = 2e5;
 
 /// The device of the plan that computes longest in an iteration.
 int busiest_device(const search::PlanCandidate& candidate) {
@@ -74,7 +74,8 @@ std::vector<Sensitivity> simulate_sensitivity(const std::vector<search::PlanCand
   constexpr int runs = 1 + static_cast<int>(perturbation_table.size());  // the first without perturbation
   const auto run = [&](int i) {
     const search::PlanCandidate& candidate = candidates[at(i / runs)];
-    if (sim::computations_of(candidate.plan) > max_simulated_computations || is_stopped(stop)) return unknown;
+    if (sim::tasks_of(candidate.job->problem, candidate.plan) > max_simulated_tasks || is_stopped(stop))
+      return unknown;
     const std::optional<Perturbation> perturbation =
         i % runs == 0 ? std::nullopt : std::optional(perturbation_table[at(i % runs - 1)].kind);
     try {

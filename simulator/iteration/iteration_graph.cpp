@@ -354,6 +354,12 @@ double computations_of(const Plan& plan) {
   return computations;
 }
 
+double tasks_of(const Problem& problem, const Plan& plan) {
+  if (!traits(plan.execution.optimizer_sharding).gradients) return computations_of(plan);
+  const int layers = layer_count(problem.job.model);
+  return computations_of(plan) * layers + zero_graph_messages(problem.topology, layers, plan);
+}
+
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced) {
   // Measured: a computation with its messages between stages, and a message between replicas.
   constexpr double per_computation = 450, per_message = 350;

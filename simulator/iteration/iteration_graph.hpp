@@ -58,6 +58,10 @@ LabelledGraph reduced_iteration_graph(const Problem& problem, const Plan& plan,
 double computations_of(const Plan& plan);
 inline constexpr double max_computations = 2e7;
 
+/// Computations, and if optimizer_sharding is zero2 or zero3 those of every layer and the messages of their
+/// collectives, which are most of the tasks. With other settings, messages between replicas are not counted.
+double tasks_of(const Problem& problem, const Plan& plan);
+
 /// About how many bytes the simulation of `reduced_iteration_graph`, or else of `iteration_graph`, takes at
 /// its peak.
 double simulation_bytes(const Problem& problem, const Plan& plan, bool is_reduced);

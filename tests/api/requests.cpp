@@ -119,6 +119,36 @@ TEST_CASE("fewer simulations run at once if they would take too much memory toge
   CHECK(threads(1'000'000, false) <= threads(1'000'000, true));
 }
 
+// With zero2, 2 devices have 4 passes each through 3 layers for 2 micro-batches, and send one message each
+// per layer and micro-batch and in the all-gather.
+TEST_CASE("finalists that would take too long to simulate together are left out, but never the first") {
+  const Problem problem{flat_topology({2}, link_of(1e-3, 1e8), link_of(0.02, 2e7)), chain_job(3, 1e6, 1e6),
+                        Calibration{1, 0, 1, 0}};
+  const auto candidate_of = [&](OptimizerSharding sharding) {
+    Job job = problem.job;
+    job.training.global_batch = 4;
+    job.execution.optimizer_sharding = sharding;
+    const Problem own{problem.topology, job, problem.constants, problem.roofline};
+    const auto decided = std::make_shared<const search::DecidedJob>(
+        own, job, std::vector{1}, std::make_shared<const cost::NetworkCost>(own.topology, own.constants));
+    return search::PlanCandidate{decided, plan_of(job, 1, 2, 2)};
+  };
+  const search::PlanCandidate large = candidate_of(OptimizerSharding::zero2),
+                              small = candidate_of(OptimizerSharding::none);
+  CHECK(sim::tasks_of(small.job->problem, small.plan) == 2 * 4);
+  CHECK(sim::tasks_of(large.job->problem, large.plan) == 2 * 4 * 3 + 2 * (2 * 3 + 1));
+  const auto sizes = [&](double max_tasks) {
+    std::vector<double> result;
+    for (const search::PlanCandidate& it :
+         api::affordable_candidates({large, small, large, small}, max_tasks))
+      result.push_back(sim::tasks_of(it.job->problem, it.plan));
+    return result;
+  };
+  CHECK(sizes(1) == std::vector<double>{38});
+  CHECK(sizes(38 + 16) == std::vector<double>{38, 8, 8});
+  CHECK(sizes(1000).size() == 4);
+}
+
 TEST_CASE("plans that exceed the memory are not simulated") {
   api::PlanRequest request = plan_request();
   request.problem.topology.edit().gpus.front().memory = Bytes(1e3);
