@@ -59,10 +59,10 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
   const bool leaves =
       std::any_of(scenario.events.begin(), scenario.events.end(),
                   [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
-  if (traits(plan.execution.optimizer_sharding).optimizer && leaves)
+  if (traits(plan.execution.optimizer_sharding).optimizer && plan.pipelines.size() > 1 && leaves)
     throw Error("",
                 fmt::format("device failures are not supported with {}: no other device has the shards of a "
-                            "device that leaves",
+                            "device that leaves; use optimizer_sharding none",
                             name_of(plan.execution.optimizer_sharding)));
   if (traits(plan.execution.optimizer_sharding).optimizer && sync_every_ > 1)
     throw Error("", fmt::format("{} requires gradient synchronization in every iteration; replicas "

@@ -62,6 +62,17 @@ TEST_CASE("the example of the schema's documentation reads back after it is writ
   CHECK(parse_profile(format_json(profile_json(profile)), "again.json") == profile);
 }
 
+TEST_CASE("a job names shipped profiles from any folder") {
+  const TemporaryFolder folder;
+  const auto job = parse_job(
+      "version: 1\nname: j\nmodel: {preset: gpt3-xl}\ntraining: {global_batch: 8, "
+      "micro_batch: 1}\nprofile: [v100, h100-gpt3-xl]\n",
+      (folder.path() / "job.yaml").string());
+  REQUIRE(job.profiles.size() == 2);
+  CHECK(job.profiles[1].gpu == "H100");
+  CHECK(job.profiles[1].rows.size() == 12);
+}
+
 TEST_CASE("a job accepts the documented ways to name profiles") {
   const std::string head =
       "version: 1\nname: j\nmodel: {kind: transformer, layers: 2, hidden: 8, heads: 2, sequence: 4, "

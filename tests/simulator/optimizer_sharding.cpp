@@ -267,5 +267,18 @@ TEST_CASE("device failures are rejected with a sharded optimizer") {
   scenario.events.push_back({1, 0, DeviceEvent::Kind::leave});
   CHECK(error_message([&] { simulate(problem, plan_of(problem.job, 2, 2, 1), scenario, SimOptions()); }) ==
         "device failures are not supported with zero1: no other device has the shards of a device that "
-        "leaves");
+        "leaves; use optimizer_sharding none");
+}
+
+TEST_CASE("a device of a single replica may leave, because nothing is sharded") {
+  const Problem problem = sharded_problem(4, 2, OptimizerSharding::zero1, GradientSync::ring);
+  Problem unsharded = problem;
+  unsharded.job.execution.optimizer_sharding = OptimizerSharding::none;
+  Scenario scenario;
+  scenario.events.push_back({1, 0, DeviceEvent::Kind::leave});
+  scenario.events.push_back({3, 0, DeviceEvent::Kind::join});
+  const auto length_s = [&](const Problem& of) {
+    return simulate(of, plan_of(of.job, 2, 1, 2), scenario, SimOptions()).length_s;
+  };
+  CHECK(length_s(problem) == Approx(length_s(unsharded)));
 }

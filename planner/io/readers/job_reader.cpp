@@ -1,6 +1,7 @@
 #include "planner/io/readers/job_reader.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
 #include <span>
@@ -26,7 +27,9 @@
 
 namespace dtfm::io {
 
-extern const std::string_view gpt3_xl_yaml, v100_json;  // the texts of configs/gpt3-xl.yaml and its profile
+// the texts of configs/gpt3-xl.yaml and of configs/profiles
+extern const std::string_view gpt3_xl_yaml, v100_json, h100_gpt3_xl_json, h100_gpt3_6_7b_json,
+    h100_llama_3_8b_json;
 
 namespace {
 
@@ -240,9 +243,15 @@ void read_analytic(const YamlValue& value, Job& job) {
   if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
 }
 
-/// The only one so far.
-NamedFile shipped_profile() {
-  return {"configs/profiles/v100.json", std::string(v100_json)};
+/// The shipped profile that the value names, if any.
+std::optional<NamedFile> shipped_profile(const YamlValue& value) {
+  const std::array shipped = {std::pair{"v100", &v100_json}, std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
+                              std::pair{"h100-gpt3-6.7b", &h100_gpt3_6_7b_json},
+                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json}};
+  for (const auto& [name, text] : shipped)
+    if (value.is_word(name))
+      return NamedFile{fmt::format("configs/profiles/{}.json", name), std::string(*text)};
+  return std::nullopt;
 }
 
 /// Reads an entry of `profile`: the name of a shipped profile or of a file, an inline profile, or an analytic
@@ -257,7 +266,8 @@ void read_profile_entry(const YamlValue& value, const FileReader& open_file, boo
     if (!is_profile) return read_analytic(value, job);
     profile = read_profile(value);
   } else {
-    NamedFile file = value.is_word("v100") ? shipped_profile() : open_file(value);
+    const auto shipped = shipped_profile(value);
+    NamedFile file = shipped ? *shipped : open_file(value);
     profile = parse_profile(std::move(file.text), std::move(file.path));
   }
   for (const LayerProfile& other : job.profiles)
