@@ -7,7 +7,7 @@ namespace {
 
 constexpr int threads = 256;
 
-constexpr int rows_of_thread = 4;  // which keeps several loads in flight
+constexpr int rows_of_thread = 4;  // so that several loads are in flight
 
 /// A thread handles one pack in each of `rows_of_thread` rows, which are `row_step` apart.
 template <class T>

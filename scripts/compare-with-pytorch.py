@@ -199,7 +199,8 @@ class MasterAdamW:
 
     def step(self):
         for master, parameter in zip(self.masters, self.parameters):
-            master.grad = parameter.grad.float()  # without unscaling: the size of AdamW's step hardly depends on that of the gradient
+            # The loss scale stays in, because the size of AdamW's step hardly depends on that of the gradient.
+            master.grad = parameter.grad.float()
         self.optimizer.step()
         for master, parameter in zip(self.masters, self.parameters):
             parameter.detach().copy_(master)
@@ -392,7 +393,8 @@ def compare(options, device):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", default=Path(__file__).resolve().parent.parent / "build" / "gpu")
     parser.add_argument("--models", nargs="+", metavar="NAME", help="names of the models to compare [all with a profile]")
     parser.add_argument("--layers", type=int, default=0, help="blocks of the trained model [as many as fit, at most 24]")

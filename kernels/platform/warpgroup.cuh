@@ -47,7 +47,7 @@ namespace dtfm::kernels {
 
 /// An operand that starts at `start` and whose inner dimension runs along the rows of its panel.
 __device__ inline MatrixOperand row_operand(SharedAddress start) {
-  constexpr int unused_bytes = 16;  // there is one panel
+  constexpr int unused_bytes = 16;  // the hardware ignores this stride in the 128-byte swizzle
   return {start, unused_bytes, row_group_bytes};
 }
 
