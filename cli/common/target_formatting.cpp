@@ -131,11 +131,11 @@ std::string format_target_times(const std::vector<api::TargetTime>& times, doubl
       continue;
     }
     rows.push_back({"  " + name, fmt::format("{:.4f} s", it.seconds),
-                    fmt::format("{:+.0f} %", 100 * (it.seconds / planned_s - 1)),
+                    format_change_percent(it.seconds / planned_s - 1),
                     it.changes.empty() ? "as planned" : format_changes_briefly(it.changes)});
     if (it.exceeds_memory) rows.back()[3] += "; exceeds memory";
   }
-  return styled(Style::heading, "Time in trainers") + "\n" + table(rows, false);
+  return styled(Style::heading, "Time in trainers") + "\n" + table(rows, false, unlimited_width);
 }
 
 }  // namespace dtfm::cli

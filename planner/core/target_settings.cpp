@@ -43,8 +43,7 @@ class TargetSettings {
     set_schedule();
     choose("parallelism.gradient_sync", target_.gradient_syncs, execution_.gradient_sync,
            job_.automatic.gradient_sync);
-    choose("parallelism.optimizer_sharding", target_.optimizer_shardings, execution_.optimizer_sharding,
-           job_.automatic.optimizer_sharding);
+    set_sharding();
     choose("training.recompute", target_.recomputations, execution_.recomputation,
            job_.automatic.recomputation);
     set_optimizer();
@@ -90,6 +89,18 @@ class TargetSettings {
       }
     choose("parallelism.schedule", target_.schedules, execution_.schedule, job_.automatic.schedule);
     if (!traits(execution_.schedule).has_chunks) execution_.chunks.reset();
+  }
+
+  /// A sharding that the target does not run becomes the one with the same optimizer state, if it runs that.
+  void set_sharding() {
+    OptimizerSharding& sharding = execution_.optimizer_sharding;
+    constexpr OptimizerSharding same = OptimizerSharding::zero1;
+    constexpr const char* key = "parallelism.optimizer_sharding";
+    const std::span<const OptimizerSharding> run = target_.optimizer_shardings;
+    if (!job_.automatic.optimizer_sharding && traits(sharding).optimizer && !has(run, sharding) &&
+        has(run, same))
+      change(key, std::string(name_of(std::exchange(sharding, same))), std::string(name_of(same)));
+    choose(key, run, sharding, job_.automatic.optimizer_sharding);
   }
 
   /// Jobs with other optimizers than Adam keep them.
