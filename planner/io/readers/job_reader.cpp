@@ -29,7 +29,7 @@ namespace dtfm::io {
 
 // the texts of configs/gpt3-xl.yaml and of configs/profiles
 extern const std::string_view gpt3_xl_yaml, v100_json, h100_gpt3_xl_json, h100_gpt3_6_7b_json,
-    h100_llama_3_8b_json;
+    h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json;
 
 namespace {
 
@@ -245,9 +245,13 @@ void read_analytic(const YamlValue& value, Job& job) {
 
 /// The shipped profile that the value names, if any.
 std::optional<NamedFile> shipped_profile(const YamlValue& value) {
-  const std::array shipped = {std::pair{"v100", &v100_json}, std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
+  const std::array shipped = {std::pair{"v100", &v100_json},
+                              std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
                               std::pair{"h100-gpt3-6.7b", &h100_gpt3_6_7b_json},
-                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json}};
+                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json},
+                              std::pair{"h200-gpt3-xl", &h200_gpt3_xl_json},
+                              std::pair{"h200-gpt3-6.7b", &h200_gpt3_6_7b_json},
+                              std::pair{"h200-llama-3-8b", &h200_llama_3_8b_json}};
   for (const auto& [name, text] : shipped)
     if (value.is_word(name))
       return NamedFile{fmt::format("configs/profiles/{}.json", name), std::string(*text)};
