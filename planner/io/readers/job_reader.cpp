@@ -29,7 +29,7 @@ namespace dtfm::io {
 
 // the texts of configs/gpt3-xl.yaml and of configs/profiles
 extern const std::string_view gpt3_xl_yaml, v100_json, h100_gpt3_xl_json, h100_gpt3_6_7b_json,
-    h100_llama_3_8b_json;
+    h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json;
 
 namespace {
 
@@ -245,17 +245,20 @@ void read_analytic(const YamlValue& value, Job& job) {
 
 /// The shipped profile or the file that the value names.
 NamedFile read_named_profile(const YamlValue& value, const FileReader& open_file) {
-  const std::array shipped = {std::pair{"v100", &v100_json}, std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
+  const std::array shipped = {std::pair{"v100", &v100_json},
+                              std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
                               std::pair{"h100-gpt3-6.7b", &h100_gpt3_6_7b_json},
-                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json}};
+                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json},
+                              std::pair{"h200-gpt3-xl", &h200_gpt3_xl_json},
+                              std::pair{"h200-gpt3-6.7b", &h200_gpt3_6_7b_json},
+                              std::pair{"h200-llama-3-8b", &h200_llama_3_8b_json}};
   std::vector<std::string_view> names;
   for (const auto& [name, text] : shipped) {
     if (value.is_word(name)) return {fmt::format("configs/profiles/{}.json", name), std::string(*text)};
     names.emplace_back(name);
   }
-  const bool is_path =
-      !value.is_scalar() || value.text(max_path_length).find_first_of("./") != std::string::npos;
-  if (is_path) return open_file(value);
+  const std::string name = value.text(max_path_length);
+  if (name.find('/') != std::string::npos || name.ends_with(".json")) return open_file(value);
   try {
     return open_file(value);
   } catch (const Error& error) {
