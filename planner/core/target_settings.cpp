@@ -91,15 +91,16 @@ class TargetSettings {
     if (!traits(execution_.schedule).has_chunks) execution_.chunks.reset();
   }
 
-  /// A sharding that the target does not run becomes the one with the same optimizer state, if it runs that.
+  /// A plan with a sharding that the target does not run gets zero1, which partitions the optimizer state
+  /// too, if the target runs that.
   void set_sharding() {
     OptimizerSharding& sharding = execution_.optimizer_sharding;
-    constexpr OptimizerSharding same = OptimizerSharding::zero1;
     constexpr const char* key = "parallelism.optimizer_sharding";
     const std::span<const OptimizerSharding> run = target_.optimizer_shardings;
-    if (!job_.automatic.optimizer_sharding && traits(sharding).optimizer && !has(run, sharding) &&
-        has(run, same))
-      change(key, std::string(name_of(std::exchange(sharding, same))), std::string(name_of(same)));
+    if (decides_ && traits(sharding).optimizer && !has(run, sharding) && has(run, OptimizerSharding::zero1)) {
+      change(key, std::string(name_of(sharding)), std::string(name_of(OptimizerSharding::zero1)));
+      sharding = OptimizerSharding::zero1;
+    }
     choose(key, run, sharding, job_.automatic.optimizer_sharding);
   }
 
