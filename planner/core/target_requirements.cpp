@@ -31,7 +31,7 @@ class Requirements {
     check_batch();
     check_depth();
     check_cuts();
-    if (target_.flushes) check_flushes();
+    if (target_.flushes == FlushSupport::equal_rounds) check_flushes();
     check_heads();
   }
 
@@ -42,7 +42,7 @@ class Requirements {
 
   /// The fix where the target requires uniform pipelines.
   std::string heterogeneous_fix() const {
-    return fmt::format("use --to flashflex, or plan with --target {}", target_.name);
+    return fmt::format("use --to pytorch, or plan with --target {}", target_.name);
   }
 
   template <class Visit>

@@ -52,7 +52,7 @@ class TargetSettings {
       set_flag("parallelism.overlap", execution_.overlap, target_.overlap == OverlapSupport::always);
     set_flag("parallelism.tied_embedding_sync", execution_.tied_embedding_sync,
              target_.tied_embedding_sync && has_tied_layers());
-    if (!target_.flushes && execution_.flush)
+    if (target_.flushes == FlushSupport::never && execution_.flush)
       change("parallelism.flush", format_flush(std::exchange(execution_.flush, std::nullopt)), "none");
     remove_compression();
     return std::move(changes_);
@@ -135,10 +135,12 @@ class TargetSettings {
     return std::any_of(chain.begin(), chain.end(), [](const Layer& it) { return it.tied_parameters > 0; });
   }
 
+  /// Compression other than that of the target. Where the job leaves it open, there is none.
   void remove_compression() {
     Compression& compression = execution_.compression;
     const auto remove = [&](const char* key, double& ratio, std::optional<CompressionPreset>& preset,
                             bool& is_open) {
+      if (!is_open && preset && has(target_.compressions, preset->method)) return;
       change(key, format_compression(ratio, preset, is_open), "1");
       ratio = 1;
       preset.reset();

@@ -178,7 +178,7 @@ TEST_CASE("a plan that a target cannot run is rejected with the nearest change")
   plan.pipelines[1].stages[0].layers.second = plan.pipelines[1].stages[1].layers.first = 3;
   CHECK(error_message([&] { run_on_target(plan, job, Target::megatron); }) ==
         "megatron: pipelines 0 and 1 split layers differently (4/4 vs 3/5); megatron has one layout for all "
-        "replicas; use --to flashflex, or plan with --target megatron");
+        "replicas; use --to pytorch, or plan with --target megatron");
   CHECK(run_on_target(plan, job, Target::flashflex).plan.pipelines == plan.pipelines);
   CHECK(error_message([&] { run_on_target(plan_of(job, 1, 2, 8), job, Target::dtfm); }) ==
         "dtfm: pipelines have 1 stage; dtfm needs at least 2; plan with --target dtfm");

@@ -279,7 +279,7 @@ class Export(unittest.TestCase):
             if code:
                 split = [[stage["layers"] for stage in it["stages"]] for it in json.loads((self.folder / "plan.json").read_text())["pipelines"]]
                 other = next(i for i, layers in enumerate(split) if layers != split[0])
-                self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to flashflex, or plan with --target megatron"))
+                self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to pytorch, or plan with --target megatron"))
                 self.assertFalse((self.folder / "out").exists())
                 self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "flashflex", "-o", "flash").returncode, 0)
 

@@ -52,7 +52,7 @@ TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: pipelines 0 and 1 split layers differently (3/2/2 vs 2/3/2); megatron has one layout for "
-        "all replicas; use --to flashflex, or plan with --target megatron");
+        "all replicas; use --to pytorch, or plan with --target megatron");
   for (const std::string& name : common_layout)
     CHECK_THAT(rejection_message(name, bundle), contains("split layers differently"));
   CHECK(rejection_message("flashflex", bundle) == "no error");
