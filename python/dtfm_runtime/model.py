@@ -105,7 +105,6 @@ class Embedding(nn.Module):
 
     def __init__(self, it: Transformer, **where):
         super().__init__()
-        # The tokens come first: a tied head on another rank draws the same random numbers.
         self.tokens = nn.Embedding(it.vocabulary, it.hidden, **where)
         nn.init.normal_(self.tokens.weight, std=0.02)
         self.positions = nn.Embedding(it.positions, it.hidden, **where) if it.positions else None
@@ -258,15 +257,12 @@ class Model:
 
     def build(self, layer: int, seed: int, device="cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
         """The layer with its first parameters, which depend on the seed and the layer only."""
-        where = {"device": "cpu", "dtype": torch.float32}
         with seeded(seed, layer):
-            module = self.make[layer](**where)
-        if self.tied is not None and layer == self.layers - 1 and layer > 0:
-            with seeded(seed, 0), torch.no_grad():
-                module.get_parameter(self.tied[1]).normal_(std=0.02)  # as the embedding of layer 0
-        if self.tied is not None and self.layers == 1:
-            with torch.no_grad():
-                module.get_parameter(self.tied[1]).copy_(module.get_parameter(self.tied[0]))
+            module = self.make[layer](device="cpu", dtype=torch.float32)
+        if self.tied is not None and layer in (0, self.layers - 1):
+            for name in (self.tied[0],) * (layer == 0) + (self.tied[1],) * (layer == self.layers - 1):
+                with seeded(seed, -1), torch.no_grad():
+                    module.get_parameter(name).normal_(std=0.02)
         if next(module.buffers(), None) is not None:
             raise UserError(f"layer {layer} has buffers, which are neither summed nor saved: use modules without them "
                             "(say, group norm instead of batch norm)")
