@@ -157,7 +157,9 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     if sys.byteorder != "little":
         raise UserError("checkpoints need a little-endian machine")
     length = tensor.numel() * tensor.element_size()
-    return memoryview((ctypes.c_char * length).from_address(tensor.data_ptr())).cast("B") if length else memoryview(b"")
+    if length == 0:  # without an address
+        return memoryview(bytearray())
+    return memoryview((ctypes.c_char * length).from_address(tensor.data_ptr())).cast("B")
 
 
 class _Checksum:

@@ -249,10 +249,15 @@ class _Member:
             end_process(EXIT_INTERNAL, f"rank {self.rank}: internal error of the watchdog")
 
     def _run(self) -> None:
+        before = time.monotonic()
         while True:
             for key, _ in self.selector.select(self.limits.ping_s / 2):
                 self._on_ready(key)
             now = time.monotonic()
+            # A process that was suspended first reads what has arrived meanwhile, before it finds others silent.
+            was_suspended, before = now - before > 3 * self.limits.ping_s, now
+            if was_suspended:
+                continue
             for link in self.links:
                 link.flush()
             self.tick(now)
