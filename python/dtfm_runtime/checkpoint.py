@@ -77,9 +77,10 @@ def commit(folder: os.PathLike, step: int, meta: Mapping, layers: int) -> None:
     if len(document) > MAX_META_BYTES:
         raise ValueError("meta of a checkpoint is too long")
     with _writing(folder):
+        _remove_strays(part, layers)
         _write_file(part / "meta.json", [document])
-        if complete.exists():  # of an earlier run that resumed from an older step
-            shutil.rmtree(complete)
+        if complete.exists():  # written by a run that resumed from an older step, too
+            _remove(complete)
         os.rename(part, complete)
         _sync_folder(Path(folder))
         _write_file(Path(folder) / "latest", [f"{complete.name}\n".encode()])
@@ -100,6 +101,14 @@ def _and_more(missing: Sequence[int]) -> str:
     return f" and {len(missing) - 1} more" if len(missing) > 1 else ""
 
 
+def _remove_strays(part: Path, layers: int) -> None:
+    """Removes what killed writers have left. All ranks have finished writing."""
+    expected = {_layer_file(layer) for layer in range(layers)}
+    for path in [*part.iterdir(), *part.parent.glob(".latest.*.tmp")]:
+        if path.name not in expected:
+            path.unlink()
+
+
 def _remove_old(folder: Path, step: int) -> None:
     """Removes the checkpoints before the previous one and what was not completed up to this step. Files that cannot
     be removed do no harm."""
@@ -107,7 +116,14 @@ def _remove_old(folder: Path, step: int) -> None:
     for name in os.listdir(folder):
         old = _step_of(name, "(?:[.]part)?")
         if old is not None and old <= step and not (old in kept and name == _step_folder(folder, old).name):
-            shutil.rmtree(folder / name, ignore_errors=True)
+            _remove(folder / name)
+
+
+def _remove(step_folder: Path) -> None:
+    """Without its meta data, a folder that is removed only in part is not a checkpoint."""
+    with contextlib.suppress(OSError):
+        (step_folder / "meta.json").unlink()
+    shutil.rmtree(step_folder, ignore_errors=True)
 
 
 def _encoded(state: LayerState, step: int, layer: int) -> Iterator[memoryview]:

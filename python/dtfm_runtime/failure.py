@@ -76,7 +76,7 @@ class Clock:
 
 class Watchdog:
     """Watches all ranks on behalf of one of them. `port` is one that rank 0 can listen on, other than MASTER_PORT.
-    `describe` names the device of a rank. Signals are noticed even if the main thread waits for a message."""
+    `describe` names a rank and its device. Signals are noticed even if the main thread waits for a message."""
 
     def __init__(self, rank: int, world: int, master_address: str, port: int, timeout_s: float,
                  describe: Callable[[int], str], start_timeout_s: Optional[float] = None) -> None:
@@ -116,7 +116,7 @@ class Watchdog:
         if not failure:
             return ""
         advice = "go on from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
-        who = f"rank {failure.rank} ({self._describe(failure.rank)})"
+        who = self._describe(failure.rank)
         if failure.rank == self._rank:
             who += ", which is this one,"
         return f"{who} failed: {failure.reason}; {advice}"
