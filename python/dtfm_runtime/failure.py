@@ -478,7 +478,7 @@ class _Spoke(_Member):
         self._link = _Link(self._connect(end))
         self._samples: Deque[Clock] = deque(maxlen=CLOCK_SAMPLES)
         self._next_ping = 0.0
-        self._has_answer = False
+        self._early: List[dict] = []  # messages that arrived together with the welcome
         self._link.send({"hello": PROTOCOL, "rank": self.rank, "world": self.world})
         self._wait_for_welcome(end)
         self.add(self._link)
@@ -501,11 +501,11 @@ class _Spoke(_Member):
     def _wait_for_welcome(self, end: float) -> None:
         host, port = self.address
         while time.monotonic() < end and not self._link.is_closed:
-            for message in self._link.receive():
-                if "refused" in message:
-                    raise UserError(_printable(message["refused"]))
-                if "welcome" in message:
-                    return
+            first, *self._early = self._link.receive() or [{}]
+            if "refused" in first:
+                raise UserError(_printable(first["refused"]))
+            if "welcome" in first:
+                return
             time.sleep(0.01)
         raise UserError(f"{host}:{port} does not answer as rank 0 of this training: check MASTER_ADDR and MASTER_PORT")
 
@@ -533,6 +533,8 @@ class _Spoke(_Member):
             self.fail(0, PROCESS_ENDED)
 
     def tick(self, now: float) -> None:
+        while self._early:
+            self.on_message(self._link, self._early.pop(0))
         if self._link.is_closed:
             return
         if now >= self._next_ping:

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""When a rank fails, all others end within the time limit and name it. Ranks are processes on this machine that are
+killed, suspended, disconnected or interrupted.
+
+usage: failure.py
+
+The limits that are asserted are those of the watchdog plus what a busy machine may add, so that only a rank that does
+not end fails the test.
+"""
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+from dtfm_runtime.errors import INTERRUPTED, PeerFailed, UserError
+from dtfm_runtime.failure import Limits, Watchdog, end_process
+
+LIMIT_S = 3.0
+SLACK_S = 30.0  # of a busy machine
+HOST = "127.0.0.1"
+
+
+# ------------------------------------------------------------------------------------------------- one rank
+
+def run_rank(rank, world, port, limit_s, mode):
+    """What a rank does after it has connected: `loop` checks for failures, `hang` never does, `finish` ends soon,
+    `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
+    watchdog = Watchdog(rank, world, HOST, port, limit_s, lambda it: f"rank {it} (gpu:{it})")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        watchdog.start()
+        print("started", flush=True)
+        behave(watchdog, mode)
+        watchdog.stop()
+        print(f"finished, clock {watchdog.clock().offset_s:.6f} ± {watchdog.clock().error_s:.6f}", flush=True)
+    except UserError as error:
+        end_process(error.exit_code, str(error))
+    except PeerFailed as error:
+        watchdog.stop()
+        end_process(error.exit_code, str(error))
+    except KeyboardInterrupt:
+        watchdog.stop("it was interrupted")
+        end_process(INTERRUPTED, "interrupted")
+
+
+def behave(watchdog, mode):
+    if mode == "loop":
+        while True:
+            watchdog.check()
+            time.sleep(0.02)
+    if mode == "lost":  # as after an error of the communication library
+        watchdog.wait_for_failure(60)
+    if mode == "hang":
+        hang()
+    if mode == "compute":
+        end = time.monotonic() + 2 * LIMIT_S
+        while time.monotonic() < end:
+            sum(range(1000))
+    if mode == "give-up":
+        watchdog.stop("out of\nmemory")
+        end_process(2)
+    if mode == "crash":
+        raise RuntimeError("a bug")
+
+
+def hang():
+    """Waits like a communication library, whose calls handle no signals of Python."""
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            time.sleep(3600)
+
+
+# --------------------------------------------------------------------------------------------------- all ranks
+
+class Ranks:
+    """Processes of all ranks. Those in `modes` behave differently from the others."""
+
+    def __init__(self, world, mode, modes=None, limit_s=LIMIT_S, port=None):
+        self.port = port or free_port()
+        self.processes = []
+        for rank in range(world):
+            command = [sys.executable, __file__, "rank", str(rank), str(world), str(self.port), str(limit_s), (modes or {}).get(rank, mode)]
+            self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+    def __enter__(self):
+        for process in self.processes:
+            assert process.stdout.readline() == "started\n", process.communicate()
+        return self
+
+    def __exit__(self, *error):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+            process.stderr.close()
+
+    def signal(self, rank, number):
+        self.processes[rank].send_signal(number)
+        return time.monotonic()
+
+    def end_of(self, rank):
+        """The exit code, the lines and when the rank ended."""
+        process = self.processes[rank]
+        code = process.wait(timeout=LIMIT_S + SLACK_S)
+        return code, process.stderr.read().splitlines(), process.stdout.read(), time.monotonic()
+
+
+def free_port():
+    with socket.create_server((HOST, 0)) as listening:
+        return listening.getsockname()[1]
+
+
+def expect_failure(ranks, failed, reason, begin, others):
+    """All others end in time with one line that names the failed rank."""
+    for rank in others:
+        code, lines, _, end = ranks.end_of(rank)
+        assert code == 3 and len(lines) == 1, (rank, code, lines)
+        assert lines[0].startswith(f"rank {failed} (gpu:{failed}) failed: {reason}"), (rank, lines)
+        assert end - begin < LIMIT_S + SLACK_S
+
+
+# -------------------------------------------------------------------------------------------------- scenarios
+
+def killed(world, failed, mode):
+    with Ranks(world, mode) as ranks:
+        begin = ranks.signal(failed, signal.SIGKILL)
+        expect_failure(ranks, failed, "its process ended; go on from the last checkpoint with --resume", begin,
+                       [rank for rank in range(world) if rank != failed])
+
+
+def suspended(world, failed, mode):
+    """The suspended rank learns it, too, when it wakes up."""
+    with Ranks(world, mode) as ranks:
+        begin = ranks.signal(failed, signal.SIGSTOP)
+        expect_failure(ranks, failed, "no sign of life for ", begin, [rank for rank in range(world) if rank != failed])
+        ranks.signal(failed, signal.SIGCONT)
+        code, lines, _, _ = ranks.end_of(failed)
+        assert code == 3 and lines[0].startswith(f"rank {failed} (gpu:{failed}), which is this one, failed: "), lines
+
+
+def several_killed():
+    """At once: the others agree on one of them."""
+    with Ranks(6, "hang") as ranks:
+        for rank in (2, 4):
+            ranks.signal(rank, signal.SIGKILL)
+        ends = [ranks.end_of(rank) for rank in (0, 1, 3, 5)]
+        assert len({tuple(lines) for _, lines, _, _ in ends}) == 1 and {code for code, _, _, _ in ends} == {3}, ends
+        assert ends[0][1][0].startswith(("rank 2 ", "rank 4 ")), ends
+
+
+def given_up():
+    with Ranks(3, "loop", {2: "give-up"}) as ranks:
+        expect_failure(ranks, 2, "out of memory; ", time.monotonic(), [0, 1])
+    with Ranks(3, "hang", {0: "give-up"}) as ranks:
+        expect_failure(ranks, 0, "out of memory; ", time.monotonic(), [1, 2])
+
+
+def crashed():
+    with Ranks(3, "lost", {1: "crash"}) as ranks:
+        expect_failure(ranks, 1, "its process ended", time.monotonic(), [0, 2])
+        assert ranks.end_of(1)[0] == 1
+
+
+def interrupted(failed, mode, number):
+    """Also a rank whose main thread handles no signals."""
+    with Ranks(3, "loop", {failed: mode}) as ranks:
+        begin = ranks.signal(failed, number)
+        code, lines, _, _ = ranks.end_of(failed)
+        assert (code, lines) == (INTERRUPTED, ["interrupted"]), (code, lines)
+        expect_failure(ranks, failed, "it", begin, [rank for rank in range(3) if rank != failed])
+
+
+def all_interrupted():
+    """As by Ctrl-C on a terminal."""
+    with Ranks(3, "hang") as ranks:
+        for rank in range(3):
+            ranks.signal(rank, signal.SIGINT)
+        for rank in range(3):
+            code, lines, _, _ = ranks.end_of(rank)
+            assert (code, lines) == (INTERRUPTED, ["interrupted"]), (rank, code, lines)
+
+
+def finished():
+    """Ranks end at different times; nobody takes a goodbye for a failure. Clocks of one machine are equal."""
+    with Ranks(4, "finish", {1: "compute", 3: "compute"}) as ranks:
+        for rank in range(4):
+            code, lines, output, _ = ranks.end_of(rank)
+            assert (code, lines) == (0, []), (rank, code, lines)
+            offset, error = map(float, output.split("clock ")[1].split(" ± "))
+            assert abs(offset) <= error + 1e-6, output
+
+
+def one_killed_while_others_finish():
+    with Ranks(3, "finish", {2: "hang"}) as ranks:
+        assert ranks.end_of(1)[0] == 0
+        begin = ranks.signal(2, signal.SIGKILL)
+        expect_failure(ranks, 2, "its process ended", begin, [0])
+
+
+def started_wrongly():
+    def lines_of(*commands):
+        """Exit codes and last lines of processes (rank, world, port)."""
+        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), "1", "loop"], stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True) for command in commands]
+        ends = [(process.communicate(timeout=SLACK_S)[1].strip(), process.returncode) for process in processes]
+        assert all("\n" not in text for text, _ in ends), ends
+        return ends
+
+    port = free_port()
+    (text, code), = lines_of((1, 2, port))
+    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 1 s (Connection refused): check MASTER_ADDR"), text
+    (text, code), = lines_of((0, 4, port))
+    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 1 s: start all ranks with"), text
+    (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 3, port))
+    assert zero_code == 2 and zero.startswith("rank 2 did not connect"), zero
+    assert one_code == 3 and one.startswith("rank 2 (gpu:2) failed: it did not connect within 1 s"), one
+    (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 2, port))
+    assert zero_code == 2 and zero.startswith("rank 1 has WORLD_SIZE 2 and rank 0 has 3: set it"), zero
+    assert one_code == 2 and one.startswith("WORLD_SIZE is 2 here and 3 at rank 0: set it"), one
+    (_, _), *same = lines_of((0, 3, port), (1, 3, port), (1, 3, port))
+    assert sorted(code for _, code in same) == [2, 3] and any(text.startswith("another process has RANK 1: ") for text, _ in same), same
+    with socket.create_server((HOST, 0)) as silent:
+        (text, code), (zero, zero_code) = lines_of((1, 2, silent.getsockname()[1]), (0, 2, silent.getsockname()[1]))
+        assert code == 2 and "does not answer as rank 0 of this training: check MASTER_ADDR" in text, text
+        assert zero_code == 2 and zero.endswith("is in use: set MASTER_PORT to another number on all ranks"), zero
+
+
+def strangers_are_ignored():
+    """Connections that do not belong to the training, and nonsense on them, do no harm, before it starts or after."""
+    port = free_port()
+    nonsense = (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 10_000, b"[" * 5000 + b"\n", b"[]\n", b"{}\n", b'{"hello": 1, "rank": {}}\n',
+                b'{"ping": 1}\n', b"")
+    rank_0 = subprocess.Popen([sys.executable, __file__, "rank", "0", "2", str(port), "20", "finish"], stdout=subprocess.PIPE, text=True)
+    kept = []
+    for text in nonsense:
+        kept.append(connect(port))
+        kept[-1].sendall(text)
+    rank_1 = subprocess.Popen([sys.executable, __file__, "rank", "1", "2", str(port), "20", "finish"], stdout=subprocess.PIPE, text=True)
+    for process in (rank_0, rank_1):
+        assert "finished" in process.communicate(timeout=SLACK_S)[0] and process.returncode == 0
+    for connection in kept:
+        connection.close()
+
+
+def connect(port):
+    end = time.monotonic() + SLACK_S
+    while True:
+        try:
+            return socket.create_connection((HOST, port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def limits_add_up():
+    for timeout_s in (1, 10, 60, 600):
+        limits = Limits(timeout_s)
+        assert limits.silence_s + 2 * limits.ping_s + limits.grace_s <= timeout_s
+
+
+SCENARIOS = [(limits_add_up,), (several_killed,), (given_up,), (crashed,), (finished,), (one_killed_while_others_finish,),
+             (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
+SCENARIOS += [(killed, 4, rank, mode) for rank in range(4) for mode in ("loop", "hang", "lost")]
+SCENARIOS += [(suspended, 3, rank, mode) for rank in range(3) for mode in ("loop", "hang")]
+SCENARIOS += [(interrupted, rank, mode, number) for rank in (0, 2) for mode in ("loop", "hang")
+              for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def main():
+    # The processes mostly wait.
+    with ThreadPoolExecutor(4) as pool:
+        running = [(scenario, pool.submit(timed, *scenario)) for scenario in SCENARIOS]
+        for (function, *arguments), result in running:
+            print(f"{function.__name__.replace('_', ' ')} {' '.join(map(str, arguments))}: {result.result():.1f} s", flush=True)
+
+
+def timed(function, *arguments):
+    begin = time.monotonic()
+    function(*arguments)
+    return time.monotonic() - begin
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["rank"]:
+        run_rank(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
+    else:
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        main()
