@@ -9,6 +9,7 @@ not end fails the test.
 """
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -33,7 +34,8 @@ HOST = "127.0.0.1"
 def run_rank(rank, world, port, limit_s, mode):
     """What a rank does after it has connected: `loop` checks for failures, `hang` never does, `finish` ends soon,
     `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
-    watchdog = Watchdog(rank, world, HOST, port, limit_s, lambda it: f"rank {it} (gpu:{it})")
+    start_s = SLACK_S if limit_s == LIMIT_S else limit_s
+    watchdog = Watchdog(rank, world, HOST, port, limit_s, lambda it: f"rank {it} (gpu:{it})", start_s)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         watchdog.start()
@@ -115,8 +117,10 @@ class Ranks:
 
 
 def free_port():
-    with socket.create_server((HOST, 0)) as listening:
-        return listening.getsockname()[1]
+    """Not one of those that the system gives to connections of other tests."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server((HOST, random.randrange(20_000, 32_000))) as listening:
+            return listening.getsockname()[1]
 
 
 def expect_failure(ranks, failed, reason, begin, others):
