@@ -95,6 +95,7 @@ class Watchdog:
         if self._member:
             self._member.open()
             self._member.start()
+            self.check()
 
     def check(self) -> None:
         """Raises PeerFailed if a rank has failed."""

@@ -32,7 +32,7 @@ HOST = "127.0.0.1"
 # ------------------------------------------------------------------------------------------------- one rank
 
 def run_rank(rank, world, port, limit_s, mode):
-    """What a rank does after it has connected: `loop` checks for failures, `hang` never does, `finish` ends soon,
+    """What a rank does after all have connected: `loop` checks for failures, `hang` never does, `finish` ends soon,
     `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
     start_s = SLACK_S if limit_s == LIMIT_S else limit_s
     watchdog = Watchdog(rank, world, HOST, port, limit_s, lambda it: f"rank {it} (gpu:{it})", start_s)
@@ -40,6 +40,7 @@ def run_rank(rank, world, port, limit_s, mode):
     try:
         watchdog.start()
         print("started", flush=True)
+        sys.stdin.readline()  # until all ranks have started
         behave(watchdog, mode)
         watchdog.stop()
         print(f"finished, clock {watchdog.clock().offset_s:.6f} ± {watchdog.clock().error_s:.6f}", flush=True)
@@ -90,11 +91,13 @@ class Ranks:
         self.processes = []
         for rank in range(world):
             command = [sys.executable, __file__, "rank", str(rank), str(world), str(self.port), str(limit_s), (modes or {}).get(rank, mode)]
-            self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
     def __enter__(self):
         for process in self.processes:
             assert process.stdout.readline() == "started\n", process.communicate()
+        for process in self.processes:
+            process.stdin.close()
         return self
 
     def __exit__(self, *error):
@@ -102,8 +105,8 @@ class Ranks:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            process.stdout.close()
-            process.stderr.close()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                pipe.close()
 
     def signal(self, rank, number):
         self.processes[rank].send_signal(number)
@@ -213,8 +216,8 @@ def one_killed_while_others_finish():
 def started_wrongly():
     def lines_of(*commands):
         """Exit codes and last lines of processes (rank, world, port)."""
-        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), "1", "loop"], stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.PIPE, text=True) for command in commands]
+        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), "1", "loop"], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for command in commands]
         ends = [(process.communicate(timeout=SLACK_S)[1].strip(), process.returncode) for process in processes]
         assert all("\n" not in text for text, _ in ends), ends
         return ends
@@ -243,12 +246,14 @@ def strangers_are_ignored():
     port = free_port()
     nonsense = (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 10_000, b"[" * 5000 + b"\n", b"[]\n", b"{}\n", b'{"hello": 1, "rank": {}}\n',
                 b'{"ping": 1}\n', b"")
-    rank_0 = subprocess.Popen([sys.executable, __file__, "rank", "0", "2", str(port), "20", "finish"], stdout=subprocess.PIPE, text=True)
+    rank_0 = subprocess.Popen([sys.executable, __file__, "rank", "0", "2", str(port), "20", "finish"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True)
     kept = []
     for text in nonsense:
         kept.append(connect(port))
         kept[-1].sendall(text)
-    rank_1 = subprocess.Popen([sys.executable, __file__, "rank", "1", "2", str(port), "20", "finish"], stdout=subprocess.PIPE, text=True)
+    rank_1 = subprocess.Popen([sys.executable, __file__, "rank", "1", "2", str(port), "20", "finish"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True)
     for process in (rank_0, rank_1):
         assert "finished" in process.communicate(timeout=SLACK_S)[0] and process.returncode == 0
     for connection in kept:
