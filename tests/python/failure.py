@@ -8,8 +8,8 @@ The limits that are asserted are those of the watchdog plus what a busy machine 
 not end fails the test.
 """
 import contextlib
+import itertools
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -26,7 +26,10 @@ from dtfm_runtime.failure import Limits, Watchdog, end_process
 
 LIMIT_S = 3.0
 SLACK_S = 30.0  # of a busy machine
-HOST = "127.0.0.1"
+
+# An address of this machine that no other test uses; ranks get that of the test.
+HOST = os.environ.setdefault("DTFM_TEST_HOST", f"127.{1 + os.getpid() // 65536 % 250}.{os.getpid() // 256 % 256}.{os.getpid() % 256}")
+PORTS = itertools.count(20_000)  # below those that the system gives to connections
 
 
 # ------------------------------------------------------------------------------------------------- one rank
@@ -87,7 +90,7 @@ class Ranks:
     """Processes of all ranks. Those in `modes` behave differently from the others."""
 
     def __init__(self, world, mode, modes=None, limit_s=LIMIT_S, port=None):
-        self.port = port or free_port()
+        self.port = port or next(PORTS)
         self.processes = []
         for rank in range(world):
             command = [sys.executable, __file__, "rank", str(rank), str(world), str(self.port), str(limit_s), (modes or {}).get(rank, mode)]
@@ -117,13 +120,6 @@ class Ranks:
         process = self.processes[rank]
         code = process.wait(timeout=LIMIT_S + SLACK_S)
         return code, process.stderr.read().splitlines(), process.stdout.read(), time.monotonic()
-
-
-def free_port():
-    """Not one of those that the system gives to connections of other tests."""
-    while True:
-        with contextlib.suppress(OSError), socket.create_server((HOST, random.randrange(20_000, 32_000))) as listening:
-            return listening.getsockname()[1]
 
 
 def expect_failure(ranks, failed, reason, begin, others):
@@ -222,7 +218,7 @@ def started_wrongly():
         assert all("\n" not in text for text, _ in ends), ends
         return ends
 
-    port = free_port()
+    port = next(PORTS)
     (text, code), = lines_of((1, 2, port))
     assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 1 s (Connection refused): check MASTER_ADDR"), text
     (text, code), = lines_of((0, 4, port))
@@ -243,7 +239,7 @@ def started_wrongly():
 
 def strangers_are_ignored():
     """Connections that do not belong to the training, and nonsense on them, do no harm, before it starts or after."""
-    port = free_port()
+    port = next(PORTS)
     nonsense = (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 10_000, b"[" * 5000 + b"\n", b"[]\n", b"{}\n", b'{"hello": 1, "rank": {}}\n',
                 b'{"ping": 1}\n', b"")
     rank_0 = subprocess.Popen([sys.executable, __file__, "rank", "0", "2", str(port), "20", "finish"], stdin=subprocess.DEVNULL,
