@@ -7,6 +7,7 @@ receiver. Every number is summed in one place and copied from there, so all repl
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Callable, Iterator, Optional, Sequence
@@ -14,8 +15,11 @@ from typing import Callable, Iterator, Optional, Sequence
 import torch
 
 from .compression import compress, compressed_bytes, decompress
+from .transport import SYNC
 
 Range = tuple[int, int]
+# Called with peer, start, end, whether it was received, and the number of the step.
+Record = Callable[[int, float, float, bool, int], None]
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
 # Receives are posted ahead of their step up to these bytes, because a sender of Gloo waits a round trip for one that is not.
 AHEAD_BYTES = 64 << 20
@@ -176,15 +180,17 @@ def owned_range(algorithm: str, group: Group) -> Range:
 class Collective:
     """Executes the steps of one rank on a flat buffer. `peers`: ranks by position; `tag` tells groups apart."""
 
-    def __init__(self, transport, steps: Sequence[Step], peers: Sequence[int], tag: int, compressed: bool = False):
+    def __init__(self, transport, steps: Sequence[Step], peers: Sequence[int], tag: int, compressed: bool = False,
+                 record: Optional[Record] = None):
         self.transport, self.steps, self.peers, self.tag = transport, steps, peers, tag
-        self.compressed = compressed
+        self.compressed, self.record = compressed, record
 
     def run(self, flat: torch.Tensor, ready: Optional[threading.Event] = None) -> None:
         """`ready`: set when `flat` may be read. Receives are posted before. Numbers to be replaced by final ones come
         only after all others have this rank's own, so they may be received in place at any time."""
         self.flat, self.final = flat, {}
         self.sent: list = []
+        self.recorded, self.recorded_count = threading.Semaphore(0), 0
         self.unposted = iter([(step, message) for step in self.steps for message in step.receives if message.size])
         self.posted: deque = deque()
         self.bytes_ahead = 0
@@ -192,13 +198,15 @@ class Collective:
             self.post_ahead()
         if ready is not None:
             ready.wait()
-        for step in self.steps:
-            self.run_step(step)
+        for number, step in enumerate(self.steps):
+            self.run_step(step, number)
         for work, _ in self.sent:
             work.wait()
+        for _ in range(self.recorded_count):
+            self.recorded.acquire()
         self.final.clear()
 
-    def run_step(self, step: Step) -> None:
+    def run_step(self, step: Step, number: int) -> None:
         sends = [(self.encode(message, step.adds), self.peers[message.peer]) for message in step.sends if message.size]
         receives = [message for message in step.receives if message.size]
         if self.transport.groups_messages:
@@ -208,15 +216,32 @@ class Collective:
                 self.decode(message, buffer, step.adds)
             return
         for tensor, peer in sends:
-            self.sent.append((self.transport.send(tensor, peer, self.tag), tensor))
+            self.send(tensor, peer, number)
         for message in receives:
             if not self.posted:
                 self.post(next(self.unposted))
             buffer, work = self.posted.popleft()
+            start = time.monotonic()
             work.wait()
+            if self.record is not None:
+                self.record(self.peers[message.peer], start, time.monotonic(), True, number)
             self.bytes_ahead -= buffer.numel() * buffer.element_size()
             self.decode(message, buffer, step.adds)
             self.post_ahead()
+
+    def send(self, tensor: torch.Tensor, peer: int, number: int) -> None:
+        start = time.monotonic()
+        work = self.transport.send(tensor, peer, self.tag)
+        if self.record is None:
+            self.sent.append((work, tensor))
+            return
+        self.recorded_count += 1
+
+        def sent() -> None:
+            self.record(peer, start, time.monotonic(), False, number)
+            self.recorded.release()
+
+        self.transport.keep_until_sent(work, tensor, peer, sent, SYNC)
 
     def post_ahead(self) -> None:
         while self.bytes_ahead < AHEAD_BYTES:
