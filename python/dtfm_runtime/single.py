@@ -1,15 +1,14 @@
 """The same training in one process, written apart from the distributed one: its reference."""
 from __future__ import annotations
 
-from typing import Optional
-
 import torch
 
 from . import checkpoint
 from .model import Model, segments_of, stable_seed
 from .optimizer import LossScale, sums_wide
 from .program import Program
-from .training import Options, compute_type
+from .timeline import peak_memory_bytes
+from .training import Options, Report, compute_type
 
 
 class SingleTrainer:
@@ -33,7 +32,7 @@ class SingleTrainer:
             self.optimizer = torch.optim.SGD(self.masters, lr=options.lr, weight_decay=options.weight_decay)
         self.scale = LossScale(self.dtype == torch.float16)
         self.iteration, self.steps = options.first_step, 0
-        self.losses: list[tuple[int, Optional[float]]] = []
+        self.reports: list[Report] = []
 
     def run_iteration(self) -> None:
         loss = 0.0
@@ -49,7 +48,7 @@ class SingleTrainer:
                     total += parameter.grad
                     parameter.grad = None
         self._update(wide)
-        self.losses.append((self.iteration, loss))
+        self.reports.append(Report(self.iteration, loss, peak_memory_bytes(self.device)))
         self.iteration += 1
 
     def _loss(self, micro_batch: int) -> torch.Tensor:
@@ -77,8 +76,8 @@ class SingleTrainer:
                     parameter.copy_(master)
         self.scale.after(overflow)
 
-    def take_losses(self, leave: int) -> list[tuple[int, Optional[float]]]:
-        taken, self.losses = self.losses, []
+    def take_reports(self, leave: int = 0) -> list[Report]:
+        taken, self.reports = self.reports, []
         return taken
 
     def parameters(self) -> dict[tuple[int, str], torch.Tensor]:

@@ -16,7 +16,8 @@ from .optimizer import LossScale, ParameterGroup, make_optimizer, sums_wide
 from .pipeline import Boundary, Pipeline, channels
 from .program import Program
 from .sync import ALGORITHMS, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Collective, Group, owned_range, ring_steps
-from .transport import LOSS, STATES, SYNC_TAG
+from .timeline import peak_memory_bytes
+from .transport import REPORT, STATES, SYNC_TAG
 
 TIED = -1  # stands for the sum of the tied gradients among the layers that a group waits for
 
@@ -31,6 +32,13 @@ class Options:
     device: str = "cpu"
     steps: int = 1  # iterations in all, with those before a checkpoint
     first_step: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    iteration: int
+    loss: Optional[float]
+    peak_memory_bytes: int  # of the rank that needs most
 
 
 def compute_type(precision: str, device: torch.device) -> torch.dtype:
@@ -83,7 +91,7 @@ class Trainer:
         self.side_stream = torch.cuda.Stream() if self.device.type == "cuda" else None
         self.pipeline = self._make_pipeline()
         self.iteration = options.first_step
-        self.awaited_losses: list = []
+        self.awaited_reports: list = []
         if transport is not None:
             transport.warm_up(channels(program))
         self.pipeline.post_receives()
@@ -185,7 +193,7 @@ class Trainer:
     # -------------------------------------------------------------------------------------------------- iterations
 
     def run_iteration(self) -> None:
-        """Computes, synchronizes and updates. `take_loss` then returns the loss of the iteration before."""
+        """Computes, synchronizes and updates."""
         scale = self.scale.value  # of the losses of this iteration
         for unit in self.units:
             unit.parameters.gradients.zero_()
@@ -206,7 +214,7 @@ class Trainer:
             self._gather_parameters()
         if self.transport is not None:
             self.transport.check()
-        self._send_losses(losses, scale)
+        self._report(losses, scale)
         self.iteration += 1
 
     def _submit(self, function, *arguments) -> Future:
@@ -368,31 +376,30 @@ class Trainer:
     def _last_ranks(self) -> list[int]:
         return [rank for rank, it in enumerate(self.program.ranks) if self.model.layers - 1 in it.layers()]
 
-    def _send_losses(self, losses: list, scale: float) -> None:
-        """Rank 0 learns the loss of an iteration in the next one, so that nobody waits for it."""
-        last_ranks = self._last_ranks()
-        own = torch.zeros(1, dtype=torch.float64)
-        if self.rank in last_ranks and not self.emulated:
-            own += sum(it.double().cpu() for it in losses) / scale
-        if self.rank == 0:
-            received = []
-            for peer in last_ranks:
-                tensor = own if peer == 0 else torch.zeros(1, dtype=torch.float64)
-                received.append((tensor, None if peer == 0 else self.transport.control_receive(tensor, peer, LOSS)))
-            self.awaited_losses.append((self.iteration, received))
-        elif self.rank in last_ranks:
-            self.transport.keep_until_sent(self.transport.control_send(own, 0, LOSS), own, 0)
+    def _report(self, losses: list, scale: float) -> None:
+        """Rank 0 learns about an iteration in the next one, so that nobody waits for it."""
+        own = torch.zeros(2, dtype=torch.float64)
+        if not self.emulated:
+            own[0] = sum(float(it) for it in losses) / scale
+        own[1] = peak_memory_bytes(self.device)
+        if self.rank > 0:
+            return self.transport.keep_until_sent(self.transport.control_send(own, 0, REPORT), own, 0)
+        received = [(own, None)]
+        for peer in range(1, len(self.program.ranks)):
+            tensor = torch.zeros(2, dtype=torch.float64)
+            received.append((tensor, self.transport.control_receive(tensor, peer, REPORT)))
+        self.awaited_reports.append((self.iteration, received))
 
-    def take_losses(self, leave: int) -> list[tuple[int, Optional[float]]]:
-        """On rank 0: iterations and their losses, except the last `leave` iterations, whose may be on the way."""
+    def take_reports(self, leave: int = 0) -> list[Report]:
+        """On rank 0: iterations that were not taken before, except the last `leave`, which may be on the way."""
         taken = []
-        while len(self.awaited_losses) > leave:
-            iteration, received = self.awaited_losses.pop(0)
+        while len(self.awaited_reports) > leave:
+            iteration, received = self.awaited_reports.pop(0)
             for _, work in received:
                 if work is not None:
                     work.wait()
-            total = sum(tensor.item() for tensor, _ in received)
-            taken.append((iteration, None if self.emulated else total))
+            loss = None if self.emulated else sum(tensor[0].item() for tensor, _ in received)
+            taken.append(Report(iteration, loss, int(max(tensor[1].item() for tensor, _ in received))))
         return taken
 
     # -------------------------------------------------------------------------------------------------- checkpoints

@@ -21,7 +21,7 @@ from .errors import UserError
 
 ACTIVATIONS, GRADIENTS, SYNC, CONTROL = "activations", "gradients", "sync", "control"
 SYNC_TAG, CONTROL_TAG = 1 << 29, 1 << 30  # tags of activations and gradients are below
-LOSS, BARRIER, STATES = 0, 1, 2  # tags of control messages, those of states followed by their groups
+REPORT, BARRIER, TEXT, STATES = 0, 1, 2, 3  # tags of control messages; STATES is that of the first group
 
 
 class Control:
@@ -34,6 +34,22 @@ class Control:
 
     def control_receive(self, tensor: torch.Tensor, peer: int, tag: int = 0):
         return dist.irecv(tensor, peer, group=self._control, tag=CONTROL_TAG + tag)
+
+    def gather_texts(self, text: str, ranks: int) -> list[str]:
+        """On rank 0: the texts of all ranks."""
+        own = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        if self.rank > 0:
+            self.control_send(torch.tensor([own.numel()]), 0, TEXT).wait()
+            self.control_send(own, 0, TEXT).wait()
+            return []
+        texts = [text]
+        for peer in range(1, ranks):
+            length = torch.zeros(1, dtype=torch.int64)
+            self.control_receive(length, peer, TEXT).wait()
+            received = bytearray(int(length.item()))
+            self.control_receive(torch.frombuffer(received, dtype=torch.uint8), peer, TEXT).wait()
+            texts.append(received.decode())
+        return texts
 
     def maximum(self, tensor: torch.Tensor) -> None:
         """Of all ranks, in place."""

@@ -65,7 +65,7 @@ def run_rank(rank, folder, seed, count):
         single = SingleTrainer(*made(documents[number]))
         for _ in range(ITERATIONS):
             single.run_iteration()
-        torch.save((single.parameters(), single.take_losses(0)), f"{folder}/{number}.part")
+        torch.save((single.parameters(), [it.loss for it in single.take_reports()]), f"{folder}/{number}.part")
         os.rename(f"{folder}/{number}.part", f"{folder}/{number}")
     dist.barrier()
     for number, document in enumerate(documents):
@@ -86,7 +86,9 @@ def run_rank(rank, folder, seed, count):
         moved = max((values - first[key]).abs().max().item() for key, values in found.items())
         assert moved > 100 * TOLERANCE, f"{what}: parameters have moved by {moved} only"
         if rank == 0:
-            for (_, loss), (_, wanted) in zip(trainer.take_losses(0), losses):
+            found_losses = [it.loss for it in trainer.take_reports()]
+            assert len(found_losses) == len(losses) == ITERATIONS
+            for loss, wanted in zip(found_losses, losses):
                 assert abs(loss - wanted) <= TOLERANCE, f"{what}: loss {loss} instead of {wanted}"
         trainer.close()
 
