@@ -17,8 +17,10 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 import torch
 from torch import Tensor, nn
 
+from .compute import accumulate_wide
 from .errors import UserError
 from .model import Block, Embedding, Head, Model, Transformer
+from .optimizer import AdamW, ParameterGroup
 
 SCHEMA = "dtfm-profile/1"
 MAX_BYTES, MAX_ROWS = 64 << 20, 100_000
@@ -77,17 +79,14 @@ def _kind_of_layer(model: Model, layer: int, device: torch.device, dtype: torch.
                 loss if layer == model.layers - 1 else None)
 
 
-def make_adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=1e-4)
-
-
 # -------------------------------------------------------------------------------------------------- measuring
 
 def measure(model: Model, micro_batches: Sequence[int], device: torch.device, precision: str, runs: int = 30,
-            gpu: Optional[str] = None, dtype: Optional[torch.dtype] = None,
-            make_optimizer: Callable[[Iterable[nn.Parameter]], object] = make_adam) -> dict:
+            gpu: Optional[str] = None, dtype: Optional[torch.dtype] = None, optimizer=AdamW(lr=1e-4),
+            sums_wide: bool = False) -> dict:
     """A profile of this device with all kinds of layers at all sizes of a micro-batch. `gpu` is the device's name in
-    the topology. `precision` is the job's; `dtype`, if given, what is computed with instead."""
+    the topology, `precision` the job's. `dtype`, if given, is computed with instead of that of the precision.
+    `sums_wide`: gradients are summed in fp32."""
     device = torch.device(device)
     dtype = dtype or _dtype_of(precision, device)
     rows = []
@@ -95,7 +94,8 @@ def measure(model: Model, micro_batches: Sequence[int], device: torch.device, pr
         for micro_batch in sorted(set(micro_batches)):
             with _enough_memory(kind.name, micro_batch), _tf32(precision):
                 rows.append({"kind": kind.name, "micro_batch": micro_batch,
-                             **_times(kind, micro_batch, device, dtype, runs, make_optimizer)})
+                             **_times(kind, micro_batch, device, runs,
+                                      lambda layer: _Parameters(layer, dtype, sums_wide, device, optimizer))})
     profile = {"schema": SCHEMA, "gpu": gpu or _name_of(device), "source": "measured",
                "derivation": _derivation(device, dtype, runs), "precision": precision, "model": model.name[:256]}
     if model.transformer is not None:
@@ -141,9 +141,9 @@ def _enough_memory(kind: str, micro_batch: int) -> Iterator[None]:
         raise UserError(f"not enough memory to measure {kind} with micro-batches of {micro_batch}: measure smaller ones") from None
 
 
-def _times(kind: Kind, micro_batch: int, device: torch.device, dtype: torch.dtype, runs: int,
-           make_optimizer: Callable[[Iterable[nn.Parameter]], object]) -> Dict[str, float]:
-    turns = [_Turn(kind, micro_batch, make_optimizer) for _ in range(_copies(kind))]
+def _times(kind: Kind, micro_batch: int, device: torch.device, runs: int,
+           make_parameters: Callable[[nn.Module], _Parameters]) -> Dict[str, float]:
+    turns = [_Turn(kind, micro_batch, make_parameters) for _ in range(_copies(kind))]
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     activation_bytes = turns[0].activation_bytes()
@@ -188,12 +188,29 @@ class _Clock:
         return time.perf_counter()
 
 
-class _Turn:
-    """A copy of a layer with its optimizer and input."""
+class _Parameters:
+    """The parameters of a layer as they are trained: flat, with gradients in place and the states of the optimizer."""
 
-    def __init__(self, kind: Kind, micro_batch: int, make_optimizer) -> None:
+    def __init__(self, layer: nn.Module, dtype: torch.dtype, sums_wide: bool, device: torch.device, optimizer) -> None:
+        named = [(0, name, parameter) for name, parameter in layer.named_parameters()]
+        self._group, self._optimizer = ParameterGroup(named, dtype, sums_wide, device), optimizer
+        self._group.make_states((0, self._group.length), optimizer)
+        self._wide = [it for it in layer.parameters() if hasattr(it, "main_grad")]
+
+    def accumulate(self) -> None:
+        accumulate_wide(self._wide)
+
+    def update(self) -> None:
+        self._group.update(self._optimizer)
+        self._group.gradients.zero_()
+
+
+class _Turn:
+    """A copy of a layer with its input."""
+
+    def __init__(self, kind: Kind, micro_batch: int, make_parameters: Callable[[nn.Module], _Parameters]) -> None:
         self._kind, self._layer = kind, kind.make()
-        self._optimizer = make_optimizer(list(self._layer.parameters())) if any(True for _ in self._layer.parameters()) else None
+        self._parameters = make_parameters(self._layer)
         self._input = kind.make_input(micro_batch)
         self._input.requires_grad_(kind.needs_input_gradient and self._input.is_floating_point())
         self._gradient: Optional[Tensor] = None  # of the output
@@ -209,9 +226,9 @@ class _Turn:
             times[1] = clock()
         if output.requires_grad:
             output.backward(self._gradient)
+        self._parameters.accumulate()
         times.append(clock())
-        if self._optimizer is not None:
-            self._optimizer.step()
+        self._parameters.update()
         times.append(clock())
         return times[1] - times[0], times[2] - times[1], times[3] - times[2]
 

@@ -231,7 +231,8 @@ def tables_are_calibrated_with(folder, plan, calibrate):
                         f"batch {batch}"], check=True, env=environment)
     done = subprocess.run([calibrate, "net.yaml", "runs.csv", "-o", "calibration.json"], capture_output=True, text=True)
     assert done.returncode == 0 and "lab: 5 measured iterations" in done.stdout, (done.stdout, done.stderr)
-    assert json.loads(Path("calibration.json").read_text())["schema"] == "dtfm-calibration/1"
+    overhead = json.loads(Path("calibration.json").read_text())["iteration_overhead"]
+    assert overhead.endswith(" s") and 0.49 < float(overhead[:-2]) < 0.51, overhead
     missing = subprocess.run([sys.executable, "-m", "dtfm_runtime.runs", "no.jsonl", "--plan", "plan-8.json"], capture_output=True, text=True,
                              env=environment)
     assert (missing.returncode, missing.stderr) == (2, "runs: no.jsonl: cannot be read: No such file or directory\n")
