@@ -22,6 +22,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -247,7 +248,7 @@ class _Member:
             self._run()
         except BaseException:  # without its watchdog, a rank could wait for ever
             traceback.print_exc()
-            end_process(EXIT_INTERNAL, f"rank {self.rank}: internal error of the watchdog")
+            end_process(EXIT_INTERNAL, _of_program(f"rank {self.rank}: internal error of the watchdog"))
 
     def _run(self) -> None:
         before = time.monotonic()
@@ -324,8 +325,8 @@ class _Member:
     def _end_now(self) -> NoReturn:
         if self._is_interrupted:
             self.goodbye("it was interrupted")
-            end_process(INTERRUPTED, "interrupted")
-        end_process(PEER_FAILED, self.message())
+            end_process(INTERRUPTED, _of_program("interrupted; the last checkpoint is unchanged"))
+        end_process(PEER_FAILED, _of_program(self.message()))
 
     def _close_all(self) -> None:
         for link in list(self.links):
@@ -563,6 +564,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server(("", port), family=family, backlog=1024)
     listening.setblocking(False)
     return listening
+
+
+def _of_program(text: str) -> str:
+    return f"{os.path.basename(sys.argv[0])}: {text}"
 
 
 def _silent(seconds: float) -> str:

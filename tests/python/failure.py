@@ -29,6 +29,7 @@ SLACK_S = 30.0  # of a busy machine
 
 # An address of this machine that no other test uses; ranks get that of the test.
 HOST = os.environ.setdefault("DTFM_TEST_HOST", f"127.{1 + os.getpid() // 65536 % 250}.{os.getpid() // 256 % 256}.{os.getpid() % 256}")
+INTERRUPTED_LINE = "failure.py: interrupted; the last checkpoint is unchanged"
 PORTS = itertools.count(20_000)  # below those that the system gives to connections
 
 
@@ -51,10 +52,10 @@ def run_rank(rank, world, port, limit_s, mode):
         end_process(error.exit_code, str(error))
     except PeerFailed as error:
         watchdog.stop()
-        end_process(error.exit_code, str(error))
+        end_process(error.exit_code, f"failure.py: {error}")
     except KeyboardInterrupt:
         watchdog.stop("it was interrupted")
-        end_process(INTERRUPTED, "interrupted")
+        end_process(INTERRUPTED, INTERRUPTED_LINE)
 
 
 def behave(watchdog, mode):
@@ -127,7 +128,7 @@ def expect_failure(ranks, failed, reason, begin, others):
     for rank in others:
         code, lines, _, end = ranks.end_of(rank)
         assert code == 3 and len(lines) == 1, (rank, code, lines)
-        assert lines[0].startswith(f"rank {failed} (gpu:{failed}) failed: {reason}"), (rank, lines)
+        assert lines[0].startswith(f"failure.py: rank {failed} (gpu:{failed}) failed: {reason}"), (rank, lines)
         assert end - begin < LIMIT_S + SLACK_S
 
 
@@ -147,7 +148,7 @@ def suspended(world, failed, mode):
         expect_failure(ranks, failed, "no sign of life for ", begin, [rank for rank in range(world) if rank != failed])
         ranks.signal(failed, signal.SIGCONT)
         code, lines, _, _ = ranks.end_of(failed)
-        assert code == 3 and lines[0].startswith(f"rank {failed} (gpu:{failed}), which is this one, failed: "), lines
+        assert code == 3 and lines[0].startswith(f"failure.py: rank {failed} (gpu:{failed}), which is this one, failed: "), lines
 
 
 def several_killed():
@@ -157,7 +158,7 @@ def several_killed():
             ranks.signal(rank, signal.SIGKILL)
         ends = [ranks.end_of(rank) for rank in (0, 1, 3, 5)]
         assert len({tuple(lines) for _, lines, _, _ in ends}) == 1 and {code for code, _, _, _ in ends} == {3}, ends
-        assert ends[0][1][0].startswith(("rank 2 ", "rank 4 ")), ends
+        assert ends[0][1][0].startswith(("failure.py: rank 2 ", "failure.py: rank 4 ")), ends
 
 
 def given_up():
@@ -178,7 +179,7 @@ def interrupted(failed, mode, number):
     with Ranks(3, "loop", {failed: mode}) as ranks:
         begin = ranks.signal(failed, number)
         code, lines, _, _ = ranks.end_of(failed)
-        assert (code, lines) == (INTERRUPTED, ["interrupted"]), (code, lines)
+        assert (code, lines) == (INTERRUPTED, [INTERRUPTED_LINE]), (code, lines)
         expect_failure(ranks, failed, "it", begin, [rank for rank in range(3) if rank != failed])
 
 
@@ -189,7 +190,7 @@ def all_interrupted():
             ranks.signal(rank, signal.SIGINT)
         for rank in range(3):
             code, lines, _, _ = ranks.end_of(rank)
-            assert (code, lines) == (INTERRUPTED, ["interrupted"]), (rank, code, lines)
+            assert (code, lines) == (INTERRUPTED, [INTERRUPTED_LINE]), (rank, code, lines)
 
 
 def finished():
@@ -225,7 +226,7 @@ def started_wrongly():
     assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 1 s: start all ranks with"), text
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 3, port))
     assert zero_code == 2 and zero.startswith("rank 2 did not connect"), zero
-    assert one_code == 3 and one.startswith("rank 2 (gpu:2) failed: it did not connect within 1 s"), one
+    assert one_code == 3 and one.startswith("failure.py: rank 2 (gpu:2) failed: it did not connect within 1 s"), one
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 2, port))
     assert zero_code == 2 and zero.startswith("rank 1 has WORLD_SIZE 2 and rank 0 has 3: set it"), zero
     assert one_code == 2 and one.startswith("WORLD_SIZE is 2 here and 3 at rank 0: set it"), one
