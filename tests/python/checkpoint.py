@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Checkpoints per layer: what was written comes back; whatever is wrong with a file is found and named; a killed
-writer leaves the last complete checkpoint.
+writer leaves the last complete checkpoint; any plan resumes the checkpoint of any other.
 
 usage: checkpoint.py
 """
+import datetime
 import json
 import os
 import random
 import signal
+import socket
 import struct
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +26,19 @@ except ImportError:
     print("skipped: PyTorch is missing")
     sys.exit(77)
 
+import torch.distributed as dist
+
 from dtfm_runtime import checkpoint
 from dtfm_runtime.checkpoint import LayerState
+from dtfm_runtime.data import open_data
 from dtfm_runtime.errors import UserError
+from dtfm_runtime.model import Transformer, transformer_model
+from dtfm_runtime.program import parse_program
+from dtfm_runtime.single import SingleTrainer
+from dtfm_runtime.timeline import Recorder
+from dtfm_runtime.training import Options, Trainer
+from dtfm_runtime.transport import GlooTransport
+from programs import make_program
 
 checkpoint.SHARED_FOLDER_DELAY_S = 0.0
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where waiting for the disk takes no time
@@ -234,7 +247,99 @@ def a_killed_writer_leaves_a_complete_checkpoint(folder):
     assert len(os.listdir(folder)) == 3 and not list(Path(folder).glob("**/.*.tmp")), "killed writers have left files"
 
 
-TESTS = (every_type_and_shape_comes_back, files_are_safetensors, two_checkpoints_are_kept, a_step_can_be_written_again,
+MODEL = {"kind": "transformer", "layers": 6, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
+# The same global batch, cut in different ways.
+PLANS = {
+    "one process": dict(pipelines=[(12, [(0, 6)])]),
+    "one pipeline": dict(pipelines=[(12, [(0, 1), (1, 3), (3, 4), (4, 6)])]),
+    "replicas with zero1": dict(pipelines=[(3, [(0, 6)]), (1, [(0, 6)]), (4, [(0, 6)]), (4, [(0, 6)])], zero1=True),
+    "different depths with zero1": dict(pipelines=[(2, [(0, 6)]), (10, [(0, 2), (2, 3), (3, 6)])], gradient_sync="sharded-ps", zero1=True,
+                                        overlap=True),
+    "interleaved": dict(pipelines=[(4, [(0, 1), (1, 3), (3, 4), (4, 6)]), (8, [(0, 2), (2, 3), (3, 5), (5, 6)])], schedule="interleaved", chunks=2,
+                        gradient_sync="hierarchical", sites=["a", "a", "b", "b"]),
+    "split backward": dict(pipelines=[(6, [(0, 4), (4, 6)]), (6, [(0, 3), (3, 6)])], schedule="zb-h1", gradient_sync="tree", recompute="full"),
+}
+TOLERANCE = 1e-5
+
+
+def any_plan_resumes_any_other(folder):
+    """Plans take turns, one iteration each, so that every ordered pair of them occurs. One process that never stops
+    says what the parameters must be."""
+    turns = walk_over_all_pairs(list(PLANS))
+    children = []
+    port = free_port()
+    for rank in range(4):
+        children.append(os.fork())
+        if children[-1] == 0:
+            os._exit(run_turns(rank, turns, folder, port))
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [0] * 4, codes
+
+
+def walk_over_all_pairs(names):
+    """A closed walk with every ordered pair once (Hierholzer)."""
+    left = {name: [other for other in names if other != name] for name in names}
+    path, walk = [names[0]], []
+    while path:
+        if left[path[-1]]:
+            path.append(left[path[-1]].pop())
+        else:
+            walk.append(path.pop())
+    assert len(walk) == len(names) * (len(names) - 1) + 1
+    return walk
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+def run_turns(rank, turns, folder, port):
+    try:
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        store = dist.TCPStore("127.0.0.1", port, 4, rank == 0, timeout=datetime.timedelta(seconds=60), wait_for_workers=False)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=4)
+        reference = made_trainer(SingleTrainer, "one process", 0)
+        for step, name in enumerate(turns):
+            reference.run_iteration()
+            run_turn(rank, name, step, folder, reference.parameters())
+            dist.barrier()
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def run_turn(rank, name, step, folder, expected):
+    if name == "one process":
+        trainer = made_trainer(SingleTrainer, name, step) if rank == 0 else None
+    else:
+        trainer = made_trainer(Trainer, name, step, rank, GlooTransport(rank), Recorder(rank, False))
+    if trainer is None:
+        return
+    found = checkpoint.latest(folder)
+    if found:
+        assert found[0] == step
+        trainer.load(folder, *found)
+    trainer.run_iteration()
+    trainer.take_reports()
+    for key, values in trainer.parameters().items():
+        assert torch.allclose(values, expected[key], rtol=0, atol=TOLERANCE), (name, step, key, (values - expected[key]).abs().max())
+    trainer.save(folder, {})
+    trainer.close()
+
+
+def made_trainer(kind, name, first_step, rank=None, *arguments):
+    pipelines, options = PLANS[name]["pipelines"], {key: value for key, value in PLANS[name].items() if key != "pipelines"}
+    program = parse_program(make_program(MODEL, pipelines, **options))
+    model = transformer_model(Transformer.read(MODEL))
+    # With the default epsilon, Adam would amplify gradients that are rounding errors.
+    settings = Options(epsilon=1e-6, seed=3, first_step=first_step, steps=first_step + 1)
+    place = () if rank is None else (rank,)
+    return kind(program, *place, model, open_data("synthetic", model, 5), settings, *arguments)
+
+
+TESTS = (any_plan_resumes_any_other, every_type_and_shape_comes_back, files_are_safetensors, two_checkpoints_are_kept, a_step_can_be_written_again,
          what_is_not_complete_is_not_resumed, damaged_files_are_named, swapped_files_are_found, headers_of_strangers_are_refused,
          another_model_is_explained, folders_that_cannot_be_written_are_explained, a_killed_writer_leaves_a_complete_checkpoint)
 
