@@ -343,7 +343,8 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
     transport, store = None, None
     if world > 1:
         use_gpu = device != "cpu" and not arguments.emulate_compute
-        store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu)  # noqa: F841, lives on
+        store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu,
+                        watchdog)  # noqa: F841, lives on
         transport = (NcclTransport if use_gpu else GlooTransport)(rank)
     torch.backends.cuda.matmul.allow_tf32 = program.precision == "tf32"
     batches = None if arguments.emulate_compute else open_data(arguments.data, model, arguments.seed)

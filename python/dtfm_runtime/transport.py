@@ -12,6 +12,7 @@ import queue
 import socket
 import struct
 import threading
+import time
 from typing import Callable, Iterable, Optional
 
 import torch
@@ -237,13 +238,28 @@ def interface_towards(address: str, port: int) -> Optional[str]:
     return None
 
 
-def connect(rank: int, world: int, address: str, port: int, limit_s: float, digest: str, use_gpu: bool):
-    """Meets all ranks, which have been found to be there (failure.Watchdog). `digest` is that of what all must have."""
+def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
+    """Waits until rank 0 has made its store. TCPStore would wait with the interpreter locked, so that the watchdog could
+    neither show that this rank lives nor end it."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        watchdog.check()
+        try:
+            with socket.create_connection((address, port), timeout=1.0):
+                return
+        except OSError:
+            time.sleep(0.05)
+
+
+def connect(rank: int, world: int, address: str, port: int, limit_s: float, digest: str, use_gpu: bool, watchdog):
+    """Meets all ranks, which have been found to be there by the watchdog. `digest` is that of what all must have."""
     if not use_gpu and "GLOO_SOCKET_IFNAME" not in os.environ:
         name = interface_towards(address, port)
         if name is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = name
     limit = datetime.timedelta(seconds=max(1.0, limit_s))
+    if rank > 0:
+        wait_for_store(address, port, limit_s, watchdog)
     try:
         store = dist.TCPStore(address, port, world, rank == 0, timeout=limit, wait_for_workers=False)
         store.set(f"dtfm/{rank}", digest)
@@ -253,6 +269,7 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
                                 "machines and give all ranks the same options")
         dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank, world_size=world)
     except (RuntimeError, ValueError, OSError) as error:
+        watchdog.wait_for_failure(min(5.0, limit_s))  # raises if another rank is the reason
         raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free port on all ranks, and "
                         "check firewalls") from None
 
