@@ -26,15 +26,15 @@ class TextFile:
     """The bytes of a file as token ids; a sample begins at a random place."""
 
     def __init__(self, path: str, model: Transformer, seed: int):
-        if model.vocabulary < 256:
-            raise UserError(f"--data {path} has 256 different bytes, but model.vocabulary is {model.vocabulary}: "
-                            "plan for a vocabulary of at least 256")
         self.length, self.seed = model.sequence + 1, seed
         try:
             with open(path, "rb") as file:
                 self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read --data {path} ({error}): give a text file, or `synthetic`") from None
+        if model.vocabulary < 256:
+            raise UserError(f"--data {path} may have 256 different bytes, but model.vocabulary is {model.vocabulary}: "
+                            "plan for a vocabulary of at least 256")
         if len(self.bytes) < self.length:
             raise UserError(f"--data {path} has {len(self.bytes)} bytes, fewer than a sequence of {self.length}: "
                             "give a longer file")

@@ -7,18 +7,11 @@ importing torch takes longer than a program. A program of n ranks uses the first
 usage: same_training.py [FIRST-SEED [PROGRAMS]]
 """
 import os
-import socket
-import subprocess
 import sys
-import tempfile
-import time
-import traceback
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
-from programs import SCHEDULES, SYNCS, random_program  # noqa: E402
+import ranks
+from programs import SCHEDULES, SYNCS, random_program
 
 RANKS, ITERATIONS, TOLERANCE, LIMIT_S = 8, 3, 1e-5, 240
 
@@ -52,8 +45,7 @@ def run_rank(rank, folder, seed, count):
     from dtfm_runtime.timeline import Recorder
     from dtfm_runtime.training import Trainer
     from dtfm_runtime.transport import GlooTransport
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    seed, count = int(seed), int(count)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     documents = cases(seed, count)
 
@@ -124,42 +116,14 @@ def check_coverage(documents):
     return counts
 
 
-def main():
+def test():
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 60
-    print(dict(check_coverage(cases(seed, count))) if count >= 60 else "", flush=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        ranks = [subprocess.Popen([sys.executable, __file__, "rank", str(rank), folder, str(seed), str(count)], env=environment)
-                 for rank in range(RANKS)]
-        end = time.monotonic() + LIMIT_S
-        try:
-            while any(it.poll() is None for it in ranks):
-                assert not any(it.poll() for it in ranks), "a rank has failed"
-                assert time.monotonic() < end, f"the ranks take longer than {LIMIT_S} s"
-                time.sleep(0.05)
-            assert not any(it.returncode for it in ranks), "a rank has failed"
-        finally:
-            for it in ranks:
-                it.kill()
-                it.wait()
+    if count >= 60:
+        print(dict(check_coverage(cases(seed, count))), flush=True)
+    ranks.run_in_ranks(__file__, RANKS, [seed, count], LIMIT_S)
     print(f"{count} programs train the same as one process")
 
 
 if __name__ == "__main__":
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("skipped: PyTorch is missing (Debian: python3-torch)")
-        sys.exit(77)
-    if sys.argv[1:2] == ["rank"]:
-        try:
-            run_rank(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)  # Gloo's destructors wait for the others
-        os._exit(0)
-    main()
+    ranks.main(test, run_rank)
