@@ -40,7 +40,7 @@ def check_error(result, *texts):
 def test_start(folder):
     """Environment, network and installation."""
     program = write_program(folder, two_ranks())
-    run = lambda *arguments, **variables: ranks.train("--program", program, "--device", "cpu", *arguments, **variables)
+    run = lambda *arguments, **variables: ranks.train_forked("--program", program, "--device", "cpu", *arguments, **variables)
     at = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ranks.free_port()}
     check_error(run(), "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT not set", "--single")
     check_error(run(RANK=0, WORLD_SIZE=3, **at), "WORLD_SIZE is 3, but the plan has 2 ranks: start 2 processes")
@@ -55,9 +55,10 @@ def test_start(folder):
     stub = Path(folder) / "stub" / "torch"
     stub.mkdir(parents=True)
     (stub / "__init__.py").write_text("raise ImportError('No module named torch')\n", encoding="utf-8")
-    check_error(run("--single", PYTHONPATH=stub.parent), "PyTorch cannot be imported", "install PyTorch 1.13 or later")
+    fresh = lambda: ranks.train("--program", program, "--single", PYTHONPATH=stub.parent)
+    check_error(fresh(), "PyTorch cannot be imported", "install PyTorch 1.13 or later")
     (stub / "__init__.py").write_text("__version__ = '1.9.0'\n", encoding="utf-8")
-    check_error(run("--single", PYTHONPATH=stub.parent), "PyTorch 1.9.0 is too old")
+    check_error(fresh(), "PyTorch 1.9.0 is too old")
     if not os.path.exists("/dev/nvidia0"):
         check_error(run("--single", "--device", "cuda"), "--device cuda requires a GPU", "--device cpu")
 
@@ -71,7 +72,7 @@ def test_ranks_disagree(folder):
 
 def test_arguments(folder):
     program = write_program(folder, two_ranks())
-    run = lambda *arguments, **variables: ranks.train("--program", program, "--single", "--device", "cpu", "--steps", 1, *arguments, **variables)
+    run = lambda *arguments, **variables: ranks.train_forked("--program", program, "--single", "--device", "cpu", "--steps", 1, *arguments, **variables)
     for arguments, text in ((("--resume",), "--resume requires --checkpoint-dir"), (("--steps", "-1"), "must be at least 0"),
                             (("--lr", "0"), "must be above 0"), (("--nonsense",), "unrecognized arguments"),
                             (("--emulate-compute", "x"), "--single cannot be combined")):
@@ -91,18 +92,18 @@ def test_arguments(folder):
     check_error(run("--model", "mine:h", PYTHONPATH=folder), "this model has no data", "`batch`")
     check_error(run("--log", Path(folder) / "no" / "log"), "cannot be written")
     large = write_program(folder, two_ranks(model={"vocabulary": 256}), "large.json")
-    check_error(ranks.train("--program", large, "--single", "--data", Path(folder) / "short.txt"), "has 5 bytes, fewer than a sequence of 9")
-    check_error(ranks.train("--program", Path(folder) / "none.json", "--single"), "cannot read", "--program")
+    check_error(ranks.train_forked("--program", large, "--single", "--data", Path(folder) / "short.txt"), "has 5 bytes, fewer than a sequence of 9")
+    check_error(ranks.train_forked("--program", Path(folder) / "none.json", "--single"), "cannot read", "--program")
     offload = write_program(folder, two_ranks(optimizer="host-offload"), "offload.json")
-    check_error(ranks.train("--program", offload, "--single"), "host-offload", "give --optimizer adamw or sgd")
-    check_error(ranks.train("--profile", Path(folder) / "p.json", "--shape", "nonsense"), "--shape must be a JSON object")
-    check_error(ranks.train("--profile", Path(folder) / "p.json", "--shape", '{"layers": 2}'), "model.hidden must be a whole number")
+    check_error(ranks.train_forked("--program", offload, "--single"), "host-offload", "give --optimizer adamw or sgd")
+    check_error(ranks.train_forked("--profile", Path(folder) / "p.json", "--shape", "nonsense"), "--shape must be a JSON object")
+    check_error(ranks.train_forked("--profile", Path(folder) / "p.json", "--shape", '{"layers": 2}'), "model.hidden must be a whole number")
 
 
 def test_checkpoints(folder):
     program = write_program(folder, two_ranks())
     kept = Path(folder) / "checkpoints"
-    run = lambda program, *arguments: ranks.train("--program", program, "--single", "--device", "cpu", "--checkpoint-dir", kept, *arguments)
+    run = lambda program, *arguments: ranks.train_forked("--program", program, "--single", "--device", "cpu", "--checkpoint-dir", kept, *arguments)
     code, _, errors = run(program, "--steps", 1)
     assert code == 0, errors
     check_error(run(program, "--steps", 2), "has a checkpoint of step 1: add --resume")
