@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""When a rank fails, all others end within the time limit and name it. Ranks are processes on this machine that are
-killed, suspended, disconnected or interrupted.
+"""When a rank fails, all others end within the time limit and name it, and training goes on from the last checkpoint as
+if nothing had happened. Ranks are processes on this machine that are killed, suspended or interrupted: first with the
+watchdog only, then while they train.
 
 usage: failure.py
 
@@ -8,15 +9,20 @@ The limits that are asserted are those of the watchdog plus what a busy machine 
 not end fails the test.
 """
 import contextlib
+import importlib.util
 import itertools
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
@@ -24,6 +30,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from dtfm_runtime.errors import INTERRUPTED, PeerFailed, UserError
 from dtfm_runtime.failure import Limits, Watchdog, end_process
 
+IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where waiting for the disk takes no time
 LIMIT_S = 3.0
 SLACK_S = 30.0  # of a busy machine
 
@@ -273,6 +280,179 @@ def limits_add_up():
         assert limits.silence_s + 2 * limits.ping_s + limits.grace_s <= timeout_s
 
 
+# ---------------------------------------------------------------------------------------------------- training
+
+MODEL = {"kind": "transformer", "layers": 4, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
+# Four ranks, of which each writes some layer: the second pipeline is alone with the tied matrix of a stage of its own.
+PLAN = {"pipelines": [(3, [(0, 2), (2, 4)]), (5, [(0, 1), (1, 4)])], "gradient_sync": "sharded-ps", "zero1": True}
+WITHOUT_A_RANK = {"pipelines": [(2, [(0, 3), (3, 4)]), (6, [(0, 4)])], "recompute": "full", "schedule": "gpipe"}
+TRAINING_LIMIT_S = 10
+MOMENTS = ("connect", "forward", "backward", "update", "checkpoint")
+TOLERANCE = 1e-5
+
+
+def training_resumes_after_every_kill():
+    """Every rank is killed at every moment, one after another; what remains of the plan always resumes. All along, and at
+    the end, the checkpoints are those of a training that never failed."""
+    import torch
+    from programs import make_program
+    torch.set_num_threads(1)
+    kills = [(signal.SIGKILL, rank, moment) for moment in MOMENTS for rank in range(4)]
+    kills += [(signal.SIGSTOP, 0, "forward"), (signal.SIGSTOP, 3, "update"), (signal.SIGINT, 1, "backward")]
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        os.chdir(folder)
+        Path("program.json").write_text(json.dumps(make_program(MODEL, **PLAN)))
+        Path("smaller.json").write_text(json.dumps(make_program(MODEL, **WITHOUT_A_RANK)))
+        last = 2 * len(kills) + 2
+        expected = reference_parameters(last)
+        longest = 0.0
+        for number, rank, moment in kills:
+            codes, lines, seconds = train(4, last, Death(rank, moment, number))
+            end = INTERRUPTED if number == signal.SIGINT else -signal.SIGKILL
+            assert codes == [end if it == rank else 3 for it in range(4)], (number, rank, moment, codes, lines)
+            for it in set(range(4)) - {rank}:
+                assert len(lines[it]) == 1 and lines[it][0].startswith(f"train.py: rank {rank} (here:{rank} at 10.0.0.{rank}) failed: "), lines
+            longest = max(longest, seconds)
+            check_checkpoint(expected, moment != "connect")
+        codes, lines, _ = train(3, last, program="smaller.json")
+        assert codes == [0, 0, 0] and lines == [[], [], []], (codes, lines)
+        assert check_checkpoint(expected, True) == last
+        os.chdir("/")
+    return f"others ended after {longest:.1f} s at most"
+
+
+def reference_parameters(steps):
+    """By step, the parameters of a training in one process that never fails. It runs in another process, because threads
+    of autograd must not exist before this one is forked."""
+    def compute():
+        import torch
+        from dtfm_runtime.data import open_data
+        from dtfm_runtime.model import Transformer, transformer_model
+        from dtfm_runtime.program import read_program
+        from dtfm_runtime.single import SingleTrainer
+        from dtfm_runtime.training import Options
+        model = transformer_model(Transformer.read(MODEL))
+        trainer = SingleTrainer(read_program("program.json"), model, open_data("synthetic", model, 1),
+                                Options(lr=1e-3, epsilon=1e-6, seed=1, steps=steps))
+        result = {}
+        for step in range(1, steps + 1):
+            trainer.run_iteration()
+            result[step] = trainer.parameters()
+        torch.save(result, "reference")
+    import torch
+    assert wait_for([forked(compute, "reference.log")]) == [0], Path("reference.log").read_text()
+    return torch.load("reference")
+
+
+def check_checkpoint(expected, must_exist):
+    """The last checkpoint is complete and has the parameters of its step, which is returned."""
+    import torch
+    from dtfm_runtime import checkpoint
+    found = checkpoint.latest("checkpoints")
+    if not found:
+        assert not must_exist
+        return 0
+    for layer in range(MODEL["layers"]):
+        for name, values in checkpoint.read_layer("checkpoints", found[0], layer).parameters.items():
+            assert torch.allclose(values, expected[found[0]][layer, name], rtol=0, atol=TOLERANCE), (found[0], layer, name)
+    return found[0]
+
+
+class Death(NamedTuple):
+    """The rank sends itself a signal at that moment of the second iteration, or of the checkpoint after it."""
+
+    rank: int
+    moment: str
+    number: int
+
+    def prepare(self):
+        from dtfm_runtime import checkpoint, compute, training, transport
+        micro_batches = PLAN["pipelines"][self.rank // 2][0]
+        if self.moment == "connect":
+            self._before(transport, "connect", 0)
+        if self.moment == "forward":
+            self._before(compute.ChunkCompute, "forward", micro_batches + 1)
+        if self.moment == "backward":
+            self._before(compute.ChunkCompute, "backward", micro_batches + 1)
+        if self.moment == "update":
+            self._before(training.Trainer, "_update", 1)
+        if self.moment == "checkpoint":
+            self._before(checkpoint, "_sync_folder", 7)  # before or after all layers are there
+            self._before(transport.GlooTransport, "barrier", 2)
+
+    def _before(self, owner, name, calls):
+        """Before the call of that function that follows so many others."""
+        original, left = getattr(owner, name), [calls]
+
+        def replacement(*arguments, **options):
+            left[0] -= 1
+            if left[0] == -1:
+                os.kill(os.getpid(), self.number)
+            return original(*arguments, **options)
+        setattr(owner, name, replacement)
+
+
+def train(world, steps, death=None, program="program.json"):
+    """Exit codes, lines of stderr and how long the ranks needed to end after the first of them or, if one is suspended,
+    altogether."""
+    port = next(PORTS)
+
+    def rank_of(rank):
+        def run():
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR=HOST, MASTER_PORT=str(port), LOCAL_RANK="0")
+            import train as program_to_run
+            if death and rank == death.rank:
+                death.prepare()
+            sys.argv = ["train.py", "--program", program, "--steps", str(steps), "--checkpoint-dir", "checkpoints", "--checkpoint-every", "1",
+                        "--resume", "--timeout", str(TRAINING_LIMIT_S), "--epsilon", "1e-6", "--device", "cpu"]
+            return program_to_run.main()
+        return run
+
+    children = [forked(rank_of(rank), f"rank-{rank}.log") for rank in range(world)]
+    suspended_rank = death.rank if death and death.number == signal.SIGSTOP else None
+    begin = wait_for_first(children)
+    codes = wait_for(children, suspended_rank)
+    return codes, [Path(f"rank-{rank}.log").read_text().splitlines() for rank in range(world)], time.monotonic() - begin
+
+
+def forked(function, log):
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        with open(log, "wb") as file, open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        code = function() or 0
+    except BaseException:
+        traceback.print_exc()
+    os._exit(code)
+
+
+def has_ended(child):
+    """Does not reap it."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def wait_for_first(children):
+    while not any(map(has_ended, children)):
+        time.sleep(0.01)
+    return time.monotonic()
+
+
+def wait_for(children, suspended_rank=None):
+    """Exit codes. A child that does not end is killed, as the suspended one is after the others have ended."""
+    others = [child for rank, child in enumerate(children) if rank != suspended_rank]
+    end = time.monotonic() + TRAINING_LIMIT_S + SLACK_S
+    while time.monotonic() < end and not all(map(has_ended, others)):
+        time.sleep(0.01)
+    for child in children:
+        if not has_ended(child):
+            os.kill(child, signal.SIGKILL)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
 SCENARIOS = [(limits_add_up,), (several_killed,), (given_up,), (crashed,), (finished,), (one_killed_while_others_finish,),
              (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
 SCENARIOS += [(killed, 4, rank, mode) for rank in range(4) for mode in ("loop", "hang", "lost")]
@@ -287,6 +467,13 @@ def main():
         running = [(scenario, pool.submit(timed, *scenario)) for scenario in SCENARIOS]
         for (function, *arguments), result in running:
             print(f"{function.__name__.replace('_', ' ')} {' '.join(map(str, arguments))}: {result.result():.1f} s", flush=True)
+    if importlib.util.find_spec("torch") is None:
+        print("skipped: training, because PyTorch is missing")
+        return 77
+    begin = time.monotonic()
+    result = training_resumes_after_every_kill()
+    print(f"training resumes after every kill: {time.monotonic() - begin:.1f} s, {result}")
+    return 0
 
 
 def timed(function, *arguments):
@@ -300,4 +487,4 @@ if __name__ == "__main__":
         run_rank(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6])
     else:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-        main()
+        sys.exit(main())
