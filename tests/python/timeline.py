@@ -9,11 +9,13 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +30,7 @@ except ImportError:
 from dtfm_runtime import runs, timeline
 from dtfm_runtime.errors import UserError
 from dtfm_runtime.failure import Clock
+from programs import make_program
 
 TOPOLOGY = """\
 version: 1
@@ -238,10 +241,75 @@ def tables_are_calibrated_with(folder, plan, calibrate):
     assert (missing.returncode, missing.stderr) == (2, "runs: no.jsonl: cannot be read: No such file or directory\n")
 
 
+def training_is_recorded(folder):
+    """Four ranks write one trace with the names of the simulator, in an order that their messages allow, and a log that
+    becomes a row of the table."""
+    model = {"kind": "transformer", "layers": 4, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
+    document = make_program(model, [(2, [(0, 2), (2, 4)]), (1, [(0, 1), (1, 4)])], gradient_sync="ring")
+    Path("program.json").write_text(json.dumps(document))
+    Path("plan.json").write_text("{}")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1] - 10_000  # not one of those that the system gives to connections
+    ranks = []
+    for rank in range(4):
+        place = {"RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": "0"}
+        ranks.append(subprocess.Popen([sys.executable, ROOT / "python/train.py", "--program", "program.json", "--steps", "3", "--trace", "trace.json",
+                                       "--log", "log.jsonl", "--device", "cpu"], env={**os.environ, **place}, stdout=subprocess.DEVNULL))
+    assert [rank.wait(timeout=120) for rank in ranks] == [0] * 4
+    found, names = slices("trace.json")
+    assert names == {0: "test", 1: "here:0", 2: "here:1", 3: "here:2", 4: "here:3"}
+    check_names(found)
+    check_causality(found)
+    log = runs.read_log("log.jsonl")
+    assert [row["iteration"] for row in log] == [0, 1, 2] and all(row["peak_memory_bytes"] > 10 << 20 for row in log)
+    assert all(row["loss"] > 0 and abs(row["tokens_per_s"] * row["seconds"] - 3 * 8) < 1e-6 for row in log)
+    runs.append("runs.csv", plan="plan.json", seconds=runs.durations(log, 1, True))
+    assert len(Path("runs.csv").read_text().splitlines()) == 3
+
+
+def check_names(found):
+    """Every activity of every iteration, on both ends of messages."""
+    expected = {}
+    for pipeline, count in ((0, 2), (1, 1)):
+        for micro_batch in range(count):
+            sender, receiver = 2 * pipeline + 1, 2 * pipeline + 2
+            suffix = f"m{micro_batch}"
+            for stage in (0, 1):
+                for kind in "FB":
+                    expected[2 * pipeline + 1 + stage, "compute", f"{kind} p{pipeline} s{stage} {suffix}"] = 3
+            expected[sender, "send", f"SA p{pipeline} s0 {suffix}"] = expected[receiver, "receive", f"SA p{pipeline} s0 {suffix}"] = 3
+            expected[receiver, "send", f"SG p{pipeline} s1 {suffix}"] = expected[sender, "receive", f"SG p{pipeline} s1 {suffix}"] = 3
+    counts = Counter((process, row.split()[0], name) for process, row, name, *_ in found)
+    assert {key: counts[key] for key in expected} == expected, counts
+    others = {name for process, row, name, *_ in found if (process, row.split()[0], name) not in expected}
+    patterns = r"iteration [012]|update d[0-3]|X l\d k\d d[0-3]>d[0-3]"
+    assert all(re.fullmatch(patterns, name) for name in others), others
+    syncs = [(process, row.split()[0], name) for process, row, name, *_ in found if name.startswith("X ")]
+    assert {(row, int(name[-4 if row == "send" else -1])) for _, row, name in syncs} == {(row, rank) for row in ("send", "receive") for rank in range(4)}
+    assert all(process == int(name[-4 if row == "send" else -1]) + 1 for process, row, name in syncs)
+
+
+def check_causality(found):
+    """What a rank receives, it computes with afterwards; a message arrives after it was sent. The clocks of this machine
+    are one, so differences are what the alignment adds."""
+    slack = 2000  # microseconds
+    starts, ends = defaultdict(list), defaultdict(list)
+    for _, row, name, start, end in sorted(found, key=lambda it: it[3]):
+        starts[row.split()[0], name].append(start)
+        ends[row.split()[0], name].append(end)
+    for pipeline, count in ((0, 2), (1, 1)):
+        for m in range(count):
+            for i in range(3):
+                steps = [ends["compute", f"F p{pipeline} s0 m{m}"][i], ends["receive", f"SA p{pipeline} s0 m{m}"][i],
+                         starts["compute", f"F p{pipeline} s1 m{m}"][i], ends["compute", f"B p{pipeline} s1 m{m}"][i],
+                         ends["receive", f"SG p{pipeline} s1 m{m}"][i], starts["compute", f"B p{pipeline} s0 m{m}"][i]]
+                assert all(before <= after + slack for before, after in zip(steps, steps[1:])), (pipeline, m, i, steps)
+
+
 def main(programs):
     plan, sim, calibrate = (str(Path(it).resolve()) for it in programs) if programs else (None, None, None)
     tests = [(rows_do_not_overlap,), (spans_are_recorded,), (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,),
-             (logs_are_read,), (tables_grow,)]
+             (logs_are_read,), (tables_grow,), (training_is_recorded,)]
     if plan:
         tests += [(merged_traces_are_those_of_the_simulator, plan, sim), (tables_are_calibrated_with, plan, calibrate)]
     for test, *arguments in tests:
