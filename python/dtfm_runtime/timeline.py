@@ -167,6 +167,7 @@ def merge(folder: os.PathLike, output: os.PathLike, devices: Sequence[str] = (),
 def merge_texts(texts: Iterable[str], output: os.PathLike, devices: Sequence[str] = (), name: str = "training") -> None:
     """Writes a Chrome trace of all ranks. `devices` are the names of the ranks' devices, by rank."""
     ranks = sorted((_parsed(text) for text in texts), key=lambda rank: rank[0])
+    _join_ends_of_messages(ranks)
     trace = _ChromeTrace(name)
     start_s = min((event["start_s"] for _, events in ranks for event in events), default=0.0)
     for number, events in _iterations(ranks).items():
@@ -190,6 +191,30 @@ def _parsed(text: str) -> Tuple[int, List[dict]]:
         return int(header["rank"]), sorted(events, key=lambda event: event["start_s"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError("a timeline of a rank is damaged: run train.py with --trace again") from None
+
+
+def _join_ends_of_messages(ranks: Sequence[Tuple[int, List[dict]]]) -> None:
+    """A message takes from when its sender starts to send it to when its receiver has it, as in dtfm-sim. Each end has
+    recorded something else: that the network took the data over, and how long it waited for them."""
+    sent: Dict[tuple, List[dict]] = {}
+    for rank, events in ranks:
+        for event in events:
+            if event["kind"] in MESSAGES and not event.get("is_received"):
+                sent.setdefault(_message(event, rank), []).append(event)
+    for rank, events in ranks:
+        for event in events:
+            if event["kind"] in MESSAGES and event.get("is_received") and sent.get(_message(event, rank)):
+                send = sent[_message(event, rank)].pop(0)  # events are in order of time
+                event["start_s"] = send["start_s"]
+                event["end_s"] = send["end_s"] = max(event["end_s"], send["start_s"])
+    for _, events in ranks:
+        events.sort(key=lambda event: event["start_s"])
+
+
+def _message(event: Mapping[str, object], rank: int) -> tuple:
+    """The same at both ends of a message, and of that message in every iteration."""
+    ends = (event.get("peer"), rank) if event.get("is_received") else (rank, event.get("peer"))
+    return (*(event.get(key) for key in ("kind", "pipeline", "stage", "micro_batch", "layer", "phase")), *ends)
 
 
 def _iterations(ranks: Sequence[Tuple[int, List[dict]]]) -> Dict[int, Tuple[float, float]]:

@@ -138,6 +138,23 @@ def rows_do_not_overlap(folder):
         assert all(before[1] <= after[0] for before, after in zip(times, times[1:]))
 
 
+def messages_have_the_times_of_both_ends(folder):
+    """Sent at 1 s, taken over by the network at 1.5 s, received at 3 s by a rank that has waited since 0.25 s; its clock is
+    10 s ahead. The second message of that name is that of the next iteration; the third one's end is not recorded."""
+    recorders = [timeline.Recorder(rank, True) for rank in range(2)]
+    for recorder in recorders:
+        recorder.iteration(0, 10.0 * recorder.rank, 10.0 * recorder.rank + 20)
+    for start in (1, 6):
+        recorders[0].add("gradient_sync", start, start + 0.5, layer=2, phase=0, peer=1)
+        recorders[1].add("gradient_sync", start + 9.25, start + 12, is_received=True, layer=2, phase=0, peer=0)
+    recorders[1].add("gradient_sync", 22, 23, layer=2, phase=0, peer=0)
+    timeline.merge_texts([recorders[0].text(), recorders[1].text(Clock(-10.0, 0.0))], "ends.json")
+    found, _ = slices("ends.json")
+    messages = sorted((process, row, name, begin / 1e6, end / 1e6) for process, row, name, begin, end in found if process > 0)
+    assert messages == [(1, "send", "X l2 k0 d0>d1", 1, 3), (1, "send", "X l2 k0 d0>d1", 6, 8), (2, "receive", "X l2 k0 d0>d1", 1, 3),
+                        (2, "receive", "X l2 k0 d0>d1", 6, 8), (2, "send", "X l2 k0 d1>d0", 12, 13)], messages
+
+
 def spans_are_recorded(folder):
     off = timeline.Recorder(0, False)
     with off.span("forward", pipeline=0, stage=0, micro_batch=1):
@@ -308,7 +325,7 @@ def check_causality(found):
 
 def main(programs):
     plan, sim, calibrate = (str(Path(it).resolve()) for it in programs) if programs else (None, None, None)
-    tests = [(rows_do_not_overlap,), (spans_are_recorded,), (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,),
+    tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,), (spans_are_recorded,), (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,),
              (logs_are_read,), (tables_grow,), (training_is_recorded,)]
     if plan:
         tests += [(merged_traces_are_those_of_the_simulator, plan, sim), (tables_are_calibrated_with, plan, calibrate)]
