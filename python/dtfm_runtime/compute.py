@@ -1,0 +1,167 @@
+"""Computes the layers of a chunk, one part after another, forward and backward."""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Callable, Mapping, Optional, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .model import Head, stable_seed
+
+LayerDone = Callable[[int], None]  # called with a layer whose gradients of this micro-batch are complete
+
+
+class WeightGradients:
+    """The products that a backward pass leaves for later (ZB-H1's W): of every nn.Linear its input and the gradient of
+    its output. Other parameters are small or, like an embedding, cheap: their gradients come with the backward pass."""
+
+    def __init__(self):
+        self.products: list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]] = []
+
+    def take(self):
+        taken, self.products = self.products, []
+        return taken
+
+
+class DeferredLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, store):
+        ctx.save_for_backward(x, weight)
+        ctx.weight, ctx.store, ctx.has_bias = weight, store, bias is not None
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        rows = gradient.reshape(-1, gradient.shape[-1])
+        ctx.store.products.append((ctx.weight, x.detach().reshape(-1, x.shape[-1]), rows))
+        return gradient @ weight, None, rows.sum(0) if ctx.has_bias else None, None
+
+
+def defer_weight_gradients(module: nn.Module, store: WeightGradients) -> None:
+    def forward_of(linear: nn.Linear):
+        return lambda x: DeferredLinear.apply(x, linear.weight, linear.bias, store)
+
+    for part in module.modules():
+        if type(part) is nn.Linear:
+            part.forward = forward_of(part)
+
+
+def accumulate_wide(parameters) -> None:
+    """Adds 16-bit gradients to `main_grad` in fp32, for optimizers that sum in fp32."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.main_grad += parameter.grad
+            parameter.grad = None
+
+
+class Segment:
+    """A module that is computed at once, and the layer that it belongs to."""
+
+    def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool):
+        self.module, self.layer, self.completes_layer = module, layer, is_last
+        self.recompute = recompute and not isinstance(module, Head)  # the planner never recomputes the head
+        self.is_random = any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 for part in module.modules())
+        self.store = WeightGradients()
+        self.wide = [it for it in module.parameters() if hasattr(it, "main_grad")]
+
+    def run(self, x: torch.Tensor, seed: tuple[int, ...]) -> torch.Tensor:
+        if self.is_random:  # the same dropout in every plan, and when it is recomputed
+            torch.manual_seed(stable_seed(*seed, self.layer))
+        return self.module(x)
+
+
+class ChunkCompute:
+    """`segments` in the order of the forward pass. With `loss`, the output of the last segment goes into it."""
+
+    def __init__(self, segments: list[Segment], splits_backward: bool, loss: Optional[Callable] = None):
+        self.segments, self.splits_backward, self.loss = segments, splits_backward, loss
+        self._kept: dict[int, list] = {}  # by micro-batch: input and output of each segment
+        self._products: dict[int, list] = {}
+        if splits_backward:
+            for segment in segments:
+                defer_weight_gradients(segment.module, segment.store)
+
+    def forward(self, micro_batch: int, x: torch.Tensor, seed: tuple[int, ...], target=None) -> torch.Tensor:
+        kept = []
+        for number, segment in enumerate(self.segments):
+            x = x.detach().requires_grad_(x.is_floating_point())
+            is_loss = self.loss is not None and number == len(self.segments) - 1
+            recompute = segment.recompute and not is_loss
+            with torch.set_grad_enabled(not recompute):
+                y = segment.run(x, seed)
+                if is_loss:
+                    y = self.loss(y, target)
+            kept.append((x, None if recompute else y, seed))
+            x = y
+        self._kept[micro_batch] = kept
+        return x.detach()
+
+    def backward(self, micro_batch: int, gradient: Optional[torch.Tensor], done: LayerDone) -> Optional[torch.Tensor]:
+        """Returns the gradient of the input; None if that is not of activations. `gradient`: None of a loss. With a split
+        backward pass, `weight_gradients` completes the layers."""
+        kept = self._kept.pop(micro_batch)
+        for segment in reversed(self.segments):
+            x, y, seed = kept.pop()
+            if y is None:
+                with torch.enable_grad():
+                    y = segment.run(x, seed)
+            torch.autograd.backward(y, gradient)
+            gradient, x.grad = x.grad, None
+            accumulate_wide(segment.wide)
+            if self.splits_backward:
+                self._products.setdefault(micro_batch, []).append((segment, segment.store.take()))
+            elif segment.completes_layer:
+                done(segment.layer)
+        return gradient
+
+    def weight_gradients(self, micro_batch: int, done: LayerDone) -> None:
+        for segment, products in self._products.pop(micro_batch):
+            for weight, x, gradient in products:
+                if hasattr(weight, "main_grad"):
+                    weight.main_grad += gradient.t() @ x
+                else:
+                    weight.grad.addmm_(gradient.t(), x)
+            if segment.completes_layer:
+                done(segment.layer)
+
+
+@dataclass(frozen=True)
+class EmulatedLayer:
+    """Seconds of a layer on this device, from a profile. `weight_share` of the backward pass computes the gradients of
+    parameters; `recompute` repeats what full recomputation repeats, all but the head."""
+
+    forward: float
+    backward: float
+    update: float
+    recompute: float
+    weight_share: float
+
+
+class EmulatedChunk:
+    """Sleeps for the time of the profile instead of computing. What it returns has the real size."""
+
+    def __init__(self, layers: Sequence[int], times: Mapping[int, EmulatedLayer], splits_backward: bool, recompute: bool,
+                 make_output: Callable[[], Optional[torch.Tensor]], make_gradient: Callable[[], Optional[torch.Tensor]]):
+        self.layers, self.times, self.splits_backward, self.recompute = layers, times, splits_backward, recompute
+        self.make_output, self.make_gradient = make_output, make_gradient
+
+    def forward(self, micro_batch: int, x, seed, target=None) -> Optional[torch.Tensor]:
+        time.sleep(sum(self.times[layer].forward for layer in self.layers))
+        return self.make_output()
+
+    def backward(self, micro_batch: int, gradient, done: LayerDone) -> Optional[torch.Tensor]:
+        for layer in reversed(self.layers):
+            it = self.times[layer]
+            time.sleep(it.backward * (1 - it.weight_share if self.splits_backward else 1) + it.recompute * self.recompute)
+            if not self.splits_backward:
+                done(layer)
+        return self.make_gradient()
+
+    def weight_gradients(self, micro_batch: int, done: LayerDone) -> None:
+        for layer in reversed(self.layers):
+            time.sleep(self.times[layer].backward * self.times[layer].weight_share)
+            done(layer)

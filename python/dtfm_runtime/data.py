@@ -1,0 +1,65 @@
+"""Samples by their number: the same sample in every plan and every process."""
+from __future__ import annotations
+
+import mmap
+from typing import Sequence
+
+import torch
+
+from .errors import UserError
+from .model import Transformer, stable_seed
+
+
+class SyntheticTokens:
+    """Arithmetic progressions of token ids, which a model can learn."""
+
+    def __init__(self, model: Transformer, seed: int):
+        self.length, self.vocabulary, self.seed = model.sequence + 1, model.vocabulary, seed
+
+    def tokens(self, sample: int) -> torch.Tensor:
+        number = stable_seed(self.seed, sample)
+        step = 1 + (number >> 32) % max(1, min(7, self.vocabulary - 1))
+        return (torch.arange(self.length) * step + number % self.vocabulary) % self.vocabulary
+
+
+class TextFile:
+    """The bytes of a file as token ids; a sample begins at a random place."""
+
+    def __init__(self, path: str, model: Transformer, seed: int):
+        self.length, self.seed = model.sequence + 1, seed
+        try:
+            with open(path, "rb") as file:
+                self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read --data {path} ({error}): give a text file, or `synthetic`") from None
+        if model.vocabulary < 256:
+            raise UserError(f"--data {path} may have 256 different bytes, but model.vocabulary is {model.vocabulary}: "
+                            "plan for a vocabulary of at least 256")
+        if len(self.bytes) < self.length:
+            raise UserError(f"--data {path} has {len(self.bytes)} bytes, fewer than a sequence of {self.length}: "
+                            "give a longer file")
+
+    def tokens(self, sample: int) -> torch.Tensor:
+        first = stable_seed(self.seed, sample) % (len(self.bytes) - self.length + 1)
+        return torch.tensor(list(self.bytes[first:first + self.length]), dtype=torch.int64)
+
+
+class TokenBatches:
+    """Inputs, and as targets the tokens that follow them."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __call__(self, samples: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = torch.stack([self.source.tokens(sample) for sample in samples])
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def open_data(data: str, model, seed: int):
+    """Returns a function from sample numbers to inputs and targets. `data`: synthetic, or the path of a file."""
+    if model.batch is not None:
+        return model.batch
+    sizes = model.transformer
+    if sizes is None:
+        raise UserError("this model has no data: let the function of --model return a dtfm_runtime.model.Model with `batch`")
+    return TokenBatches(SyntheticTokens(sizes, seed) if data == "synthetic" else TextFile(data, sizes, seed))

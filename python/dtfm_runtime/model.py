@@ -1,0 +1,333 @@
+"""The model that is trained: the job's transformer, or layers of your own (`--model module:function`)."""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import math
+from dataclasses import dataclass
+from typing import Callable, Iterable, Optional, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .errors import UserError
+
+MAX_SIZE = 1_000_000_000  # of any size in a job
+
+
+def stable_seed(*numbers: int) -> int:
+    """The same 63-bit number in every process, whatever the plan."""
+    digest = hashlib.sha256(",".join(map(str, numbers)).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+@contextlib.contextmanager
+def seeded(*numbers: int):
+    """Random numbers that depend on `numbers` only; the state from before is restored."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(stable_seed(*numbers))
+        yield
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Sizes of a transformer, with the keys and defaults of a job's `model`."""
+
+    layers: int
+    hidden: int
+    heads: int
+    sequence: int
+    vocabulary: int
+    kv_heads: int
+    feed_forward: int
+    positions: int  # rows of the position table; 0: rotary
+    gated: bool = False
+    biases: bool = True
+    rms_norm: bool = False
+    tied: bool = True
+    flash_attention: bool = False
+
+    @staticmethod
+    def read(model: dict) -> "Transformer":
+        """Checks a job's `model` object. Dropout is left out: the runtime trains without it."""
+        def size(key: str, default: Optional[int] = None) -> int:
+            value = model.get(key, default)
+            if type(value) is not int or not 0 < value <= MAX_SIZE:
+                raise UserError(f"model.{key} must be a whole number from 1 to {MAX_SIZE}, not {value!r}")
+            return value
+
+        def flag(key: str, default: bool) -> bool:
+            value = model.get(key, default)
+            if type(value) is not bool:
+                raise UserError(f"model.{key} must be true or false, not {value!r}")
+            return value
+
+        if model.get("kind", "transformer") != "transformer":
+            raise UserError(f"model.kind is {model.get('kind')!r}: give its layers by --model module:function")
+        if flag("encoder", False):
+            raise UserError("model.encoder is true: give the layers of an encoder by --model module:function")
+        if model.get("norm", "layer") not in ("layer", "rms"):
+            raise UserError(f"model.norm must be layer or rms, not {model['norm']!r}")
+        hidden, heads, sequence = size("hidden"), size("heads"), size("sequence")
+        positions = 0 if model.get("positions") == "rotary" else size("positions", sequence)
+        it = Transformer(size("layers"), hidden, heads, sequence, size("vocabulary"), size("kv_heads", heads),
+                         size("feed_forward", min(MAX_SIZE, 4 * hidden)), positions, flag("gated", False),
+                         flag("biases", True), model.get("norm") == "rms", flag("tied", True),
+                         model.get("attention") == "flash")
+        if hidden % heads != 0 or heads % it.kv_heads != 0:
+            raise UserError("model.heads must divide model.hidden, and model.kv_heads must divide model.heads")
+        if it.positions == 0 and hidden // heads % 2 != 0:
+            raise UserError("rotary positions require an even number of values per head (hidden / heads)")
+        if 0 < it.positions < sequence:
+            raise UserError(f"model.positions must be at least model.sequence, {sequence}, not {positions}")
+        return it
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, hidden: int, device=None, dtype=None):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden, device=device, dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
+
+
+def make_norm(it: Transformer, **where) -> nn.Module:
+    return RMSNorm(it.hidden, **where) if it.rms_norm else nn.LayerNorm(it.hidden, **where)
+
+
+class Embedding(nn.Module):
+    """Token ids to activations."""
+
+    def __init__(self, it: Transformer, **where):
+        super().__init__()
+        self.tokens = nn.Embedding(it.vocabulary, it.hidden, **where)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        self.positions = nn.Embedding(it.positions, it.hidden, **where) if it.positions else None
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=0.02)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(ids)
+        return x if self.positions is None else x + self.positions.weight[: ids.shape[1]]
+
+
+class Attention(nn.Module):
+    """Causal, with grouped queries and optionally rotary positions."""
+
+    def __init__(self, it: Transformer, **where):
+        super().__init__()
+        self.heads, self.kv_heads, self.width = it.heads, it.kv_heads, it.hidden // it.heads
+        self.is_rotary, self.is_flash = it.positions == 0, it.flash_attention
+        self.query = nn.Linear(it.hidden, it.hidden, bias=it.biases, **where)
+        self.key = nn.Linear(it.hidden, self.kv_heads * self.width, bias=it.biases, **where)
+        self.value = nn.Linear(it.hidden, self.kv_heads * self.width, bias=it.biases, **where)
+        self.output = nn.Linear(it.hidden, it.hidden, bias=it.biases, **where)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, hidden = x.shape
+        query = self.query(x).view(batch, length, self.heads, self.width).transpose(1, 2)
+        key = self.key(x).view(batch, length, self.kv_heads, self.width).transpose(1, 2)
+        value = self.value(x).view(batch, length, self.kv_heads, self.width).transpose(1, 2)
+        if self.is_rotary:
+            query, key = rotate(query), rotate(key)
+        if self.kv_heads != self.heads:
+            key = key.repeat_interleave(self.heads // self.kv_heads, dim=1)
+            value = value.repeat_interleave(self.heads // self.kv_heads, dim=1)
+        return self.output(self.attend(query, key, value).transpose(1, 2).reshape(batch, length, hidden))
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        if self.is_flash and hasattr(F, "scaled_dot_product_attention"):  # from PyTorch 2.0
+            return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(self.width)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+        return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(value.dtype) @ value
+
+
+def rotate(x: torch.Tensor) -> torch.Tensor:
+    """Rotary positions (Su et al., arXiv 2104.09864), with the halves of a head as pairs."""
+    length, width = x.shape[-2:]
+    rates = 10000.0 ** (-torch.arange(0, width, 2, device=x.device, dtype=torch.float32) / width)
+    angles = torch.arange(length, device=x.device, dtype=torch.float32)[:, None] * rates
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class FeedForward(nn.Module):
+    def __init__(self, it: Transformer, **where):
+        super().__init__()
+        self.up = nn.Linear(it.hidden, it.feed_forward, bias=it.biases, **where)
+        self.gate = nn.Linear(it.hidden, it.feed_forward, bias=it.biases, **where) if it.gated else None
+        self.down = nn.Linear(it.feed_forward, it.hidden, bias=it.biases, **where)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """Attention and MLP, each after a norm and beside a residual connection."""
+
+    def __init__(self, it: Transformer, **where):
+        super().__init__()
+        self.attention_norm = make_norm(it, **where)
+        self.attention = Attention(it, **where)
+        self.mlp_norm = make_norm(it, **where)
+        self.mlp = FeedForward(it, **where)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for module in (self.attention.output, self.mlp.down):
+            nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * it.layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Head(nn.Module):
+    """Final norm and logits. The loss is `cross_entropy`."""
+
+    def __init__(self, it: Transformer, **where):
+        super().__init__()
+        self.norm = make_norm(it, **where)
+        self.output = nn.Linear(it.hidden, it.vocabulary, bias=False, **where)
+        nn.init.normal_(self.output.weight, std=0.02)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.output(self.norm(x))
+
+
+class TransformerLayer(nn.Module):
+    """A layer of the plan: the first one also holds the embedding, the last one the head."""
+
+    def __init__(self, it: Transformer, layer: int, **where):
+        super().__init__()
+        self.embedding = Embedding(it, **where) if layer == 0 else None
+        self.block = Block(it, **where)
+        self.head = Head(it, **where) if layer == it.layers - 1 else None
+
+    def segments(self) -> list[nn.Module]:
+        return [part for part in (self.embedding, self.block, self.head) if part is not None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.segments():
+            x = part(x)
+        return x
+
+
+def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The mean over all predictions, computed in fp32 or more. Of logits (…, classes) and classes (…)."""
+    wide = output.to(torch.promote_types(output.dtype, torch.float32))
+    return F.cross_entropy(wide.reshape(-1, wide.shape[-1]), targets.reshape(-1))
+
+
+@dataclass(frozen=True)
+class LayerInput:
+    """What a layer receives: the shape of one sample, and the type; None is that of the activations."""
+
+    shape: Sequence[int]
+    dtype: Optional[torch.dtype] = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """Layers that can be built one at a time, so that a rank holds only its own."""
+
+    make: Sequence[Callable[..., nn.Module]]  # by layer: called with `device` and `dtype`
+    inputs: Sequence[LayerInput]  # by layer
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = cross_entropy
+    # Returns inputs and targets of these samples. None: tokens of --data.
+    batch: Optional[Callable[[Sequence[int]], tuple[torch.Tensor, torch.Tensor]]] = None
+    # Names of the parameters that the first and the last layer share.
+    tied: Optional[tuple[str, str]] = None
+    transformer: Optional[Transformer] = None
+    name: str = "model"  # tells models apart in checkpoints
+
+    @property
+    def layers(self) -> int:
+        return len(self.make)
+
+    def build(self, layer: int, seed: int, device="cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
+        """The layer with its first parameters, which depend on the seed and the layer only."""
+        with seeded(seed, layer):
+            module = self.make[layer](device="cpu", dtype=torch.float32)
+        if self.tied is not None and layer in (0, self.layers - 1):
+            for name in (self.tied[0],) * (layer == 0) + (self.tied[1],) * (layer == self.layers - 1):
+                with seeded(seed, -1), torch.no_grad():
+                    module.get_parameter(name).normal_(std=0.02)
+        if next(module.buffers(), None) is not None:
+            raise UserError(f"layer {layer} has buffers, which are neither summed nor saved: use modules without them "
+                            "(say, group norm instead of batch norm)")
+        return module.to(device=device, dtype=dtype)
+
+
+def transformer_model(it: Transformer) -> Model:
+    def maker(layer: int) -> Callable[..., nn.Module]:
+        return lambda **where: TransformerLayer(it, layer, **where)
+
+    activations = LayerInput((it.sequence, it.hidden))
+    return Model(make=[maker(layer) for layer in range(it.layers)],
+                 inputs=[LayerInput((it.sequence,), torch.int64)] + [activations] * (it.layers - 1),
+                 tied=("embedding.tokens.weight", "head.output.weight") if it.tied else None,
+                 transformer=it, name=f"transformer {describe(it)}")
+
+
+def describe(it: Transformer) -> str:
+    return ", ".join(f"{key} {value}" for key, value in vars(it).items())
+
+
+def custom_model(reference: str, layers: int) -> Model:
+    """Calls `module:function`, which returns a Model, or per layer of the plan (layer, shape, dtype). A layer is
+    a module or a function that makes it; shape and dtype are those of its input, without the dimension of the
+    samples; a dtype of None is that of the activations."""
+    module_name, _, function_name = reference.partition(":")
+    if not module_name or not function_name:
+        raise UserError(f"--model must be module:function, not {reference!r}")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"--model {reference} cannot be loaded ({error}): check the name and PYTHONPATH") from None
+    with seeded(0):
+        made = function()
+    model = made if isinstance(made, Model) else model_of(made, reference)
+    if model.layers != layers:
+        raise UserError(f"--model {reference} has {model.layers} layers, but the plan {layers}: plan for this model")
+    return model
+
+
+def model_of(rows: Iterable, reference: str) -> Model:
+    make, inputs = [], []
+    for number, row in enumerate(rows):
+        if not isinstance(row, (tuple, list)) or len(row) != 3:
+            raise UserError(f"--model {reference}: layer {number} must be (module, input shape, input dtype)")
+        layer, shape, dtype = row
+        make.append(maker_of(layer))
+        inputs.append(LayerInput(tuple(shape), dtype))
+    return Model(make=make, inputs=inputs, name=f"custom {reference}")
+
+
+def maker_of(layer) -> Callable[..., nn.Module]:
+    """Modules are made before the seed is known, so their parameters are drawn again where modules can do so."""
+    if not isinstance(layer, nn.Module):
+        return lambda **where: layer()
+
+    def make(**where) -> nn.Module:
+        for module in layer.modules():
+            if callable(getattr(module, "reset_parameters", None)):
+                module.reset_parameters()
+        return layer
+
+    return make
+
+
+def segments_of(layer: nn.Module) -> list[nn.Module]:
+    """The parts of a layer that are computed one after another."""
+    return layer.segments() if isinstance(layer, TransformerLayer) else [layer]

@@ -1,0 +1,364 @@
+"""Times of the layers on this device: measured for `dtfm-plan`, or read back to emulate computing by sleeping.
+
+A layer is measured as it is trained: forward with gradients, backward into gradients that exist already, the step of
+the optimizer. Copies of the layer take turns, so that the cache does not hold what the previous run left.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from .compute import accumulate_wide
+from .errors import UserError
+from .model import Block, Embedding, Head, Model, Transformer
+from .optimizer import AdamW, ParameterGroup
+
+SCHEMA = "dtfm-profile/1"
+MAX_BYTES, MAX_ROWS = 64 << 20, 100_000
+WARM_UP_RUNS, WARM_UP_S = 2, 0.2
+MIN_COPIES, MAX_COPIES = 2, 16
+CACHE_BYTES = 64 << 20  # of the last level, generously
+BLOCKS = "block"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Layers that take equally long. A transformer has three; of other models each layer is one."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    make_input: Callable[[int], Tensor]  # of a micro-batch
+    needs_input_gradient: bool
+    loss: Optional[Callable[[Tensor], Tensor]] = None  # of the last layer's output
+
+
+def kinds_of(model: Model, device: torch.device, dtype: torch.dtype) -> List[Kind]:
+    where = {"device": device, "dtype": dtype}
+    it = model.transformer
+    if it is None:
+        return [_kind_of_layer(model, layer, device, dtype) for layer in range(model.layers)]
+
+    def ids(samples: int) -> Tensor:
+        return torch.randint(it.vocabulary, (samples, it.sequence), device=device)
+
+    def activations(samples: int) -> Tensor:
+        return torch.randn(samples, it.sequence, it.hidden, **where)
+
+    return [Kind("embedding", lambda: Embedding(it, **where), ids, False),
+            Kind(BLOCKS, lambda: Block(it, **where), activations, True),
+            Kind("head", lambda: Head(it, **where), activations, True,
+                 lambda output: model.loss(output, torch.zeros(output.shape[:2], dtype=torch.int64, device=device)))]
+
+
+def _kind_of_layer(model: Model, layer: int, device: torch.device, dtype: torch.dtype) -> Kind:
+    """Inputs of the first layer and targets of the last one are those of real samples, if the model has them."""
+    expected = model.inputs[layer]
+
+    def make_input(samples: int) -> Tensor:
+        if layer == 0 and model.batch is not None:
+            return model.batch(range(samples))[0].to(device)
+        if expected.dtype is not None and not expected.dtype.is_floating_point:
+            return torch.zeros(samples, *expected.shape, dtype=expected.dtype, device=device)
+        return torch.randn(samples, *expected.shape, dtype=expected.dtype or dtype, device=device)
+
+    def loss(output: Tensor) -> Tensor:
+        if model.batch is None:
+            return output.float().square().mean()
+        return model.loss(output, model.batch(range(len(output)))[1].to(device))
+
+    return Kind(f"layer {layer}", lambda: model.build(layer, 0, device, dtype), make_input, layer > 0,
+                loss if layer == model.layers - 1 else None)
+
+
+# -------------------------------------------------------------------------------------------------- measuring
+
+def measure(model: Model, micro_batches: Sequence[int], device: torch.device, precision: str, runs: int = 30,
+            gpu: Optional[str] = None, dtype: Optional[torch.dtype] = None, optimizer=AdamW(lr=1e-4),
+            sums_wide: bool = False) -> dict:
+    """A profile of this device with all kinds of layers at all sizes of a micro-batch. `gpu` is the device's name in
+    the topology, `precision` the job's. `dtype`, if given, is computed with instead of that of the precision.
+    `sums_wide`: gradients are summed in fp32."""
+    device = torch.device(device)
+    dtype = dtype or _dtype_of(precision, device)
+    rows = []
+    for kind in kinds_of(model, device, dtype):
+        for micro_batch in sorted(set(micro_batches)):
+            with _enough_memory(kind.name, micro_batch), _tf32(precision):
+                rows.append({"kind": kind.name, "micro_batch": micro_batch,
+                             **_times(kind, micro_batch, device, runs,
+                                      lambda layer: _Parameters(layer, dtype, sums_wide, device, optimizer))})
+    profile = {"schema": SCHEMA, "gpu": gpu or _name_of(device), "source": "measured",
+               "derivation": _derivation(device, dtype, runs), "precision": precision, "model": model.name[:256]}
+    if model.transformer is not None:
+        profile["model"] = "transformer"
+        profile["shape"] = _shape(model.transformer)
+    return {**profile, "software": _software(device), "layers": rows}
+
+
+def write(profile: Mapping, path: os.PathLike) -> None:
+    rows = ",\n".join("    " + json.dumps(row) for row in profile["layers"])
+    fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in profile.items() if key != "layers")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{\n" + fields + '  "layers": [\n' + rows + "\n  ]\n}\n")
+    except OSError as error:
+        raise UserError(f"--profile {path} cannot be written: {error.strerror}") from None
+
+
+def _dtype_of(precision: str, device: torch.device) -> torch.dtype:
+    """CPUs train in fp32, whatever the job's precision."""
+    if device.type == "cpu":
+        return torch.float32
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+
+
+@contextlib.contextmanager
+def _tf32(precision: str) -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def _enough_memory(kind: str, micro_batch: int) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        raise UserError(f"not enough memory to measure {kind} with micro-batches of {micro_batch}: measure smaller ones") from None
+
+
+def _times(kind: Kind, micro_batch: int, device: torch.device, runs: int,
+           make_parameters: Callable[[nn.Module], _Parameters]) -> Dict[str, float]:
+    turns = [_Turn(kind, micro_batch, make_parameters) for _ in range(_copies(kind))]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    activation_bytes = turns[0].activation_bytes()
+    steps = ("forward", "backward", "update")
+    clock = _Clock(device)
+    begin, run = time.monotonic(), 0
+    while run < WARM_UP_RUNS or time.monotonic() - begin < WARM_UP_S:
+        turns[run % len(turns)].run(clock)
+        run += 1
+    samples = [turns[(run + i) % len(turns)].run(clock) for i in range(max(1, runs))]
+    row: Dict[str, float] = {}
+    for step, values in zip(steps, zip(*samples)):
+        row[f"{step}_s"] = statistics.median(values)
+        row[f"{step}_spread_s"] = _spread(values)
+    row["activation_bytes"] = activation_bytes
+    if device.type == "cuda":
+        row["peak_bytes"] = torch.cuda.max_memory_allocated(device)
+    return row
+
+
+def _copies(kind: Kind) -> int:
+    """Of a layer, so that all together are several times as large as the cache."""
+    size = sum(p.numel() * p.element_size() for p in kind.make().parameters())
+    return max(MIN_COPIES, min(MAX_COPIES, 3 * CACHE_BYTES // max(1, size)))
+
+
+def _spread(values: Sequence[float]) -> float:
+    """90th − 10th percentile."""
+    ordered = sorted(values)
+    return ordered[int(0.9 * (len(ordered) - 1))] - ordered[int(0.1 * (len(ordered) - 1))]
+
+
+class _Clock:
+    """Time after all that the device was told to do has been done."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def __call__(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+class _Parameters:
+    """The parameters of a layer as they are trained: flat, with gradients in place and the states of the optimizer."""
+
+    def __init__(self, layer: nn.Module, dtype: torch.dtype, sums_wide: bool, device: torch.device, optimizer) -> None:
+        named = [(0, name, parameter) for name, parameter in layer.named_parameters()]
+        self._group, self._optimizer = ParameterGroup(named, dtype, sums_wide, device), optimizer
+        self._group.make_states((0, self._group.length), optimizer)
+        self._wide = [it for it in layer.parameters() if hasattr(it, "main_grad")]
+
+    def accumulate(self) -> None:
+        accumulate_wide(self._wide)
+
+    def update(self) -> None:
+        self._group.update(self._optimizer)
+        self._group.gradients.zero_()
+
+
+class _Turn:
+    """A copy of a layer with its input."""
+
+    def __init__(self, kind: Kind, micro_batch: int, make_parameters: Callable[[nn.Module], _Parameters]) -> None:
+        self._kind, self._layer = kind, kind.make()
+        self._parameters = make_parameters(self._layer)
+        self._input = kind.make_input(micro_batch)
+        self._input.requires_grad_(kind.needs_input_gradient and self._input.is_floating_point())
+        self._gradient: Optional[Tensor] = None  # of the output
+
+    def run(self, clock: _Clock) -> Tuple[float, float, float]:
+        """Durations of forward, backward and update."""
+        self._input.grad = None
+        times = [clock()]
+        output = self._forward()
+        times.append(clock())
+        if self._gradient is None and output.dim() > 0:
+            self._gradient = torch.randn_like(output)
+            times[1] = clock()
+        if output.requires_grad:
+            output.backward(self._gradient)
+        self._parameters.accumulate()
+        times.append(clock())
+        self._parameters.update()
+        times.append(clock())
+        return times[1] - times[0], times[2] - times[1], times[3] - times[2]
+
+    def _forward(self) -> Tensor:
+        output = self._layer(self._input)
+        return output if self._kind.loss is None else self._kind.loss(output)
+
+    def activation_bytes(self) -> int:
+        """What the forward pass keeps for the backward pass, without the parameters."""
+        parameters = {p.data_ptr() for p in self._layer.parameters()}
+        kept: Dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+            if storage.data_ptr() not in parameters:
+                kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            output = self._forward()
+        del output
+        return sum(kept.values())
+
+
+def _name_of(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def _derivation(device: torch.device, dtype: torch.dtype, runs: int) -> str:
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"a CPU ({torch.get_num_threads()} threads)"
+    return (f"medians of {max(1, runs)} runs on {where} after warm-up, computed in {str(dtype).split('.')[-1]} by PyTorch, with "
+            "copies of each layer in rotation")
+
+
+def _software(device: torch.device) -> Dict[str, str]:
+    software = {"pytorch": torch.__version__, "python": platform.python_version()}
+    if device.type == "cuda" and torch.version.cuda:
+        software["cuda"] = torch.version.cuda
+    return software
+
+
+def _shape(it: Transformer) -> dict:
+    """The sizes with the keys of a job's `model`, without those that have their defaults."""
+    shape: dict = {"hidden": it.hidden, "heads": it.heads, "sequence": it.sequence, "vocabulary": it.vocabulary,
+                   "kv_heads": it.kv_heads, "feed_forward": it.feed_forward}
+    if it.gated:
+        shape["gated"] = True
+    if not it.biases:
+        shape["biases"] = False
+    if not it.tied:
+        shape["tied"] = False
+    if it.rms_norm:
+        shape["norm"] = "rms"
+    if it.flash_attention:
+        shape["attention"] = "flash"
+    if it.positions != it.sequence:
+        shape["positions"] = it.positions or "rotary"
+    return shape
+
+
+# -------------------------------------------------------------------------------------------------- emulating
+
+class Emulation:
+    """Reads how long the layers of a model take, for a run that sleeps instead of computing."""
+
+    def __init__(self, path: os.PathLike, model: Model) -> None:
+        self._path, self._rows = path, _read_rows(path)
+        self._kinds = [_kinds_of_layer(model, layer) for layer in range(model.layers)]
+        missing = {kind for kinds in self._kinds for kind in kinds} - self._rows.keys()
+        if missing:
+            raise UserError(f"{path} has no times of `{min(missing)}`: profile this model with train.py --profile")
+
+    def forward_s(self, layers: Iterable[int], micro_batch: int) -> float:
+        return self._seconds("forward_s", layers, micro_batch)
+
+    def backward_s(self, layers: Iterable[int], micro_batch: int) -> float:
+        """Without recomputation."""
+        return self._seconds("backward_s", layers, micro_batch)
+
+    def update_s(self, layers: Iterable[int]) -> float:
+        return sum(next(iter(self._rows[kind].values())).get("update_s", 0.0) for layer in layers for kind in self._kinds[layer])
+
+    def _seconds(self, what: str, layers: Iterable[int], micro_batch: int) -> float:
+        return sum(_interpolated(self._rows[kind], what, micro_batch) for layer in layers for kind in self._kinds[layer])
+
+
+def _kinds_of_layer(model: Model, layer: int) -> List[str]:
+    if model.transformer is None:
+        return [f"layer {layer}"]
+    return ["embedding"] * (layer == 0) + [BLOCKS] + ["head"] * (layer == model.layers - 1)
+
+
+def _interpolated(rows: Mapping[int, Mapping[str, float]], what: str, micro_batch: int) -> float:
+    """On the line through the sizes next to this one, as dtfm-plan; below the smallest in proportion."""
+    sizes = sorted(rows)
+    if len(sizes) == 1 or micro_batch < sizes[0]:
+        return rows[sizes[0]][what] * micro_batch / sizes[0]
+    upper = next((i for i, size in enumerate(sizes) if size >= micro_batch and i > 0), len(sizes) - 1)
+    low, high = sizes[upper - 1], sizes[upper]
+    slope = (rows[high][what] - rows[low][what]) / (high - low)
+    return max(0.0, rows[low][what] + slope * (micro_batch - low))
+
+
+def _read_rows(path: os.PathLike) -> Dict[str, Dict[int, Dict[str, float]]]:
+    """Times by kind and size of the micro-batch."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        profile = json.loads(text)
+        if len(text) > MAX_BYTES or profile["schema"] != SCHEMA or not 0 < len(profile["layers"]) <= MAX_ROWS:
+            raise ValueError
+        rows: Dict[str, Dict[int, Dict[str, float]]] = {}
+        for row in profile["layers"]:
+            if row.get("tensor", 1) == 1:
+                rows.setdefault(str(row["kind"]), {})[_size(row["micro_batch"])] = _row_times(row)
+        return rows
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{path} is not a profile ({SCHEMA}): write one with train.py --profile") from None
+
+
+def _size(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError
+    return value
+
+
+def _row_times(row: Mapping) -> Dict[str, float]:
+    times = {key: float(row[key]) for key in ("forward_s", "backward_s", "update_s") if key in row}
+    if not {"forward_s", "backward_s"} <= times.keys() or not all(0 <= seconds <= 1e6 for seconds in times.values()):
+        raise ValueError
+    return times

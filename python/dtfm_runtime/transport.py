@@ -1,0 +1,278 @@
+"""Messages between ranks: Gloo on CPUs, NCCL on GPUs, behind the same calls.
+
+Gloo matches messages by tag. NCCL has no tags: it keeps the order of messages between two ranks per communicator, so
+each kind of message has a communicator of its own in each direction, and messages of a step are issued together.
+"""
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+import queue
+import socket
+import struct
+import threading
+import time
+from typing import Callable, Iterable, Optional
+
+import torch
+import torch.distributed as dist
+
+from .errors import UserError
+
+ACTIVATIONS, GRADIENTS, SYNC, CONTROL = "activations", "gradients", "sync", "control"
+SYNC_TAG, CONTROL_TAG = 1 << 29, 1 << 30  # tags of activations and gradients are below
+REPORT, BARRIER, TEXT, STATES = 0, 1, 2, 3  # tags of control messages; STATES is that of the first group
+
+
+class Control:
+    """Small messages beside those that are simulated. They are tensors on the CPU."""
+
+    _control = None  # a group of Gloo; None: the default one
+
+    def control_send(self, tensor: torch.Tensor, peer: int, tag: int = 0):
+        return dist.isend(tensor, peer, group=self._control, tag=CONTROL_TAG + tag)
+
+    def control_receive(self, tensor: torch.Tensor, peer: int, tag: int = 0):
+        return dist.irecv(tensor, peer, group=self._control, tag=CONTROL_TAG + tag)
+
+    def gather_texts(self, text: str, ranks: int) -> list[str]:
+        """On rank 0: the texts of all ranks."""
+        own = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        if self.rank > 0:
+            self.control_send(torch.tensor([own.numel()]), 0, TEXT).wait()
+            self.control_send(own, 0, TEXT).wait()
+            return []
+        texts = [text]
+        for peer in range(1, ranks):
+            length = torch.zeros(1, dtype=torch.int64)
+            self.control_receive(length, peer, TEXT).wait()
+            received = bytearray(int(length.item()))
+            self.control_receive(torch.frombuffer(received, dtype=torch.uint8), peer, TEXT).wait()
+            texts.append(received.decode())
+        return texts
+
+    def maximum(self, tensor: torch.Tensor) -> None:
+        """Of all ranks, in place."""
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._control)
+
+    def barrier(self, ranks: int) -> None:
+        """Returns when all ranks have called it."""
+        token = torch.zeros(1)
+        if self.rank > 0:
+            self.control_send(token, 0, BARRIER).wait()
+            self.control_receive(token, 0, BARRIER).wait()
+            return
+        for operation in (self.control_receive, self.control_send):
+            works = [operation(token, peer, BARRIER) for peer in range(1, ranks)]
+            for work in works:
+                work.wait()
+
+
+class GlooTransport(Control):
+    groups_messages = False
+
+    def __init__(self, rank: int):
+        self.rank = rank
+        self._reapers: dict[tuple[int, bool], Reaper] = {}
+        self._lock = threading.Lock()
+
+    def send(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
+        return dist.isend(tensor, peer, tag=tag)
+
+    def receive(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
+        return dist.irecv(tensor, peer, tag=tag)
+
+    def keep_until_sent(self, work, tensor: torch.Tensor, peer: int, then: Callable[[], object] = lambda: None,
+                        kind: str = ACTIVATIONS) -> None:
+        """Gloo reads the tensor later, so it must not be freed before; nobody waits for it."""
+        # Those of the synchronization have threads of their own, because stages must not wait for them.
+        key = (peer, kind == SYNC)
+        with self._lock:
+            if key not in self._reapers:
+                self._reapers[key] = Reaper()
+        self._reapers[key].put(work, tensor, then)
+
+    def check(self) -> None:
+        """Raises the error of a send that has failed."""
+        for reaper in list(self._reapers.values()):
+            reaper.check()
+
+    def wait_until_sent(self) -> None:
+        for reaper in list(self._reapers.values()):
+            reaper.wait()
+
+    def warm_up(self, channels: Iterable[tuple[int, int, str]]) -> None:
+        """Gloo has connected all ranks when its group was made."""
+
+    def close(self) -> None:
+        for reaper in self._reapers.values():
+            reaper.close()
+
+
+class Reaper:
+    """A thread that waits for the sends to one peer, in order, and frees what was sent."""
+
+    def __init__(self):
+        self._queue: queue.Queue = queue.Queue()
+        self._error: Optional[BaseException] = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def put(self, work, tensor, then: Callable[[], object]) -> None:
+        self._queue.put((work, tensor, then))
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def wait(self) -> None:
+        self._queue.join()
+        self.check()
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while True:
+            sent = self._queue.get()
+            if sent is None:
+                return
+            work, tensor, then = sent
+            try:
+                work.wait()
+            except RuntimeError as error:
+                self._error = error  # raised by the next check
+            then()
+            del sent, work, tensor, then  # frees what was sent before the next message comes
+            self._queue.task_done()
+
+
+class NcclTransport(Control):
+    groups_messages = True
+
+    def __init__(self, rank: int):
+        self.rank = rank
+        ranks = list(range(dist.get_world_size()))
+        # Every rank makes the same groups in the same order.
+        self._groups = {(kind, upward): dist.new_group(ranks) for kind in (ACTIVATIONS, GRADIENTS) for upward in (False, True)}
+        self._sync = dist.new_group(ranks)
+        self._control = dist.new_group(ranks, backend="gloo")
+        # The first messages of a group must involve all ranks.
+        dist.all_reduce(torch.zeros(1, device="cuda"), group=self._sync)
+
+    def _group(self, kind: str, upward: bool):
+        return self._sync if kind == SYNC else self._groups[(kind, upward)]
+
+    def send(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
+        return dist.isend(tensor, peer, group=self._group(kind, peer > self.rank))
+
+    def receive(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
+        return dist.irecv(tensor, peer, group=self._group(kind, peer < self.rank))
+
+    def exchange(self, sends, receives) -> None:
+        """All messages of a step at once, so that no order of the two ends can block."""
+        operations = [dist.P2POp(dist.isend, tensor, peer, self._sync) for tensor, peer in sends]
+        operations += [dist.P2POp(dist.irecv, tensor, peer, self._sync) for tensor, peer in receives]
+        for work in dist.batch_isend_irecv(operations) if operations else []:
+            work.wait()
+
+    def keep_until_sent(self, work, tensor: torch.Tensor, peer: int, then: Callable[[], object] = lambda: None,
+                        kind: str = ACTIVATIONS) -> None:
+        work.wait()  # orders the streams of the device; the processor does not wait
+        then()
+
+    def check(self) -> None:
+        """Errors of NCCL end the process."""
+
+    def wait_until_sent(self) -> None:
+        torch.cuda.synchronize()
+
+    def warm_up(self, channels: Iterable[tuple[int, int, str]]) -> None:
+        """Makes the communicators of (sender, receiver, kind), in one order on all ranks, because making one waits for
+        the other end."""
+        for sender, receiver, kind in sorted(channels):
+            token = torch.zeros(1, device="cuda")
+            if sender == self.rank:
+                self.send(token, receiver, 0, kind).wait()
+            elif receiver == self.rank:
+                self.receive(token, sender, 0, kind).wait()
+
+    def close(self) -> None:
+        pass
+
+
+def environment() -> tuple[int, int, str, int, int]:
+    """RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and LOCAL_RANK, checked."""
+    missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing:
+        raise UserError(f"{', '.join(missing)} not set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
+                        "as the launchers beside train.py do, or give --single")
+
+    def number(name: str, least: int, most: int) -> int:
+        text = os.environ.get(name, "0")
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise UserError(f"{name} is {text[:40]!r}: it must be a whole number from {least} to {most}")
+        return int(text)
+
+    world = number("WORLD_SIZE", 1, 1_000_000)
+    return (number("RANK", 0, world - 1), world, os.environ["MASTER_ADDR"], number("MASTER_PORT", 1, 65535),
+            number("LOCAL_RANK", 0, 1_000_000))
+
+
+def interface_towards(address: str, port: int) -> Optional[str]:
+    """The network interface that packets to `address` leave from. Gloo would take that of the host's name."""
+    try:
+        family, _, _, _, target = socket.getaddrinfo(address, port, socket.AF_INET, socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(target)
+            own = probe.getsockname()[0]
+            for _, name in socket.if_nameindex():
+                try:
+                    request = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+                except OSError:  # an interface without an address
+                    continue
+                if socket.inet_ntoa(request[20:24]) == own:
+                    return name
+    except OSError:
+        pass
+    return None
+
+
+def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
+    """Waits until rank 0 has made its store. TCPStore would wait with the interpreter locked, so that the watchdog could
+    neither show that this rank lives nor end it."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        watchdog.check()
+        try:
+            with socket.create_connection((address, port), timeout=1.0):
+                return
+        except OSError:
+            time.sleep(0.05)
+
+
+def connect(rank: int, world: int, address: str, port: int, limit_s: float, digest: str, use_gpu: bool, watchdog):
+    """Meets all ranks, which have been found to be there by the watchdog. `digest` is that of what all must have."""
+    if not use_gpu and "GLOO_SOCKET_IFNAME" not in os.environ:
+        name = interface_towards(address, port)
+        if name is not None:
+            os.environ["GLOO_SOCKET_IFNAME"] = name
+    limit = datetime.timedelta(seconds=max(1.0, limit_s))
+    if rank > 0:
+        wait_for_store(address, port, limit_s, watchdog)
+    try:
+        store = dist.TCPStore(address, port, world, rank == 0, timeout=limit, wait_for_workers=False)
+        store.set(f"dtfm/{rank}", digest)
+        for other in range(world):
+            if store.get(f"dtfm/{other}").decode(errors="replace") != digest:
+                raise UserError(f"rank {other} has another program.json or other options than rank {rank}: copy one folder to all "
+                                "machines and give all ranks the same options")
+        dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank, world_size=world)
+    except (RuntimeError, ValueError, OSError) as error:
+        watchdog.wait_for_failure(min(5.0, limit_s))  # raises if another rank is the reason
+        raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free port on all ranks, and "
+                        "check firewalls") from None
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+"""Trains what the plan beside this file says: run it once per rank, or once with --single.
+
+examples:
+  RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 python3 train.py --steps 1000 --data text.txt
+  python3 train.py --single --steps 10                           the same training in one process
+  python3 train.py --steps 1000 --checkpoint-dir ckpt --checkpoint-every 100 --resume --log log.jsonl
+  python3 train.py --profile profile.json --micro-batches 1,2,4  measure the layers on this device
+  python3 train.py --profile profile.json --shape '{"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocabulary": 50257}'
+"""
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerFailed, UserError  # noqa: E402
+
+
+def whole(least):
+    def parse(text):
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+    return parse
+
+
+def positive(text):
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def not_negative(text):
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
+def sizes(text):
+    return [whole(1)(part) for part in text.split(",")]
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0], epilog="\n".join(__doc__.split("\n\n")[1:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--program", metavar="FILE", default=str(HERE / "program.json"), help="what to run [program.json beside train.py]")
+    group = parser.add_argument_group("training")
+    group.add_argument("--steps", metavar="N", type=whole(0), default=100, help="iterations in all, with those before a checkpoint [100]")
+    group.add_argument("--data", metavar="FILE", default="synthetic", help="text file whose bytes are the tokens, or synthetic [synthetic]")
+    group.add_argument("--model", metavar="MODULE:FUNCTION", help="layers of your own (dtfm_runtime/model.py) [the plan's transformer]")
+    group.add_argument("--optimizer", choices=("adamw", "sgd"), help="[the plan's]")
+    group.add_argument("--lr", metavar="RATE", type=positive, default=1e-3, help="learning rate [0.001]")
+    group.add_argument("--weight-decay", metavar="RATE", type=not_negative, help="[adamw: 0.01, sgd: 0]")
+    group.add_argument("--epsilon", metavar="E", type=positive, default=1e-8, help="AdamW's term of the denominator [1e-8]")
+    group.add_argument("--seed", metavar="N", type=whole(0), default=1, help="of first parameters and of samples [1]")
+    group = parser.add_argument_group("checkpoints")
+    group.add_argument("--checkpoint-dir", metavar="FOLDER", help="where to keep them; the same folder for all ranks [none]")
+    group.add_argument("--checkpoint-every", metavar="N", type=whole(1), help="iterations between two [only at the end]")
+    group.add_argument("--resume", action="store_true", help="go on from the last one, if there is one")
+    group = parser.add_argument_group("measuring")
+    group.add_argument("--log", metavar="FILE", help="rank 0 writes a line of JSON per iteration")
+    group.add_argument("--trace", metavar="FILE", help="rank 0 writes a Chrome trace of all ranks, like dtfm-sim --trace")
+    group.add_argument("--profile", metavar="FILE", help="measure the layers on this device, write a dtfm-profile file, and end")
+    group.add_argument("--micro-batches", metavar="N,N", type=sizes, help="sizes that --profile measures [the plan's]")
+    group.add_argument("--shape", metavar="JSON", help="the job's `model` for --profile before there is a plan [the plan's]")
+    group.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"), help="of --profile with --shape [fp32]")
+    group.add_argument("--gpu", metavar="NAME", help="of this device in the topology, for --profile [the driver's name]")
+    group.add_argument("--emulate-compute", metavar="PROFILE", help="sleep for the times of a profile instead of computing")
+    group = parser.add_argument_group("running")
+    group.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto", help="[auto: a GPU if there is one]")
+    group.add_argument("--threads", metavar="N", type=whole(1), help="of a rank on a CPU [1, or all with --single]")
+    group.add_argument("--timeout", metavar="SECONDS", type=positive, default=60.0, help="until a rank that is silent or does not start has failed [60]")
+    group.add_argument("--single", action="store_true", help="train in this process, without the plan's ranks")
+    arguments = parser.parse_args(arguments)
+    if arguments.checkpoint_every and not arguments.checkpoint_dir:
+        parser.error("--checkpoint-every requires --checkpoint-dir")
+    if arguments.resume and not arguments.checkpoint_dir:
+        parser.error("--resume requires --checkpoint-dir")
+    if arguments.single and arguments.emulate_compute:
+        parser.error("--single cannot be combined with --emulate-compute")
+    if arguments.shape and not arguments.profile:
+        parser.error("--shape requires --profile")
+    return arguments
+
+
+def import_torch():
+    try:
+        import torch
+    except ImportError as error:
+        raise UserError(f"PyTorch cannot be imported ({error}): install PyTorch 1.13 or later for {sys.executable} "
+                        "(pip install torch, or Debian's python3-torch)") from None
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < (1, 13):
+        raise UserError(f"PyTorch {torch.__version__} is too old: install 1.13 or later")
+    return torch
+
+
+def choose_device(torch, choice, local_rank):
+    if choice == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda requires a GPU that PyTorch supports: give --device cpu")
+    if choice == "cpu" or not torch.cuda.is_available():
+        return "cpu"
+    if local_rank >= torch.cuda.device_count():
+        raise UserError(f"LOCAL_RANK {local_rank} has no GPU: this machine has {torch.cuda.device_count()}; start as many ranks as it has GPUs")
+    torch.cuda.set_device(local_rank)
+    return f"cuda:{local_rank}"
+
+
+def read_shape(text):
+    try:
+        shape = json.loads(text)
+    except (ValueError, RecursionError):
+        shape = None
+    if not isinstance(shape, dict):
+        raise UserError("--shape must be a JSON object with the keys of a job's `model`")
+    return shape
+
+
+def make_model(arguments, sizes_of_job, layers):
+    from dtfm_runtime.model import Transformer, custom_model, transformer_model
+    if arguments.model:
+        sys.path.insert(0, os.getcwd())
+        return custom_model(arguments.model, layers)
+    return transformer_model(Transformer.read(sizes_of_job))
+
+
+def measure_profile(torch, arguments):
+    from dtfm_runtime import profile
+    from dtfm_runtime.program import read_program
+    if arguments.shape:
+        shape, precision, micro_batches = read_shape(arguments.shape), arguments.precision or "fp32", [1]
+    else:
+        program = read_program(arguments.program)
+        shape, precision, micro_batches = program.model, program.precision, [program.micro_batch]
+    layers = shape.get("layers")
+    device = choose_device(torch, arguments.device, int(os.environ.get("LOCAL_RANK", 0)))
+    if device == "cpu":
+        torch.set_num_threads(arguments.threads or 1)
+    # Times of CPUs are those of fp32, in which they train whatever the job's precision is.
+    dtype = torch.float32 if device == "cpu" else None
+    written = profile.measure(make_model(arguments, shape, layers if isinstance(layers, int) else 0),
+                              arguments.micro_batches or micro_batches, torch.device(device), precision, gpu=arguments.gpu, dtype=dtype)
+    profile.write(written, arguments.profile)
+    print(f"wrote {arguments.profile}")
+
+
+def make_options(arguments, program, device, first_step):
+    from dtfm_runtime.optimizer import default_optimizer
+    from dtfm_runtime.training import Options
+    optimizer = arguments.optimizer or default_optimizer(program.optimizer)
+    decay = arguments.weight_decay if arguments.weight_decay is not None else {"adamw": 0.01, "sgd": 0.0}[optimizer]
+    return Options(optimizer=optimizer, lr=arguments.lr, epsilon=arguments.epsilon, weight_decay=decay, seed=arguments.seed,
+                   device=device, steps=arguments.steps, first_step=first_step)
+
+
+def describe_training(program, model):
+    """What a checkpoint must be of."""
+    sizes_of_model = dict(vars(model.transformer)) if model.transformer else {"custom": model.name}
+    sizes_of_model.pop("flash_attention", None)  # how attention is computed, not what
+    return {"model": sizes_of_model}
+
+
+def find_checkpoint(arguments, meta):
+    """Step and meta data to resume from; step 0 if training starts anew."""
+    from dtfm_runtime import checkpoint
+    if not arguments.checkpoint_dir:
+        return 0, {}
+    if not arguments.resume:
+        checkpoint.require_empty(arguments.checkpoint_dir)
+        return 0, {}
+    found = checkpoint.latest(arguments.checkpoint_dir)
+    if found is None:
+        return 0, {}
+    checkpoint.require_same(arguments.checkpoint_dir, found[1], **meta)
+    return found
+
+
+def digest_of(arguments, program, options):
+    """All ranks must have the same."""
+    kept = {key: value for key, value in vars(arguments).items()
+            if key not in ("program", "log", "trace", "device", "threads", "checkpoint_dir", "data", "emulate_compute")}
+    from dtfm_runtime import __version__
+    kept.update(version=__version__, program=program.digest, first_step=options.first_step, data=Path(arguments.data).name,
+                emulates=bool(arguments.emulate_compute), device=options.device.split(":")[0])
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def emulated_layers(program, model, path):
+    from dtfm_runtime.compute import EmulatedLayer
+    from dtfm_runtime.profile import Emulation
+    times, size = Emulation(path, model), program.micro_batch
+    result = {}
+    for layer in range(model.layers):
+        forward = times.forward_s([layer], size)
+        # The middle layers are blocks only, which is what recomputation repeats of the first and the last one, too.
+        block = times.forward_s([1], size) if model.layers > 2 else forward
+        result[layer] = EmulatedLayer(forward, times.backward_s([layer], size), times.update_s([layer]), block, weight_share(model, layer))
+    return result
+
+
+def weight_share(model, layer):
+    """The share of the backward pass for gradients of parameters, by operations, as in planner/core/layer_times.cpp."""
+    it = model.transformer
+    if it is None:
+        return 0.5
+    width = it.hidden * it.kv_heads // it.heads
+    matrices = 2 * it.hidden ** 2 + 2 * it.hidden * width + (3 if it.gated else 2) * it.hidden * it.feed_forward
+    products = 2 * it.sequence * (matrices + (it.hidden * it.vocabulary if layer == it.layers - 1 else 0))
+    return products / (2 * (products + 4 * it.sequence ** 2 * it.hidden))
+
+
+class Run:
+    """The iterations of one rank, with checkpoints and what is written about them."""
+
+    def __init__(self, arguments, program, trainer, options, meta, recorder, watchdog=None, rank=0):
+        self.arguments, self.program, self.trainer, self.options, self.meta = arguments, program, trainer, options, meta
+        self.recorder, self.watchdog, self.rank = recorder, watchdog, rank
+        self.seconds = {}
+        self.sequence = program.model.get("sequence", 1)
+
+    def train(self):
+        from dtfm_runtime.timeline import IterationLog
+        path = self.arguments.log if self.rank == 0 else None
+        self.log = IterationLog(path, append=self.options.first_step > 0) if path else None
+        for step in range(self.options.first_step, self.options.steps):
+            if self.watchdog is not None:
+                self.watchdog.check()
+            start = time.monotonic()
+            self.trainer.run_iteration()
+            end = time.monotonic()
+            self.recorder.iteration(step, start, end)
+            self.seconds[step] = end - start
+            self.report(leave=1)
+            self.save_checkpoint(step + 1)
+        self.report(leave=0)
+
+    def save_checkpoint(self, step):
+        every = self.arguments.checkpoint_every
+        if self.arguments.checkpoint_dir and (step == self.options.steps or (every and step % every == 0)):
+            self.report(leave=0)
+            with self.recorder.span("save_checkpoint"):
+                self.trainer.save(self.arguments.checkpoint_dir, self.meta)
+
+    def report(self, leave):
+        if self.rank > 0:
+            return
+        tokens = self.program.global_batch * self.sequence
+        for it in self.trainer.take_reports(leave):
+            seconds = self.seconds.pop(it.iteration)
+            loss = "" if it.loss is None else f"loss {it.loss:.4f}, "
+            print(f"iteration {it.iteration}: {loss}{seconds:.3f} s, {tokens / seconds:.0f} tokens/s", flush=True)
+            if self.log:
+                self.log.write(iteration=it.iteration, loss=it.loss, seconds=seconds, tokens=tokens, peak_memory_bytes=it.peak_memory_bytes)
+
+
+def train_single(torch, arguments, program, model):
+    from dtfm_runtime.data import open_data
+    from dtfm_runtime.single import SingleTrainer
+    from dtfm_runtime.timeline import Recorder, merge_texts
+    device = choose_device(torch, arguments.device, int(os.environ.get("LOCAL_RANK", 0)))
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    meta = describe_training(program, model)
+    step, found = find_checkpoint(arguments, meta)
+    options = make_options(arguments, program, device, step)
+    trainer = SingleTrainer(program, model, open_data(arguments.data, model, arguments.seed), options)
+    if step:
+        trainer.load(arguments.checkpoint_dir, step, found)
+    recorder = Recorder(0, arguments.trace is not None)
+    Run(arguments, program, trainer, options, meta, recorder).train()
+    if arguments.trace:
+        merge_texts([recorder.text()], arguments.trace, ["single"])
+
+
+def train_rank(torch, arguments, program, model):
+    """Returns the exit code; ends the process itself if a peer has failed."""
+    from dtfm_runtime.failure import Watchdog, end_process
+    from dtfm_runtime.transport import environment, first_line
+    if len(program.ranks) == 1 and "WORLD_SIZE" not in os.environ:
+        os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    rank, world, address, port, local_rank = environment()
+    if world != len(program.ranks):
+        raise UserError(f"WORLD_SIZE is {world}, but the plan has {len(program.ranks)} ranks: start {len(program.ranks)} processes")
+    device = choose_device(torch, arguments.device, local_rank)
+    if device == "cpu":
+        torch.set_num_threads(arguments.threads or 1)
+    watchdog = Watchdog(rank, world, address, port + 1 if port < 65535 else port - 1, arguments.timeout, program.describe)
+    watchdog.start()
+    try:
+        run_connected(torch, arguments, program, model, (rank, world, address, port), device, watchdog)
+        watchdog.stop()
+        code, message = DONE, ""
+    except (UserError, PeerFailed) as error:
+        code, message = error.exit_code, str(error)
+    except KeyboardInterrupt:
+        code, message = INTERRUPTED, "interrupted; the last checkpoint is unchanged"
+    except Exception as error:
+        code, message = after_error(torch, arguments, program, rank, watchdog, error, first_line)
+    if code not in (DONE, PEER_FAILED):
+        with contextlib.suppress(PeerFailed):
+            watchdog.stop("it was interrupted" if code == INTERRUPTED else message)
+    elif code == PEER_FAILED:
+        with contextlib.suppress(PeerFailed):
+            watchdog.stop()
+    sys.stdout.flush()
+    end_process(code, f"train.py: {message}" if message else "")
+
+
+def after_error(torch, arguments, program, rank, watchdog, error, first_line):
+    """An error of a message is mostly that of a rank that has failed, which the watchdog names."""
+    try:
+        if isinstance(error, RuntimeError):
+            watchdog.wait_for_failure(min(5.0, arguments.timeout))
+    except PeerFailed as failed:
+        return PEER_FAILED, str(failed)
+    if isinstance(error, getattr(torch.cuda, "OutOfMemoryError", MemoryError)) or "out of memory" in str(error):
+        return BAD_INPUT, f"{program.describe(rank)} is out of memory: plan with recompute full or more devices ({first_line(error)})"
+    traceback.print_exc()
+    return 1, f"{program.describe(rank)} failed: {first_line(error)}"
+
+
+def run_connected(torch, arguments, program, model, place, device, watchdog):
+    from dtfm_runtime.data import open_data
+    from dtfm_runtime.timeline import Recorder, merge_texts
+    from dtfm_runtime.training import Trainer
+    from dtfm_runtime.transport import GlooTransport, NcclTransport, connect
+    rank, world, address, port = place
+    meta = describe_training(program, model)
+    step, found = find_checkpoint(arguments, meta)
+    options = make_options(arguments, program, device, step)
+    transport, store = None, None
+    if world > 1:
+        use_gpu = device != "cpu" and not arguments.emulate_compute
+        store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu,
+                        watchdog)  # noqa: F841, lives on
+        transport = (NcclTransport if use_gpu else GlooTransport)(rank)
+    torch.backends.cuda.matmul.allow_tf32 = program.precision == "tf32"
+    batches = None if arguments.emulate_compute else open_data(arguments.data, model, arguments.seed)
+    emulated = emulated_layers(program, model, arguments.emulate_compute) if arguments.emulate_compute else None
+    recorder = Recorder(rank, arguments.trace is not None, None if emulated else torch.device(device))
+    trainer = Trainer(program, rank, model, batches, options, transport, recorder, emulated)
+    if step:
+        trainer.load(arguments.checkpoint_dir, step, found)
+        if rank == 0:
+            print(f"resuming from step {step}", flush=True)
+    Run(arguments, program, trainer, options, meta, recorder, watchdog, rank).train()
+    trainer.close()
+    if arguments.trace:
+        text = recorder.text(watchdog.clock())
+        texts = transport.gather_texts(text, world) if transport else [text]
+        if rank == 0:
+            merge_texts(texts, arguments.trace, [it.device for it in program.ranks], program.topology or "training")
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, raise_interrupt)
+    try:
+        torch = import_torch()
+        if arguments.profile:
+            measure_profile(torch, arguments)
+            return DONE
+        from dtfm_runtime.program import read_program
+        program = read_program(arguments.program)
+        model = make_model(arguments, program.model, program.layers)
+        (train_single if arguments.single else train_rank)(torch, arguments, program, model)
+        return DONE
+    except (UserError, PeerFailed) as error:
+        print(f"train.py: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("train.py: interrupted; the last checkpoint is unchanged", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
