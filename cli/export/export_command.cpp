@@ -218,9 +218,12 @@ std::string format_times(const TrainerTimes& times) {
 std::string format_summary(const ExportOptions& options, const std::optional<TrainerTimes>& times,
                            const exporter::ExportFiles& files, const std::vector<std::string>& notes) {
   std::string text = times ? format_times(*times) + "\n" : "";
-  text += fmt::format("{}: ", options.folder);
-  for (std::size_t i = 0; i < files.size(); ++i) text += (i > 0 ? ", " : "") + files[i].name;
-  text += "\n";
+  std::vector<std::string> names;  // of files and folders
+  for (const exporter::ExportFile& file : files)
+    if (const std::string name = file.name.substr(0, file.name.find('/') + 1);
+        name.empty() || names.empty() || names.back() != name)
+      names.push_back(name.empty() ? file.name : name);
+  text += fmt::format("{}: {}\n", options.folder, fmt::join(names, ", "));
   for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
   return text;
 }
