@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import json
 import os
 import selectors
@@ -35,7 +36,8 @@ from .errors import INTERRUPTED, PEER_FAILED, PeerFailed, UserError
 PROTOCOL = "dtfm-watchdog/1"
 MAX_LINE_BYTES = 4096
 MAX_UNSENT_BYTES = 1 << 16
-MAX_STRANGERS = 64  # connections that have not said which rank they are
+MAX_STRANGERS = 64  # connections beyond the ranks that have not said which rank they are
+BACKLOG = 1024
 CLOCK_SAMPLES = 64  # of which the one with the shortest round trip counts
 EXIT_INTERNAL = 1
 PROCESS_ENDED = "its process ended"
@@ -43,8 +45,8 @@ PROCESS_ENDED = "its process ended"
 
 @dataclass(frozen=True)
 class Limits:
-    """How a time limit is divided. A rank is noticed after `silence_s` at the latest and the others end `grace_s` later;
-    the rest is for what a busy machine adds."""
+    """How a time limit is divided. A silent rank is noticed after `silence_s` and the others end `grace_s` later; the
+    rest is for what a busy machine adds."""
 
     timeout_s: float
 
@@ -150,7 +152,8 @@ class _Link:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket, self.rank, self.heard = connection, None, time.monotonic()  # type: socket.socket, Optional[int], float
+        self.socket, self.heard = connection, time.monotonic()
+        self.rank: Optional[int] = None  # until it has said hello
         self.is_closed = self.has_left = False
         self._received, self._unsent = b"", b""
 
@@ -374,7 +377,8 @@ class _Hub(_Member):
             self._listening = _listen(host, port)
         except OSError as error:
             problem = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-            raise UserError(f"port {port} of {host} {problem}: set MASTER_PORT to another number on all ranks") from None
+            raise UserError(f"port {port} of {host} {problem}: set MASTER_PORT to another number on all "
+                            "ranks") from None
         self.selector.register(self._listening, selectors.EVENT_READ)
         self._start_end = time.monotonic() + self.start_timeout_s
 
@@ -388,7 +392,7 @@ class _Hub(_Member):
     def on_listening(self) -> None:
         with contextlib.suppress(OSError):
             connection, _ = self._listening.accept()
-            if sum(link.rank is None for link in self.links) < MAX_STRANGERS:
+            if len(self.links) < self.world + MAX_STRANGERS:
                 self.add(_Link(connection))
             else:
                 connection.close()
@@ -411,7 +415,8 @@ class _Hub(_Member):
         if message.get("hello") != PROTOCOL or type(rank) is not int or type(world) is not int:
             return self.drop(link)
         if world != self.world:
-            link.send({"refused": f"WORLD_SIZE is {world} here and {self.world} at rank 0: set it to the number of ranks"})
+            link.send({"refused": f"WORLD_SIZE is {world} here and {self.world} at rank 0: set it to the number of "
+                                  "ranks"})
             return self._stop_starting(f"rank {rank} has WORLD_SIZE {world} and rank 0 has {self.world}: set it to the "
                                        "number of ranks everywhere")
         if rank not in self._missing:
@@ -496,8 +501,9 @@ class _Spoke(_Member):
             except OSError as error:
                 problem = error.strerror or "no answer"
             if time.monotonic() > end:
-                raise UserError(f"cannot reach rank 0 at {host}:{port} within {self.start_timeout_s:.3g} s ({problem}): check "
-                                "MASTER_ADDR and MASTER_PORT, firewalls, and that rank 0 was started")
+                limit = f"within {self.start_timeout_s:.3g} s"
+                raise UserError(f"cannot reach rank 0 at {host}:{port} {limit} ({problem}): check MASTER_ADDR and "
+                                "MASTER_PORT, firewalls, and that rank 0 was started")
             time.sleep(0.1)
 
     def _wait_for_welcome(self, end: float) -> None:
@@ -554,16 +560,26 @@ class _Spoke(_Member):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Listens on the address of rank 0, or on all where that is not an address of this machine, as in some clusters."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    try:
-        listening = socket.create_server(address[:2], family=family, backlog=1024)
-    except OSError as error:
-        if error.errno != errno.EADDRNOTAVAIL:
-            raise
-        listening = socket.create_server(("", port), family=family, backlog=1024)
+    """Listens on the address of rank 0. Where it has a name, which its own host may take for a loopback address, or
+    where the address belongs to something in front of this machine, listens on all addresses."""
+    listening = None
+    with contextlib.suppress(ValueError):
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    if listening is None:
+        listening = _listen_everywhere(port)
     listening.setblocking(False)
     return listening
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def _of_program(text: str) -> str:

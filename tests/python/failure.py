@@ -222,27 +222,32 @@ def one_killed_while_others_finish():
 
 
 def started_wrongly():
-    def lines_of(*commands):
-        """Exit codes and last lines of processes (rank, world, port)."""
-        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), "1", "loop"], stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for command in commands]
+    def lines_of(*commands, host=HOST, mode="loop", limit_s=2):
+        """Lines and exit codes of processes (rank, world, port)."""
+        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), str(limit_s), mode], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                      env={**os.environ, "DTFM_TEST_HOST": host}) for command in commands]
         ends = [(process.communicate(timeout=SLACK_S)[1].strip(), process.returncode) for process in processes]
         assert all("\n" not in text for text, _ in ends), ends
         return ends
 
     port = next(PORTS)
     (text, code), = lines_of((1, 2, port))
-    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 1 s (Connection refused): check MASTER_ADDR"), text
+    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 2 s (Connection refused): check MASTER_ADDR"), text
     (text, code), = lines_of((0, 4, port))
-    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 1 s: start all ranks with"), text
+    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 2 s: start all ranks with"), text
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 3, port))
     assert zero_code == 2 and zero.startswith("rank 2 did not connect"), zero
-    assert one_code == 3 and one.startswith("failure.py: rank 2 (gpu:2) failed: it did not connect within 1 s"), one
+    assert one_code == 3 and one.startswith("failure.py: rank 2 (gpu:2) failed: it did not connect within 2 s"), one
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 2, port))
     assert zero_code == 2 and zero.startswith("rank 1 has WORLD_SIZE 2 and rank 0 has 3: set it"), zero
     assert one_code == 2 and one.startswith("WORLD_SIZE is 2 here and 3 at rank 0: set it"), one
     (_, _), *same = lines_of((0, 3, port), (1, 3, port), (1, 3, port))
     assert sorted(code for _, code in same) == [2, 3] and any(text.startswith("another process has RANK 1: ") for text, _ in same), same
+    (text, code), = lines_of((1, 2, port), host="does-not-exist.invalid")
+    assert code == 2 and text.startswith("cannot reach rank 0 at does-not-exist.invalid:"), text
+    ends = lines_of((0, 2, port), (1, 2, port), host="localhost", mode="finish", limit_s=20)
+    assert ends == [("", 0), ("", 0)], ends
     with socket.create_server((HOST, 0)) as silent:
         (text, code), (zero, zero_code) = lines_of((1, 2, silent.getsockname()[1]), (0, 2, silent.getsockname()[1]))
         assert code == 2 and "does not answer as rank 0 of this training: check MASTER_ADDR" in text, text
