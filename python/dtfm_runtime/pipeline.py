@@ -1,6 +1,7 @@
 """Executes the order of a rank: receives what an operation needs, computes it and sends the result."""
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
 from typing import Callable, Optional, Sequence
@@ -47,7 +48,9 @@ class Incoming:
     sender of Gloo waits a round trip for one that is not; the first of an iteration are posted in the one before."""
 
     def __init__(self, transport, sender: int, kind: str, keys: Sequence[tuple[int, int]], boundaries: dict[int, Boundary],
-                 tag_of: Callable[[str, int, int], int], iterations: int, post_all: bool):
+                 tag_of: Callable[[str, int, int], int], iterations: int, post_all: bool,
+                 arrived: Optional[Callable[[int, int, float, float], None]]):
+        self.arrived = arrived  # called with chunk, micro-batch and times, if they are recorded
         self.transport, self.sender, self.kind, self.keys, self.boundaries = transport, sender, kind, keys, boundaries
         self.tag_of, self.left = tag_of, len(keys) * iterations
         largest = max(boundaries[chunk].bytes for chunk, _ in keys)
@@ -65,6 +68,8 @@ class Incoming:
         self.left -= 1
         buffer = self.boundaries[chunk].buffer()
         work = self.transport.receive(buffer, self.sender, self.tag_of(self.kind, chunk, micro_batch), KINDS[self.kind])
+        if self.arrived is not None and not self.transport.groups_messages:
+            work = Arrival(self, work, buffer, chunk, micro_batch)
         self.posted.append(((chunk, micro_batch), work, buffer))
 
     def take(self, chunk: int, micro_batch: int) -> torch.Tensor:
@@ -76,6 +81,23 @@ class Incoming:
         del self.posted[index]
         self.post_ahead()
         return self.boundaries[chunk].decode(buffer)
+
+
+class Arrival:
+    """Waits for a message of which a thread notices when it arrives. It is taken later."""
+
+    def __init__(self, incoming: Incoming, work, buffer: torch.Tensor, chunk: int, micro_batch: int):
+        self.transport, self.event, posted = incoming.transport, threading.Event(), time.monotonic()
+
+        def then() -> None:
+            incoming.arrived(chunk, micro_batch, posted, time.monotonic())
+            self.event.set()
+
+        self.transport.notice_arrival(work, buffer, incoming.sender, KINDS[incoming.kind], then)
+
+    def wait(self) -> None:
+        self.event.wait()
+        self.transport.check()
 
 
 class Pipeline:
@@ -97,7 +119,8 @@ class Pipeline:
                 keys = messages_between(program, sender, rank, kind)
                 if keys:
                     self.incoming[(sender, kind)] = Incoming(transport, sender, kind, keys, boundaries, self.tag_of, iterations,
-                                                             program.blocking_sends)
+                                                             program.blocking_sends,
+                                                             self.recorded_arrival(sender, kind) if recorder.enabled else None)
 
     def tag_of(self, kind: str, chunk: int, micro_batch: int) -> int:
         """`chunk` is that of the receiver."""
@@ -147,14 +170,15 @@ class Pipeline:
             return None
         if sender == self.rank:
             return self.local.pop((it.kind, it.chunk, it.micro_batch))
-        start = time.monotonic()
-        received = self.incoming[(sender, it.kind)].take(it.chunk, it.micro_batch)
-        if self.recorder.enabled:
-            kind = "send_activations" if it.kind == "F" else "send_gradients"
-            stage = self.stages[it.chunk] + (-1 if it.kind == "F" else 1)
-            self.recorder.add(kind, start, time.monotonic(), is_received=True, pipeline=self.pipeline, stage=stage,
-                              micro_batch=it.micro_batch, peer=sender)
-        return received
+        return self.incoming[(sender, it.kind)].take(it.chunk, it.micro_batch)
+
+    def recorded_arrival(self, sender: int, kind: str) -> Callable[[int, int, float, float], None]:
+        """Records messages. A receiver does not know when they were sent, only when it began to wait for them."""
+        def record(chunk: int, micro_batch: int, start: float, end: float) -> None:
+            activity, step = ("send_activations", -1) if kind == "F" else ("send_gradients", 1)
+            self.recorder.add(activity, start, end, is_received=True, pipeline=self.pipeline, stage=self.stages[chunk] + step,
+                              micro_batch=micro_batch, peer=sender)
+        return record
 
     def send(self, it: Operation, result: Optional[torch.Tensor], then: Callable[[], object] = lambda: None) -> None:
         receiver = self.program.receiver(self.rank, it)

@@ -74,7 +74,7 @@ class GlooTransport(Control):
 
     def __init__(self, rank: int):
         self.rank = rank
-        self._reapers: dict[tuple[int, bool], Reaper] = {}
+        self._reapers: dict[tuple, Reaper] = {}
         self._lock = threading.Lock()
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
@@ -87,7 +87,13 @@ class GlooTransport(Control):
                         kind: str = ACTIVATIONS) -> None:
         """Gloo reads the tensor later, so it must not be freed before; nobody waits for it."""
         # Those of the synchronization have threads of their own, because stages must not wait for them.
-        key = (peer, kind == SYNC)
+        self._reap((peer, kind == SYNC), work, tensor, then)
+
+    def notice_arrival(self, work, tensor: torch.Tensor, peer: int, kind: str, then: Callable[[], object]) -> None:
+        """Calls `then` when a message has arrived, which may be long before it is needed."""
+        self._reap((peer, kind), work, tensor, then)
+
+    def _reap(self, key: tuple, work, tensor: torch.Tensor, then: Callable[[], object]) -> None:
         with self._lock:
             if key not in self._reapers:
                 self._reapers[key] = Reaper()
@@ -111,7 +117,7 @@ class GlooTransport(Control):
 
 
 class Reaper:
-    """A thread that waits for the sends to one peer, in order, and frees what was sent."""
+    """A thread that waits for messages of one kind to or from one peer, in order, and frees what was sent."""
 
     def __init__(self):
         self._queue: queue.Queue = queue.Queue()
