@@ -10,7 +10,7 @@ The heartbeats also compare the clocks of the ranks, from which timelines of sev
 
 Messages are lines of JSON:
   to rank 0:    {"hello": PROTOCOL, "rank", "world"}   {"ping": time}   {"bye": reason or null}   {"lost": rank}
-  from rank 0:  {"welcome": true} or {"refused": text}   {"pong": time, "now": time}   {"bye": null}
+  from rank 0:  {"welcome": true}, {"refused": text} or {"failed": …}   {"pong": time, "now": time}   {"bye": null}
                 {"failed": rank, "reason": text}
 """
 from __future__ import annotations
@@ -40,7 +40,9 @@ MAX_STRANGERS = 64  # connections beyond the ranks that have not said which rank
 BACKLOG = 1024
 CLOCK_SAMPLES = 64  # of which the one with the shortest round trip counts
 EXIT_INTERNAL = 1
-PROCESS_ENDED = "its process ended"
+MAX_REASON = 500
+ADVICE = "go on from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
+PROCESS_ENDED = f"its process ended; {ADVICE}"
 
 
 @dataclass(frozen=True)
@@ -119,11 +121,10 @@ class Watchdog:
         failure = self._member.failure if self._member else None
         if not failure:
             return ""
-        advice = "go on from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
         who = self._describe(failure.rank)
         if failure.rank == self._rank:
             who += ", which is this one,"
-        return f"{who} failed: {failure.reason}; {advice}"
+        return f"{who} failed: {failure.reason}"
 
     def clock(self) -> Clock:
         return self._member.clock() if self._member else Clock()
@@ -425,7 +426,7 @@ class _Hub(_Member):
         link.rank = rank
         self._ranks[rank] = link
         self._missing.remove(rank)
-        link.send({"welcome": True})
+        link.send(self._news() if self.failure else {"welcome": True})
         if not self._missing:
             self.selector.unregister(self._listening)
             self._listening.close()
@@ -457,18 +458,22 @@ class _Hub(_Member):
     def on_failure(self) -> None:
         for link in self._ranks.values():
             if not link.is_closed:
-                link.send({"failed": self.failure.rank, "reason": self.failure.reason})
+                link.send(self._news())
         self._complete.set()
+
+    def _news(self) -> dict:
+        return {"failed": self.failure.rank, "reason": self.failure.reason}
 
     def goodbye(self, reason: Optional[str]) -> None:
         if reason is not None:
             self.fail(0, reason)
 
     def may_leave(self, now: float) -> bool:
-        """After a failure, what the others were told is lost if this process ends before they have read it."""
+        """After a failure, what the others were told is lost if this process ends before they have read it. Those that
+        are late to connect are told, too."""
         links = self._ranks.values()
         if self.failure:
-            return all(link.is_closed for link in links) or self.is_late(now)
+            return self.is_late(now) or (not self._missing and all(link.is_closed for link in links))
         return not self._missing and all(link.has_left for link in links)
 
     def _close_all(self) -> None:
@@ -514,6 +519,8 @@ class _Spoke(_Member):
                 raise UserError(_printable(first["refused"]))
             if "welcome" in first:
                 return
+            if "failed" in first:
+                return self.on_message(self._link, first)
             time.sleep(0.01)
         raise UserError(f"{host}:{port} does not answer as rank 0 of this training: check MASTER_ADDR and MASTER_PORT")
 
@@ -587,9 +594,9 @@ def _of_program(text: str) -> str:
 
 
 def _silent(seconds: float) -> str:
-    return f"no sign of life for {seconds:.3g} s"
+    return f"no sign of life for {seconds:.3g} s; {ADVICE}"
 
 
 def _printable(text) -> str:
     """Text of another process, for one line of a terminal."""
-    return "".join(c if c.isprintable() else " " for c in str(text))[:300]
+    return "".join(c if c.isprintable() else " " for c in str(text))[:MAX_REASON]

@@ -45,10 +45,12 @@ PORTS = itertools.count(20_000)  # below those that the system gives to connecti
 
 def run_rank(rank, world, port, limit_s, mode):
     """What a rank does after all have connected: `loop` checks for failures, `hang` never does, `finish` ends soon, `shifted` too,
-    `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
+    `late` is a loop that starts late,     `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
     if mode == "shifted":  # the clock of another machine
         real = time.monotonic
         time.monotonic = lambda: real() + CLOCK_SHIFT_S
+    if mode == "late":
+        sys.stdin.readline()
     start_s = SLACK_S if limit_s == LIMIT_S else limit_s
     watchdog = Watchdog(rank, world, HOST, port, limit_s, lambda it: f"rank {it} (gpu:{it})", start_s)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -70,7 +72,7 @@ def run_rank(rank, world, port, limit_s, mode):
 
 
 def behave(watchdog, mode):
-    if mode == "loop":
+    if mode in ("loop", "late"):
         while True:
             watchdog.check()
             time.sleep(0.02)
@@ -101,19 +103,23 @@ def hang():
 class Ranks:
     """Processes of all ranks. Those in `modes` behave differently from the others."""
 
-    def __init__(self, world, mode, modes=None, limit_s=LIMIT_S, port=None):
-        self.port = port or next(PORTS)
+    def __init__(self, world, mode, modes=None, limit_s=LIMIT_S, waits=True):
+        self.waits, self.port = waits, next(PORTS)
         self.processes = []
         for rank in range(world):
             command = [sys.executable, __file__, "rank", str(rank), str(world), str(self.port), str(limit_s), (modes or {}).get(rank, mode)]
             self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
     def __enter__(self):
-        for process in self.processes:
-            assert process.stdout.readline() == "started\n", process.communicate()
-        for process in self.processes:
-            process.stdin.close()
+        if self.waits:
+            for process in self.processes:
+                assert process.stdout.readline() == "started\n", process.communicate()
+            for rank in range(len(self.processes)):
+                self.go(rank)
         return self
+
+    def go(self, rank):
+        self.processes[rank].stdin.close()
 
     def __exit__(self, *error):
         for process in self.processes:
@@ -172,11 +178,21 @@ def several_killed():
         assert ends[0][1][0].startswith(("failure.py: rank 2 ", "failure.py: rank 4 ")), ends
 
 
+def killed_before_all_have_started():
+    """The last one learns of it from rank 0, which waits for it a little; it stands for those that are just connecting."""
+    with Ranks(3, "loop", {2: "late"}, limit_s=SLACK_S, waits=False) as ranks:
+        assert ranks.processes[1].stdout.readline() == "started\n"
+        ranks.signal(1, signal.SIGKILL)
+        ranks.go(0)
+        ranks.go(2)
+        expect_failure(ranks, 1, "its process ended", time.monotonic(), [0, 2])
+
+
 def given_up():
     with Ranks(3, "loop", {2: "give-up"}) as ranks:
-        expect_failure(ranks, 2, "out of memory; ", time.monotonic(), [0, 1])
+        expect_failure(ranks, 2, "out of memory", time.monotonic(), [0, 1])
     with Ranks(3, "hang", {0: "give-up"}) as ranks:
-        expect_failure(ranks, 0, "out of memory; ", time.monotonic(), [1, 2])
+        expect_failure(ranks, 0, "out of memory", time.monotonic(), [1, 2])
 
 
 def crashed():
@@ -462,7 +478,7 @@ def wait_for(children, suspended_rank=None):
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-SCENARIOS = [(limits_add_up,), (several_killed,), (given_up,), (crashed,), (finished,), (one_killed_while_others_finish,),
+SCENARIOS = [(limits_add_up,), (several_killed,), (killed_before_all_have_started,), (given_up,), (crashed,), (finished,), (one_killed_while_others_finish,),
              (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
 SCENARIOS += [(killed, 4, rank, mode) for rank in range(4) for mode in ("loop", "hang", "lost")]
 SCENARIOS += [(suspended, 3, rank, mode) for rank in range(3) for mode in ("loop", "hang")]
