@@ -44,8 +44,9 @@ PORTS = itertools.count(20_000)  # below those that the system gives to connecti
 # ------------------------------------------------------------------------------------------------- one rank
 
 def run_rank(rank, world, port, limit_s, mode):
-    """What a rank does after all have connected: `loop` checks for failures, `hang` never does, `finish` ends soon, `shifted` too,
-    `late` is a loop that starts late,     `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
+    """What a rank does after all have connected: `loop` checks for failures, `hang` never does, `lost` waits for news of
+    one, `finish` ends soon, `compute` keeps the interpreter busy before, `give-up` ends with a reason, `crash` without.
+    `late` is a loop that starts after the others, `shifted` ends soon and has another clock."""
     if mode == "shifted":  # the clock of another machine
         real = time.monotonic
         time.monotonic = lambda: real() + CLOCK_SHIFT_S
