@@ -479,8 +479,8 @@ def wait_for(children, suspended_rank=None):
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-SCENARIOS = [(limits_add_up,), (several_killed,), (killed_before_all_have_started,), (given_up,), (crashed,), (finished,), (one_killed_while_others_finish,),
-             (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
+SCENARIOS = [(limits_add_up,), (several_killed,), (killed_before_all_have_started,), (given_up,), (crashed,), (finished,),
+             (one_killed_while_others_finish,), (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
 SCENARIOS += [(killed, 4, rank, mode) for rank in range(4) for mode in ("loop", "hang", "lost")]
 SCENARIOS += [(suspended, 3, rank, mode) for rank in range(3) for mode in ("loop", "hang")]
 SCENARIOS += [(interrupted, rank, mode, number) for rank in (0, 2) for mode in ("loop", "hang")
