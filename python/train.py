@@ -293,7 +293,7 @@ def train_rank(torch, arguments, program, model):
     rank, world, address, port, local_rank = environment()
     if world != len(program.ranks):
         raise UserError(f"WORLD_SIZE is {world}, but the plan has {len(program.ranks)} ranks: start {len(program.ranks)} processes")
-    device = choose_device(torch, arguments.device, local_rank)
+    device = choose_device(torch, "cpu" if arguments.emulate_compute else arguments.device, local_rank)
     if device == "cpu":
         torch.set_num_threads(arguments.threads or 1)
     watchdog = Watchdog(rank, world, address, port + 1 if port < 65535 else port - 1, arguments.timeout, program.describe)
@@ -342,14 +342,14 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
     options = make_options(arguments, program, device, step)
     transport, store = None, None
     if world > 1:
-        use_gpu = device != "cpu" and not arguments.emulate_compute
+        use_gpu = device != "cpu"
         store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu,
                         watchdog)  # noqa: F841, lives on
         transport = (NcclTransport if use_gpu else GlooTransport)(rank)
     torch.backends.cuda.matmul.allow_tf32 = program.precision == "tf32"
     batches = None if arguments.emulate_compute else open_data(arguments.data, model, arguments.seed)
     emulated = emulated_layers(program, model, arguments.emulate_compute) if arguments.emulate_compute else None
-    recorder = Recorder(rank, arguments.trace is not None, None if emulated else torch.device(device))
+    recorder = Recorder(rank, arguments.trace is not None, torch.device(device))
     trainer = Trainer(program, rank, model, batches, options, transport, recorder, emulated)
     if step:
         trainer.load(arguments.checkpoint_dir, step, found)
