@@ -61,6 +61,11 @@ class Limits:
         return min(5.0, 0.15 * self.timeout_s)
 
     @property
+    def linger_s(self) -> float:
+        """How much later rank 0 ends, so that nobody takes its end for the failure."""
+        return 0.05 * self.timeout_s
+
+    @property
     def ping_s(self) -> float:
         return min(1.0, self.timeout_s / 10)
 
@@ -204,6 +209,7 @@ class _Member:
                  message: Callable[[], str]) -> None:
         self.rank, self.world, self.address, self.limits = rank, world, address, limits
         self.start_timeout_s, self.message = start_timeout_s, message
+        self.grace_s = limits.grace_s
         self.failure: Optional[Failure] = None
         self.failed = threading.Event()
         self.selector = selectors.DefaultSelector()
@@ -315,12 +321,12 @@ class _Member:
 
     def _end_in_time(self) -> None:
         if self._end is None:
-            self._end = time.monotonic() + self.limits.grace_s
+            self._end = time.monotonic() + self.grace_s
 
     def _say_goodbye(self) -> None:
         if not self._said_goodbye:
             self._said_goodbye = True
-            self._end = time.monotonic() + self.limits.grace_s
+            self._end = time.monotonic() + self.grace_s
             self.goodbye(_printable(self._reason) if self._reason is not None else None)
 
     def is_late(self, now: float) -> bool:
@@ -366,6 +372,7 @@ class _Hub(_Member):
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
+        self.grace_s += self.limits.linger_s
         self._ranks: Dict[int, _Link] = {}  # of those that have not left
         self._missing = set(range(1, self.world))
         self._complete = threading.Event()
@@ -470,10 +477,12 @@ class _Hub(_Member):
 
     def may_leave(self, now: float) -> bool:
         """After a failure, what the others were told is lost if this process ends before they have read it. Those that
-        are late to connect are told, too."""
+        have not connected yet are told, too, unless this rank is the one that gives up."""
         links = self._ranks.values()
         if self.failure:
-            return self.is_late(now) or (not self._missing and all(link.is_closed for link in links))
+            if self._missing and self.failure.rank != 0:
+                return now > self._start_end
+            return self.is_late(now) or all(link.is_closed for link in links)
         return not self._missing and all(link.has_left for link in links)
 
     def _close_all(self) -> None:

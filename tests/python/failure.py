@@ -303,7 +303,7 @@ def connect(port):
 def limits_add_up():
     for timeout_s in (1, 10, 60, 600):
         limits = Limits(timeout_s)
-        assert limits.silence_s + 2 * limits.ping_s + limits.grace_s <= timeout_s
+        assert limits.silence_s + 1.5 * limits.ping_s + limits.grace_s + limits.linger_s <= timeout_s
 
 
 # ---------------------------------------------------------------------------------------------------- training
