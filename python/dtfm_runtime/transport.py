@@ -160,7 +160,8 @@ class NcclTransport(Control):
         self.rank = rank
         ranks = list(range(dist.get_world_size()))
         # Every rank makes the same groups in the same order.
-        self._groups = {(kind, upward): dist.new_group(ranks) for kind in (ACTIVATIONS, GRADIENTS) for upward in (False, True)}
+        self._groups = {(kind, upward): dist.new_group(ranks) for kind in (ACTIVATIONS, GRADIENTS)
+                        for upward in (False, True)}
         self._sync = dist.new_group(ranks)
         self._control = dist.new_group(ranks, backend="gloo")
         # The first messages of a group must involve all ranks.
@@ -211,8 +212,8 @@ def environment() -> tuple[int, int, str, int, int]:
     """RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and LOCAL_RANK, checked."""
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
-        raise UserError(f"{', '.join(missing)} not set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
-                        "as the launchers beside train.py do, or give --single")
+        raise UserError(f"{', '.join(missing)} not set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR and "
+                        "MASTER_PORT, as the launchers beside train.py do, or give --single")
 
     def number(name: str, least: int, most: int) -> int:
         text = os.environ.get(name, "0")
@@ -234,7 +235,8 @@ def interface_towards(address: str, port: int) -> Optional[str]:
             own = probe.getsockname()[0]
             for _, name in socket.if_nameindex():
                 try:
-                    request = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+                    request = fcntl.ioctl(probe.fileno(), 0x8915,
+                                          struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
                 except OSError:  # an interface without an address
                     continue
                 if socket.inet_ntoa(request[20:24]) == own:
@@ -271,13 +273,14 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
         store.set(f"dtfm/{rank}", digest)
         for other in range(world):
             if store.get(f"dtfm/{other}").decode(errors="replace") != digest:
-                raise UserError(f"rank {other} has another program.json or other options than rank {rank}: copy one folder to all "
-                                "machines and give all ranks the same options")
-        dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank, world_size=world)
+                raise UserError(f"rank {other} has another program.json or other options than rank {rank}: copy one "
+                                "folder to all machines and give all ranks the same options")
+        dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank,
+                                world_size=world)
     except (RuntimeError, ValueError, OSError) as error:
         watchdog.wait_for_failure(min(5.0, limit_s))  # raises if another rank is the reason
-        raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free port on all ranks, and "
-                        "check firewalls") from None
+        raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free "
+                        "port on all ranks, and check firewalls") from None
 
 
 def first_line(error: BaseException) -> str:
