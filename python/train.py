@@ -6,7 +6,7 @@ examples:
   python3 train.py --single --steps 10                           the same training in one process
   python3 train.py --steps 1000 --checkpoint-dir ckpt --checkpoint-every 100 --resume --log log.jsonl
   python3 train.py --profile profile.json --micro-batches 1,2,4  measure the layers on this device
-  python3 train.py --profile profile.json --shape '{"layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocabulary": 50257}'
+  python3 train.py --profile profile.json --shape "$(cat model.json)"    the same before there is a plan
 """
 import argparse
 import contextlib
@@ -55,33 +55,47 @@ def sizes(text):
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0], epilog="\n".join(__doc__.split("\n\n")[1:]),
                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    parser.add_argument("--program", metavar="FILE", default=str(HERE / "program.json"), help="what to run [program.json beside train.py]")
+    parser.add_argument("--program", metavar="FILE", default=str(HERE / "program.json"),
+                        help="what to run [program.json beside train.py]")
     group = parser.add_argument_group("training")
-    group.add_argument("--steps", metavar="N", type=whole(0), default=100, help="iterations in all, with those before a checkpoint [100]")
-    group.add_argument("--data", metavar="FILE", default="synthetic", help="text file whose bytes are the tokens, or synthetic [synthetic]")
-    group.add_argument("--model", metavar="MODULE:FUNCTION", help="layers of your own (dtfm_runtime/model.py) [the plan's transformer]")
+    group.add_argument("--steps", metavar="N", type=whole(0), default=100,
+                       help="iterations in all, with those before a checkpoint [100]")
+    group.add_argument("--data", metavar="FILE", default="synthetic",
+                       help="text file whose bytes are the tokens, or synthetic [synthetic]")
+    group.add_argument("--model", metavar="MODULE:FUNCTION",
+                       help="layers of your own (dtfm_runtime/model.py) [the plan's transformer]")
     group.add_argument("--optimizer", choices=("adamw", "sgd"), help="[the plan's]")
     group.add_argument("--lr", metavar="RATE", type=positive, default=1e-3, help="learning rate [0.001]")
     group.add_argument("--weight-decay", metavar="RATE", type=not_negative, help="[adamw: 0.01, sgd: 0]")
-    group.add_argument("--epsilon", metavar="E", type=positive, default=1e-8, help="AdamW's term of the denominator [1e-8]")
+    group.add_argument("--epsilon", metavar="E", type=positive, default=1e-8,
+                       help="AdamW's term of the denominator [1e-8]")
     group.add_argument("--seed", metavar="N", type=whole(0), default=1, help="of first parameters and of samples [1]")
     group = parser.add_argument_group("checkpoints")
-    group.add_argument("--checkpoint-dir", metavar="FOLDER", help="where to keep them; the same folder for all ranks [none]")
-    group.add_argument("--checkpoint-every", metavar="N", type=whole(1), help="iterations between two [only at the end]")
+    group.add_argument("--checkpoint-dir", metavar="FOLDER",
+                       help="where to keep them; the same folder for all ranks [none]")
+    group.add_argument("--checkpoint-every", metavar="N", type=whole(1),
+                       help="iterations between two [only at the end]")
     group.add_argument("--resume", action="store_true", help="go on from the last one, if there is one")
     group = parser.add_argument_group("measuring")
     group.add_argument("--log", metavar="FILE", help="rank 0 writes a line of JSON per iteration")
-    group.add_argument("--trace", metavar="FILE", help="rank 0 writes a Chrome trace of all ranks, like dtfm-sim --trace")
-    group.add_argument("--profile", metavar="FILE", help="measure the layers on this device, write a dtfm-profile file, and end")
+    group.add_argument("--trace", metavar="FILE",
+                       help="rank 0 writes a Chrome trace of all ranks, like dtfm-sim --trace")
+    group.add_argument("--profile", metavar="FILE",
+                       help="measure the layers on this device, write a dtfm-profile file, and end")
     group.add_argument("--micro-batches", metavar="N,N", type=sizes, help="sizes that --profile measures [the plan's]")
-    group.add_argument("--shape", metavar="JSON", help="the job's `model` for --profile before there is a plan [the plan's]")
+    group.add_argument("--shape", metavar="JSON",
+                       help="the job's `model` for --profile before there is a plan [the plan's]")
     group.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"), help="of --profile with --shape [fp32]")
-    group.add_argument("--gpu", metavar="NAME", help="of this device in the topology, for --profile [the driver's name]")
-    group.add_argument("--emulate-compute", metavar="PROFILE", help="sleep for the times of a profile instead of computing")
+    group.add_argument("--gpu", metavar="NAME",
+                       help="of this device in the topology, for --profile [the driver's name]")
+    group.add_argument("--emulate-compute", metavar="PROFILE",
+                       help="sleep for the times of a profile instead of computing")
     group = parser.add_argument_group("running")
-    group.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto", help="[auto: a GPU if there is one]")
+    group.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto",
+                       help="[auto: a GPU if there is one]")
     group.add_argument("--threads", metavar="N", type=whole(1), help="of a rank on a CPU [1, or all with --single]")
-    group.add_argument("--timeout", metavar="SECONDS", type=positive, default=60.0, help="until a rank that is silent or does not start has failed [60]")
+    group.add_argument("--timeout", metavar="SECONDS", type=positive, default=60.0,
+                       help="until a rank that is silent or does not start has failed [60]")
     group.add_argument("--single", action="store_true", help="train in this process, without the plan's ranks")
     arguments = parser.parse_args(arguments)
     if arguments.checkpoint_every and not arguments.checkpoint_dir:
@@ -113,7 +127,8 @@ def choose_device(torch, choice, local_rank):
     if choice == "cpu" or not torch.cuda.is_available():
         return "cpu"
     if local_rank >= torch.cuda.device_count():
-        raise UserError(f"LOCAL_RANK {local_rank} has no GPU: this machine has {torch.cuda.device_count()}; start as many ranks as it has GPUs")
+        raise UserError(f"LOCAL_RANK {local_rank} has no GPU: this machine has {torch.cuda.device_count()}; start as "
+                        f"many ranks as it has GPUs")
     torch.cuda.set_device(local_rank)
     return f"cuda:{local_rank}"
 
@@ -151,7 +166,8 @@ def measure_profile(torch, arguments):
     # Times of CPUs are those of fp32, in which they train whatever the job's precision is.
     dtype = torch.float32 if device == "cpu" else None
     written = profile.measure(make_model(arguments, shape, layers if isinstance(layers, int) else 0),
-                              arguments.micro_batches or micro_batches, torch.device(device), precision, gpu=arguments.gpu, dtype=dtype)
+                              arguments.micro_batches or micro_batches, torch.device(device), precision,
+                              gpu=arguments.gpu, dtype=dtype)
     profile.write(written, arguments.profile)
     print(f"wrote {arguments.profile}")
 
@@ -161,7 +177,8 @@ def make_options(arguments, program, device, first_step):
     from dtfm_runtime.training import Options
     optimizer = arguments.optimizer or default_optimizer(program.optimizer)
     decay = arguments.weight_decay if arguments.weight_decay is not None else {"adamw": 0.01, "sgd": 0.0}[optimizer]
-    return Options(optimizer=optimizer, lr=arguments.lr, epsilon=arguments.epsilon, weight_decay=decay, seed=arguments.seed,
+    return Options(optimizer=optimizer, lr=arguments.lr, epsilon=arguments.epsilon, weight_decay=decay,
+                   seed=arguments.seed,
                    device=device, steps=arguments.steps, first_step=first_step)
 
 
@@ -192,7 +209,8 @@ def digest_of(arguments, program, options):
     kept = {key: value for key, value in vars(arguments).items()
             if key not in ("program", "log", "trace", "device", "threads", "checkpoint_dir", "data", "emulate_compute")}
     from dtfm_runtime import __version__
-    kept.update(version=__version__, program=program.digest, first_step=options.first_step, data=Path(arguments.data).name,
+    kept.update(version=__version__, program=program.digest, first_step=options.first_step,
+                data=Path(arguments.data).name,
                 emulates=bool(arguments.emulate_compute), device=options.device.split(":")[0])
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
@@ -206,7 +224,8 @@ def emulated_layers(program, model, path):
         forward = times.forward_s([layer], size)
         # The middle layers are blocks only, which is what recomputation repeats of the first and the last one, too.
         block = times.forward_s([1], size) if model.layers > 2 else forward
-        result[layer] = EmulatedLayer(forward, times.backward_s([layer], size), times.update_s([layer]), block, weight_share(model, layer))
+        result[layer] = EmulatedLayer(forward, times.backward_s([layer], size), times.update_s([layer]), block,
+                                      weight_share(model, layer))
     return result
 
 
@@ -262,7 +281,8 @@ class Run:
             loss = "" if it.loss is None else f"loss {it.loss:.4f}, "
             print(f"iteration {it.iteration}: {loss}{seconds:.3f} s, {tokens / seconds:.0f} tokens/s", flush=True)
             if self.log:
-                self.log.write(iteration=it.iteration, loss=it.loss, seconds=seconds, tokens=tokens, peak_memory_bytes=it.peak_memory_bytes)
+                self.log.write(iteration=it.iteration, loss=it.loss, seconds=seconds, tokens=tokens,
+                               peak_memory_bytes=it.peak_memory_bytes)
 
 
 def train_single(torch, arguments, program, model):
@@ -292,11 +312,13 @@ def train_rank(torch, arguments, program, model):
         os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
     rank, world, address, port, local_rank = environment()
     if world != len(program.ranks):
-        raise UserError(f"WORLD_SIZE is {world}, but the plan has {len(program.ranks)} ranks: start {len(program.ranks)} processes")
-    device = choose_device(torch, arguments.device, local_rank)
+        raise UserError(f"WORLD_SIZE is {world}, but the plan has {len(program.ranks)} ranks: start "
+                        f"{len(program.ranks)} processes")
+    device = choose_device(torch, "cpu" if arguments.emulate_compute else arguments.device, local_rank)
     if device == "cpu":
         torch.set_num_threads(arguments.threads or 1)
-    watchdog = Watchdog(rank, world, address, port + 1 if port < 65535 else port - 1, arguments.timeout, program.describe)
+    watchdog = Watchdog(rank, world, address, port + 1 if port < 65535 else port - 1, arguments.timeout,
+                        program.describe)
     watchdog.start()
     try:
         run_connected(torch, arguments, program, model, (rank, world, address, port), device, watchdog)
@@ -326,7 +348,8 @@ def after_error(torch, arguments, program, rank, watchdog, error, first_line):
     except PeerFailed as failed:
         return PEER_FAILED, str(failed)
     if isinstance(error, getattr(torch.cuda, "OutOfMemoryError", MemoryError)) or "out of memory" in str(error):
-        return BAD_INPUT, f"{program.describe(rank)} is out of memory: plan with recompute full or more devices ({first_line(error)})"
+        return BAD_INPUT, (f"{program.describe(rank)} is out of memory: plan with recompute full or more devices "
+                           f"({first_line(error)})")
     traceback.print_exc()
     return 1, f"{program.describe(rank)} failed: {first_line(error)}"
 
@@ -342,14 +365,14 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
     options = make_options(arguments, program, device, step)
     transport, store = None, None
     if world > 1:
-        use_gpu = device != "cpu" and not arguments.emulate_compute
+        use_gpu = device != "cpu"
         store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu,
                         watchdog)  # noqa: F841, lives on
         transport = (NcclTransport if use_gpu else GlooTransport)(rank)
     torch.backends.cuda.matmul.allow_tf32 = program.precision == "tf32"
     batches = None if arguments.emulate_compute else open_data(arguments.data, model, arguments.seed)
     emulated = emulated_layers(program, model, arguments.emulate_compute) if arguments.emulate_compute else None
-    recorder = Recorder(rank, arguments.trace is not None, None if emulated else torch.device(device))
+    recorder = Recorder(rank, arguments.trace is not None, torch.device(device))
     trainer = Trainer(program, rank, model, batches, options, transport, recorder, emulated)
     if step:
         trainer.load(arguments.checkpoint_dir, step, found)

@@ -71,8 +71,8 @@ def commit(folder: os.PathLike, step: int, meta: Mapping, layers: int) -> None:
     part, complete = _part_folder(folder, step), _step_folder(folder, step)
     missing = _missing_layers(part, layers)
     if missing:
-        raise UserError(f"{part} lacks {_layer_file(missing[0])}{_and_more(missing)}: --checkpoint-dir must be a folder "
-                        "that all ranks share")
+        raise UserError(f"{part} lacks {_layer_file(missing[0])}{_and_more(missing)}: --checkpoint-dir must be a "
+                        "folder that all ranks share")
     document = json.dumps({**meta, "schema": SCHEMA, "step": step, "layers": layers}).encode()
     if len(document) > MAX_META_BYTES:
         raise ValueError("meta of a checkpoint is too long")
@@ -136,7 +136,8 @@ def _encoded(state: LayerState, step: int, layer: int) -> Iterator[memoryview]:
     for name in names:
         tensor = tensors[name]
         end = offset + tensor.numel() * tensor.element_size()
-        entries[name] = {"dtype": NAME_OF_DTYPE[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        entries[name] = {"dtype": NAME_OF_DTYPE[tensor.dtype], "shape": list(tensor.shape),
+                         "data_offsets": [offset, end]}
         offset = end
     metadata = {"format": "pt", "schema": SCHEMA, "step": str(step), "layer": str(layer), "steps": str(state.steps)}
     checksum = _Checksum(metadata, entries)
@@ -224,8 +225,8 @@ def _writing(folder: os.PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{error.filename or folder}: cannot write the checkpoint: {error.strerror}; earlier checkpoints "
-                        "are unchanged") from None
+        raise UserError(f"{error.filename or folder}: cannot write the checkpoint: {error.strerror}; earlier "
+                        "checkpoints are unchanged") from None
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -255,15 +256,16 @@ def require_same(folder: os.PathLike, meta: Mapping, **expected) -> None:
     for key, value in expected.items():
         # Compared as JSON, in which tuples and lists are the same.
         if json.loads(json.dumps(value)) != meta.get(key):
-            raise UserError(f"the checkpoint in {folder} is of another {key}: {_difference(meta.get(key), value)}; use the "
-                            "plan of that training, or another --checkpoint-dir")
+            raise UserError(f"the checkpoint in {folder} is of another {key}: {_difference(meta.get(key), value)}; use "
+                            "the plan of that training, or another --checkpoint-dir")
 
 
 def _difference(theirs, ours) -> str:
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in sorted({*theirs, *ours}):
             if theirs.get(key) != ours.get(key):
-                return f"`{_printable(key)}` is {_printable(theirs.get(key))} there and {_printable(ours.get(key))} here"
+                there, here = _printable(theirs.get(key)), _printable(ours.get(key))
+                return f"`{_printable(key)}` is {there} there and {here} here"
     return f"{_printable(theirs)} there and {_printable(ours)} here"
 
 

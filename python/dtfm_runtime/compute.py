@@ -64,7 +64,8 @@ class Segment:
     def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool):
         self.module, self.layer, self.completes_layer = module, layer, is_last
         self.recompute = recompute and not isinstance(module, Head)  # the planner never recomputes the head
-        self.is_random = any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 for part in module.modules())
+        self.is_random = any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
+                             for part in module.modules())
         self.store = WeightGradients()
         self.wide = [it for it in module.parameters() if hasattr(it, "main_grad")]
 
@@ -101,8 +102,8 @@ class ChunkCompute:
         return x.detach()
 
     def backward(self, micro_batch: int, gradient: Optional[torch.Tensor], done: LayerDone) -> Optional[torch.Tensor]:
-        """Returns the gradient of the input; None if that is not of activations. `gradient`: None of a loss. With a split
-        backward pass, `weight_gradients` completes the layers."""
+        """Returns the gradient of the input; None if that is not of activations. `gradient`: None of a loss. With a
+        split backward pass, `weight_gradients` completes the layers."""
         kept = self._kept.pop(micro_batch)
         for segment in reversed(self.segments):
             x, y, seed = kept.pop()
@@ -144,8 +145,9 @@ class EmulatedLayer:
 class EmulatedChunk:
     """Sleeps for the time of the profile instead of computing. What it returns has the real size."""
 
-    def __init__(self, layers: Sequence[int], times: Mapping[int, EmulatedLayer], splits_backward: bool, recompute: bool,
-                 make_output: Callable[[], Optional[torch.Tensor]], make_gradient: Callable[[], Optional[torch.Tensor]]):
+    def __init__(self, layers: Sequence[int], times: Mapping[int, EmulatedLayer], splits_backward: bool,
+                 recompute: bool, make_output: Callable[[], Optional[torch.Tensor]],
+                 make_gradient: Callable[[], Optional[torch.Tensor]]):
         self.layers, self.times, self.splits_backward, self.recompute = layers, times, splits_backward, recompute
         self.make_output, self.make_gradient = make_output, make_gradient
 
@@ -156,7 +158,8 @@ class EmulatedChunk:
     def backward(self, micro_batch: int, gradient, done: LayerDone) -> Optional[torch.Tensor]:
         for layer in reversed(self.layers):
             it = self.times[layer]
-            time.sleep(it.backward * (1 - it.weight_share if self.splits_backward else 1) + it.recompute * self.recompute)
+            share = 1 - it.weight_share if self.splits_backward else 1
+            time.sleep(it.backward * share + it.recompute * self.recompute)
             if not self.splits_backward:
                 done(layer)
         return self.make_gradient()

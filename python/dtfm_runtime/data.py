@@ -61,5 +61,6 @@ def open_data(data: str, model, seed: int):
         return model.batch
     sizes = model.transformer
     if sizes is None:
-        raise UserError("this model has no data: let the function of --model return a dtfm_runtime.model.Model with `batch`")
+        raise UserError("this model has no data: let the function of --model return a dtfm_runtime.model.Model with "
+                        "`batch`")
     return TokenBatches(SyntheticTokens(sizes, seed) if data == "synthetic" else TextFile(data, sizes, seed))

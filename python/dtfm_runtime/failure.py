@@ -10,13 +10,14 @@ The heartbeats also compare the clocks of the ranks, from which timelines of sev
 
 Messages are lines of JSON:
   to rank 0:    {"hello": PROTOCOL, "rank", "world"}   {"ping": time}   {"bye": reason or null}   {"lost": rank}
-  from rank 0:  {"welcome": true} or {"refused": text}   {"pong": time, "now": time}   {"bye": null}
+  from rank 0:  {"welcome": true}, {"refused": text} or {"failed": …}   {"pong": time, "now": time}   {"bye": null}
                 {"failed": rank, "reason": text}
 """
 from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import json
 import os
 import selectors
@@ -35,16 +36,19 @@ from .errors import INTERRUPTED, PEER_FAILED, PeerFailed, UserError
 PROTOCOL = "dtfm-watchdog/1"
 MAX_LINE_BYTES = 4096
 MAX_UNSENT_BYTES = 1 << 16
-MAX_STRANGERS = 64  # connections that have not said which rank they are
+MAX_STRANGERS = 64  # connections beyond the ranks that have not said which rank they are
+BACKLOG = 1024
 CLOCK_SAMPLES = 64  # of which the one with the shortest round trip counts
 EXIT_INTERNAL = 1
-PROCESS_ENDED = "its process ended"
+MAX_REASON = 500
+ADVICE = "go on from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
+PROCESS_ENDED = f"its process ended; {ADVICE}"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How a time limit is divided. A rank is noticed after `silence_s` at the latest and the others end `grace_s` later;
-    the rest is for what a busy machine adds."""
+    """How a time limit is divided. A silent rank is noticed after `silence_s` and the others end `grace_s` later; the
+    rest is for what a busy machine adds."""
 
     timeout_s: float
 
@@ -55,6 +59,11 @@ class Limits:
     @property
     def grace_s(self) -> float:
         return min(5.0, 0.15 * self.timeout_s)
+
+    @property
+    def linger_s(self) -> float:
+        """How much later rank 0 ends, so that nobody takes its end for the failure."""
+        return 0.05 * self.timeout_s
 
     @property
     def ping_s(self) -> float:
@@ -117,11 +126,10 @@ class Watchdog:
         failure = self._member.failure if self._member else None
         if not failure:
             return ""
-        advice = "go on from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
         who = self._describe(failure.rank)
         if failure.rank == self._rank:
             who += ", which is this one,"
-        return f"{who} failed: {failure.reason}; {advice}"
+        return f"{who} failed: {failure.reason}"
 
     def clock(self) -> Clock:
         return self._member.clock() if self._member else Clock()
@@ -150,7 +158,8 @@ class _Link:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket, self.rank, self.heard = connection, None, time.monotonic()  # type: socket.socket, Optional[int], float
+        self.socket, self.heard = connection, time.monotonic()
+        self.rank: Optional[int] = None  # until it has said hello
         self.is_closed = self.has_left = False
         self._received, self._unsent = b"", b""
 
@@ -200,6 +209,7 @@ class _Member:
                  message: Callable[[], str]) -> None:
         self.rank, self.world, self.address, self.limits = rank, world, address, limits
         self.start_timeout_s, self.message = start_timeout_s, message
+        self.grace_s = limits.grace_s
         self.failure: Optional[Failure] = None
         self.failed = threading.Event()
         self.selector = selectors.DefaultSelector()
@@ -311,12 +321,12 @@ class _Member:
 
     def _end_in_time(self) -> None:
         if self._end is None:
-            self._end = time.monotonic() + self.limits.grace_s
+            self._end = time.monotonic() + self.grace_s
 
     def _say_goodbye(self) -> None:
         if not self._said_goodbye:
             self._said_goodbye = True
-            self._end = time.monotonic() + self.limits.grace_s
+            self._end = time.monotonic() + self.grace_s
             self.goodbye(_printable(self._reason) if self._reason is not None else None)
 
     def is_late(self, now: float) -> bool:
@@ -362,6 +372,7 @@ class _Hub(_Member):
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
+        self.grace_s += self.limits.linger_s
         self._ranks: Dict[int, _Link] = {}  # of those that have not left
         self._missing = set(range(1, self.world))
         self._complete = threading.Event()
@@ -374,7 +385,8 @@ class _Hub(_Member):
             self._listening = _listen(host, port)
         except OSError as error:
             problem = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-            raise UserError(f"port {port} of {host} {problem}: set MASTER_PORT to another number on all ranks") from None
+            raise UserError(f"port {port} of {host} {problem}: set MASTER_PORT to another number on all "
+                            "ranks") from None
         self.selector.register(self._listening, selectors.EVENT_READ)
         self._start_end = time.monotonic() + self.start_timeout_s
 
@@ -388,7 +400,7 @@ class _Hub(_Member):
     def on_listening(self) -> None:
         with contextlib.suppress(OSError):
             connection, _ = self._listening.accept()
-            if sum(link.rank is None for link in self.links) < MAX_STRANGERS:
+            if len(self.links) < self.world + MAX_STRANGERS:
                 self.add(_Link(connection))
             else:
                 connection.close()
@@ -411,7 +423,8 @@ class _Hub(_Member):
         if message.get("hello") != PROTOCOL or type(rank) is not int or type(world) is not int:
             return self.drop(link)
         if world != self.world:
-            link.send({"refused": f"WORLD_SIZE is {world} here and {self.world} at rank 0: set it to the number of ranks"})
+            link.send({"refused": f"WORLD_SIZE is {world} here and {self.world} at rank 0: set it to the number of "
+                                  "ranks"})
             return self._stop_starting(f"rank {rank} has WORLD_SIZE {world} and rank 0 has {self.world}: set it to the "
                                        "number of ranks everywhere")
         if rank not in self._missing:
@@ -420,7 +433,7 @@ class _Hub(_Member):
         link.rank = rank
         self._ranks[rank] = link
         self._missing.remove(rank)
-        link.send({"welcome": True})
+        link.send(self._news() if self.failure else {"welcome": True})
         if not self._missing:
             self.selector.unregister(self._listening)
             self._listening.close()
@@ -452,18 +465,24 @@ class _Hub(_Member):
     def on_failure(self) -> None:
         for link in self._ranks.values():
             if not link.is_closed:
-                link.send({"failed": self.failure.rank, "reason": self.failure.reason})
+                link.send(self._news())
         self._complete.set()
+
+    def _news(self) -> dict:
+        return {"failed": self.failure.rank, "reason": self.failure.reason}
 
     def goodbye(self, reason: Optional[str]) -> None:
         if reason is not None:
             self.fail(0, reason)
 
     def may_leave(self, now: float) -> bool:
-        """After a failure, what the others were told is lost if this process ends before they have read it."""
+        """After a failure, what the others were told is lost if this process ends before they have read it. Those that
+        have not connected yet are told, too, unless this rank is the one that gives up."""
         links = self._ranks.values()
         if self.failure:
-            return all(link.is_closed for link in links) or self.is_late(now)
+            if self._missing and self.failure.rank != 0:
+                return now > self._start_end
+            return self.is_late(now) or all(link.is_closed for link in links)
         return not self._missing and all(link.has_left for link in links)
 
     def _close_all(self) -> None:
@@ -496,8 +515,9 @@ class _Spoke(_Member):
             except OSError as error:
                 problem = error.strerror or "no answer"
             if time.monotonic() > end:
-                raise UserError(f"cannot reach rank 0 at {host}:{port} within {self.start_timeout_s:.3g} s ({problem}): check "
-                                "MASTER_ADDR and MASTER_PORT, firewalls, and that rank 0 was started")
+                limit = f"within {self.start_timeout_s:.3g} s"
+                raise UserError(f"cannot reach rank 0 at {host}:{port} {limit} ({problem}): check MASTER_ADDR and "
+                                "MASTER_PORT, firewalls, and that rank 0 was started")
             time.sleep(0.1)
 
     def _wait_for_welcome(self, end: float) -> None:
@@ -508,6 +528,8 @@ class _Spoke(_Member):
                 raise UserError(_printable(first["refused"]))
             if "welcome" in first:
                 return
+            if "failed" in first:
+                return self.on_message(self._link, first)
             time.sleep(0.01)
         raise UserError(f"{host}:{port} does not answer as rank 0 of this training: check MASTER_ADDR and MASTER_PORT")
 
@@ -554,16 +576,26 @@ class _Spoke(_Member):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Listens on the address of rank 0, or on all where that is not an address of this machine, as in some clusters."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    try:
-        listening = socket.create_server(address[:2], family=family, backlog=1024)
-    except OSError as error:
-        if error.errno != errno.EADDRNOTAVAIL:
-            raise
-        listening = socket.create_server(("", port), family=family, backlog=1024)
+    """Listens on the address of rank 0. Where it has a name, which its own host may take for a loopback address, or
+    where the address belongs to something in front of this machine, listens on all addresses."""
+    listening = None
+    with contextlib.suppress(ValueError):
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    if listening is None:
+        listening = _listen_everywhere(port)
     listening.setblocking(False)
     return listening
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def _of_program(text: str) -> str:
@@ -571,9 +603,9 @@ def _of_program(text: str) -> str:
 
 
 def _silent(seconds: float) -> str:
-    return f"no sign of life for {seconds:.3g} s"
+    return f"no sign of life for {seconds:.3g} s; {ADVICE}"
 
 
 def _printable(text) -> str:
     """Text of another process, for one line of a terminal."""
-    return "".join(c if c.isprintable() else " " for c in str(text))[:300]
+    return "".join(c if c.isprintable() else " " for c in str(text))[:MAX_REASON]

@@ -146,7 +146,8 @@ class Attention(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.width)
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, float("-inf"))
-        return torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(value.dtype) @ value
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        return torch.softmax(scores, dim=-1, dtype=wide).to(value.dtype) @ value
 
 
 def rotate(x: torch.Tensor) -> torch.Tensor:

@@ -25,8 +25,8 @@ class Entry:
 
 
 class ParameterGroup:
-    """The parameters that a rank synchronizes with the same ranks, flat and contiguous, so that messages are parts of the
-    buffers. `wide`: gradients are summed in fp32 whatever the parameters are."""
+    """The parameters that a rank synchronizes with the same ranks, flat and contiguous, so that messages are parts of
+    the buffers. `wide`: gradients are summed in fp32 whatever the parameters are."""
 
     def __init__(self, parameters: Sequence[tuple[int, str, nn.Parameter]], dtype: torch.dtype, wide: bool, device):
         self.entries: list[Entry] = []
@@ -36,7 +36,8 @@ class ParameterGroup:
             total = self.entries[-1].end
         self.length = total
         self.flat = torch.zeros(total, dtype=dtype, device=device)
-        self.gradients = torch.zeros(total, dtype=torch.promote_types(dtype, torch.float32) if wide else dtype, device=device)
+        self.gradients = torch.zeros(total, dtype=torch.promote_types(dtype, torch.float32) if wide else dtype,
+                                     device=device)
         for entry in self.entries:
             self._attach(entry)
         self.owned: Range = (0, total)
@@ -121,8 +122,8 @@ def default_optimizer(planned: str) -> str:
         return "adamw"
     if planned.startswith("sgd"):
         return "sgd"
-    raise UserError(f"the plan's optimizer {planned} does not say what to compute: give --optimizer adamw or sgd, whose state this "
-                    "runtime keeps on the device")
+    raise UserError(f"the plan's optimizer {planned} does not say what to compute: give --optimizer adamw or sgd, "
+                    "whose state this runtime keeps on the device")
 
 
 def sums_wide(planned: str) -> bool:

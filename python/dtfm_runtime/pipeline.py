@@ -1,6 +1,7 @@
 """Executes the order of a rank: receives what an operation needs, computes it and sends the result."""
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
 from typing import Callable, Optional, Sequence
@@ -17,6 +18,10 @@ KINDS = {"F": ACTIVATIONS, "B": GRADIENTS}
 ACTIVITIES = {"F": "forward", "B": "backward", "W": "weight_gradient"}
 
 
+def element_bytes(dtype: torch.dtype) -> int:
+    return torch.empty(0, dtype=dtype).element_size()
+
+
 class Boundary:
     """What is sent between two chunks: activations of a micro-batch, or their gradients."""
 
@@ -25,7 +30,7 @@ class Boundary:
         self.values = 1
         for size in shape:
             self.values *= size
-        self.bytes = compressed_bytes(self.values) if compressed else self.values * torch.empty(0, dtype=dtype).element_size()
+        self.bytes = compressed_bytes(self.values) if compressed else self.values * element_bytes(dtype)
 
     def buffer(self) -> torch.Tensor:
         if self.compressed:
@@ -43,11 +48,14 @@ class Boundary:
 
 
 class Incoming:
-    """The messages of one kind from one sender, in the order in which it sends them. Receives are posted early, because a
-    sender of Gloo waits a round trip for one that is not; the first of an iteration are posted in the one before."""
+    """The messages of one kind from one sender, in the order in which it sends them. Receives are posted early, because
+    a sender of Gloo waits a round trip for one that is not; the first of an iteration are posted in the one before."""
 
-    def __init__(self, transport, sender: int, kind: str, keys: Sequence[tuple[int, int]], boundaries: dict[int, Boundary],
-                 tag_of: Callable[[str, int, int], int], iterations: int, post_all: bool):
+    def __init__(self, transport, sender: int, kind: str, keys: Sequence[tuple[int, int]],
+                 boundaries: dict[int, Boundary], tag_of: Callable[[str, int, int], int],
+                 iterations: int, post_all: bool,
+                 arrived: Optional[Callable[[int, int, float, float], None]]):
+        self.arrived = arrived  # called with chunk, micro-batch and times, if they are recorded
         self.transport, self.sender, self.kind, self.keys, self.boundaries = transport, sender, kind, keys, boundaries
         self.tag_of, self.left = tag_of, len(keys) * iterations
         largest = max(boundaries[chunk].bytes for chunk, _ in keys)
@@ -65,6 +73,8 @@ class Incoming:
         self.left -= 1
         buffer = self.boundaries[chunk].buffer()
         work = self.transport.receive(buffer, self.sender, self.tag_of(self.kind, chunk, micro_batch), KINDS[self.kind])
+        if self.arrived is not None and not self.transport.groups_messages:
+            work = Arrival(self, work, buffer, chunk, micro_batch)
         self.posted.append(((chunk, micro_batch), work, buffer))
 
     def take(self, chunk: int, micro_batch: int) -> torch.Tensor:
@@ -76,6 +86,23 @@ class Incoming:
         del self.posted[index]
         self.post_ahead()
         return self.boundaries[chunk].decode(buffer)
+
+
+class Arrival:
+    """Waits for a message of which a thread notices when it arrives. It is taken later."""
+
+    def __init__(self, incoming: Incoming, work, buffer: torch.Tensor, chunk: int, micro_batch: int):
+        self.transport, self.event, posted = incoming.transport, threading.Event(), time.monotonic()
+
+        def then() -> None:
+            incoming.arrived(chunk, micro_batch, posted, time.monotonic())
+            self.event.set()
+
+        self.transport.notice_arrival(work, buffer, incoming.sender, KINDS[incoming.kind], then)
+
+    def wait(self) -> None:
+        self.event.wait()
+        self.transport.check()
 
 
 class Pipeline:
@@ -96,8 +123,9 @@ class Pipeline:
             for kind, boundaries in (("F", inputs), ("B", outputs)):
                 keys = messages_between(program, sender, rank, kind)
                 if keys:
-                    self.incoming[(sender, kind)] = Incoming(transport, sender, kind, keys, boundaries, self.tag_of, iterations,
-                                                             program.blocking_sends)
+                    arrived = self.recorded_arrival(sender, kind) if recorder.enabled else None
+                    self.incoming[(sender, kind)] = Incoming(transport, sender, kind, keys, boundaries, self.tag_of,
+                                                             iterations, program.blocking_sends, arrived)
 
     def tag_of(self, kind: str, chunk: int, micro_batch: int) -> int:
         """`chunk` is that of the receiver."""
@@ -107,9 +135,10 @@ class Pipeline:
         for incoming in self.incoming.values():
             incoming.post_ahead()
 
-    def run(self, batch: Callable[[int], tuple], seed_of: Callable[[int], tuple], layer_done: Callable[[int], None]) -> list:
-        """`batch`: inputs and targets of a micro-batch. `layer_done` is called, in this or another thread, with every layer
-        whose gradients are complete. Returns the losses of the micro-batches of a last stage."""
+    def run(self, batch: Callable[[int], tuple], seed_of: Callable[[int], tuple],
+            layer_done: Callable[[int], None]) -> list:
+        """`batch`: inputs and targets of a micro-batch. `layer_done` is called, in this or another thread, with every
+        layer whose gradients are complete. Returns the losses of the micro-batches of a last stage."""
         self.local: dict[tuple[str, int, int], torch.Tensor] = {}  # between chunks of this rank
         self.losses: list = []
         kind = "W" if self.program.splits_backward else "B"
@@ -129,7 +158,8 @@ class Pipeline:
         if it.kind == "F" and (received is None or self.program.receiver(self.rank, it) is None):
             inputs, target = batch(it.micro_batch)
             received = inputs if received is None else received
-        with self.recorder.span(ACTIVITIES[it.kind], pipeline=self.pipeline, stage=self.stages[it.chunk], micro_batch=it.micro_batch):
+        with self.recorder.span(ACTIVITIES[it.kind], pipeline=self.pipeline, stage=self.stages[it.chunk],
+                                micro_batch=it.micro_batch):
             if it.kind == "F":
                 result = compute.forward(it.micro_batch, received, seed_of(it.micro_batch), target)
             elif it.kind == "B":
@@ -147,14 +177,16 @@ class Pipeline:
             return None
         if sender == self.rank:
             return self.local.pop((it.kind, it.chunk, it.micro_batch))
-        start = time.monotonic()
-        received = self.incoming[(sender, it.kind)].take(it.chunk, it.micro_batch)
-        if self.recorder.enabled:
-            kind = "send_activations" if it.kind == "F" else "send_gradients"
-            stage = self.stages[it.chunk] + (-1 if it.kind == "F" else 1)
-            self.recorder.add(kind, start, time.monotonic(), is_received=True, pipeline=self.pipeline, stage=stage,
-                              micro_batch=it.micro_batch, peer=sender)
-        return received
+        return self.incoming[(sender, it.kind)].take(it.chunk, it.micro_batch)
+
+    def recorded_arrival(self, sender: int, kind: str) -> Callable[[int, int, float, float], None]:
+        """Records messages. A receiver does not know when they were sent, only when it began to wait for them."""
+        def record(chunk: int, micro_batch: int, start: float, end: float) -> None:
+            activity, step = ("send_activations", -1) if kind == "F" else ("send_gradients", 1)
+            self.recorder.add(activity, start, end, is_received=True, pipeline=self.pipeline,
+                              stage=self.stages[chunk] + step,
+                              micro_batch=micro_batch, peer=sender)
+        return record
 
     def send(self, it: Operation, result: Optional[torch.Tensor], then: Callable[[], object] = lambda: None) -> None:
         receiver = self.program.receiver(self.rank, it)
@@ -190,7 +222,8 @@ def void(_) -> None:
 
 def stage_numbers(program: Program, rank: int) -> list[int]:
     """The stage of each chunk, counted along the pipeline as dtfm-sim does."""
-    firsts = sorted(chunk.layers[0] for it in program.ranks if it.pipeline == program.ranks[rank].pipeline for chunk in it.chunks)
+    firsts = sorted(chunk.layers[0] for it in program.ranks if it.pipeline == program.ranks[rank].pipeline
+                    for chunk in it.chunks)
     return [firsts.index(chunk.layers[0]) for chunk in program.ranks[rank].chunks]
 
 

@@ -12,7 +12,7 @@ import platform
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from .optimizer import AdamW, ParameterGroup
 
 SCHEMA = "dtfm-profile/1"
 MAX_BYTES, MAX_ROWS = 64 << 20, 100_000
-WARM_UP_RUNS, WARM_UP_S = 2, 0.2
+WARM_UP_RUNS, MAX_RUNS = 2, 10_000
 MIN_COPIES, MAX_COPIES = 2, 16
 CACHE_BYTES = 64 << 20  # of the last level, generously
 BLOCKS = "block"
@@ -83,10 +83,10 @@ def _kind_of_layer(model: Model, layer: int, device: torch.device, dtype: torch.
 
 def measure(model: Model, micro_batches: Sequence[int], device: torch.device, precision: str, runs: int = 30,
             gpu: Optional[str] = None, dtype: Optional[torch.dtype] = None, optimizer=AdamW(lr=1e-4),
-            sums_wide: bool = False) -> dict:
+            sums_wide: bool = False, min_seconds: float = 0.5) -> dict:
     """A profile of this device with all kinds of layers at all sizes of a micro-batch. `gpu` is the device's name in
     the topology, `precision` the job's. `dtype`, if given, is computed with instead of that of the precision.
-    `sums_wide`: gradients are summed in fp32."""
+    `sums_wide`: gradients are summed in fp32. Every row is measured `runs` times or more, to take `min_seconds`."""
     device = torch.device(device)
     dtype = dtype or _dtype_of(precision, device)
     rows = []
@@ -94,8 +94,8 @@ def measure(model: Model, micro_batches: Sequence[int], device: torch.device, pr
         for micro_batch in sorted(set(micro_batches)):
             with _enough_memory(kind.name, micro_batch), _tf32(precision):
                 rows.append({"kind": kind.name, "micro_batch": micro_batch,
-                             **_times(kind, micro_batch, device, runs,
-                                      lambda layer: _Parameters(layer, dtype, sums_wide, device, optimizer))})
+                             **_row(_turns(kind, micro_batch, lambda layer: _Parameters(
+                                 layer, dtype, sums_wide, device, optimizer)), device, runs, min_seconds)})
     profile = {"schema": SCHEMA, "gpu": gpu or _name_of(device), "source": "measured",
                "derivation": _derivation(device, dtype, runs), "precision": precision, "model": model.name[:256]}
     if model.transformer is not None:
@@ -106,7 +106,8 @@ def measure(model: Model, micro_batches: Sequence[int], device: torch.device, pr
 
 def write(profile: Mapping, path: os.PathLike) -> None:
     rows = ",\n".join("    " + json.dumps(row) for row in profile["layers"])
-    fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in profile.items() if key != "layers")
+    others = {key: value for key, value in profile.items() if key != "layers"}
+    fields = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in others.items())
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write("{\n" + fields + '  "layers": [\n' + rows + "\n  ]\n}\n")
@@ -138,36 +139,39 @@ def _enough_memory(kind: str, micro_batch: int) -> Iterator[None]:
     except RuntimeError as error:
         if "memory" not in str(error):
             raise
-        raise UserError(f"not enough memory to measure {kind} with micro-batches of {micro_batch}: measure smaller ones") from None
+        raise UserError(f"not enough memory to measure {kind} with micro-batches of {micro_batch}: measure smaller "
+                        "ones") from None
 
 
-def _times(kind: Kind, micro_batch: int, device: torch.device, runs: int,
-           make_parameters: Callable[[nn.Module], _Parameters]) -> Dict[str, float]:
-    turns = [_Turn(kind, micro_batch, make_parameters) for _ in range(_copies(kind))]
+def _turns(kind: Kind, micro_batch: int, make_parameters: Callable[[nn.Module], _Parameters]) -> List[_Turn]:
+    """So many copies of the layer that all together are several times as large as the cache."""
+    first = _Turn(kind, micro_batch, make_parameters)
+    copies = max(MIN_COPIES, min(MAX_COPIES, 3 * CACHE_BYTES // max(1, first.parameter_bytes())))
+    return [first] + [_Turn(kind, micro_batch, make_parameters) for _ in range(copies - 1)]
+
+
+def _row(turns: Sequence[_Turn], device: torch.device, runs: int, min_seconds: float) -> Dict[str, float]:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    activation_bytes = turns[0].activation_bytes()
-    steps = ("forward", "backward", "update")
-    clock = _Clock(device)
-    begin, run = time.monotonic(), 0
-    while run < WARM_UP_RUNS or time.monotonic() - begin < WARM_UP_S:
-        turns[run % len(turns)].run(clock)
-        run += 1
-    samples = [turns[(run + i) % len(turns)].run(clock) for i in range(max(1, runs))]
-    row: Dict[str, float] = {}
-    for step, values in zip(steps, zip(*samples)):
+    row: Dict[str, float] = {"activation_bytes": turns[0].activation_bytes()}
+    clock = _EventClock() if device.type == "cuda" else _Clock()
+    _repeat(turns, clock, max(WARM_UP_RUNS, len(turns)), 0.4 * min_seconds)
+    samples = _repeat(turns, clock, max(1, runs), min_seconds)
+    for step, values in zip(("forward", "backward", "update"), zip(*samples)):
         row[f"{step}_s"] = statistics.median(values)
         row[f"{step}_spread_s"] = _spread(values)
-    row["activation_bytes"] = activation_bytes
     if device.type == "cuda":
         row["peak_bytes"] = torch.cuda.max_memory_allocated(device)
     return row
 
 
-def _copies(kind: Kind) -> int:
-    """Of a layer, so that all together are several times as large as the cache."""
-    size = sum(p.numel() * p.element_size() for p in kind.make().parameters())
-    return max(MIN_COPIES, min(MAX_COPIES, 3 * CACHE_BYTES // max(1, size)))
+def _repeat(turns: Sequence[_Turn], clock, runs: int, min_seconds: float) -> List[List[float]]:
+    """Durations of forward, backward and update in each run."""
+    marks, begin = [], time.monotonic()
+    while len(marks) < runs or (time.monotonic() - begin < min_seconds and len(marks) < MAX_RUNS):
+        marks.append(turns[len(marks) % len(turns)].run(clock))
+    clock.wait()
+    return [[clock.seconds(before, after) for before, after in zip(run, run[1:])] for run in marks]
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -177,15 +181,29 @@ def _spread(values: Sequence[float]) -> float:
 
 
 class _Clock:
-    """Time after all that the device was told to do has been done."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def __call__(self) -> float:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+    def mark(self) -> float:
         return time.perf_counter()
+
+    def wait(self) -> None:
+        pass
+
+    def seconds(self, before: float, after: float) -> float:
+        return after - before
+
+
+class _EventClock:
+    """The clock of a GPU, whose queue never runs empty between the runs, as in training."""
+
+    def mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def wait(self) -> None:
+        torch.cuda.synchronize()
+
+    def seconds(self, before: torch.cuda.Event, after: torch.cuda.Event) -> float:
+        return before.elapsed_time(after) / 1e3
 
 
 class _Parameters:
@@ -215,22 +233,28 @@ class _Turn:
         self._input.requires_grad_(kind.needs_input_gradient and self._input.is_floating_point())
         self._gradient: Optional[Tensor] = None  # of the output
 
-    def run(self, clock: _Clock) -> Tuple[float, float, float]:
-        """Durations of forward, backward and update."""
+    def run(self, clock) -> list:
+        """Marks of the clock before and after forward, backward and update."""
         self._input.grad = None
-        times = [clock()]
+        marks = [clock.mark()]
         output = self._forward()
-        times.append(clock())
+        marks.append(clock.mark())
+        if output.requires_grad:
+            output.backward(self._gradient_of(output))
+        self._parameters.accumulate()
+        marks.append(clock.mark())
+        self._parameters.update()
+        marks.append(clock.mark())
+        return marks
+
+    def _gradient_of(self, output: Tensor) -> Optional[Tensor]:
+        """Made in the first run, which is warm-up."""
         if self._gradient is None and output.dim() > 0:
             self._gradient = torch.randn_like(output)
-            times[1] = clock()
-        if output.requires_grad:
-            output.backward(self._gradient)
-        self._parameters.accumulate()
-        times.append(clock())
-        self._parameters.update()
-        times.append(clock())
-        return times[1] - times[0], times[2] - times[1], times[3] - times[2]
+        return self._gradient
+
+    def parameter_bytes(self) -> int:
+        return sum(p.numel() * p.element_size() for p in self._layer.parameters())
 
     def _forward(self) -> Tensor:
         output = self._layer(self._input)
@@ -258,9 +282,10 @@ def _name_of(device: torch.device) -> str:
 
 
 def _derivation(device: torch.device, dtype: torch.dtype, runs: int) -> str:
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"a CPU ({torch.get_num_threads()} threads)"
-    return (f"medians of {max(1, runs)} runs on {where} after warm-up, computed in {str(dtype).split('.')[-1]} by PyTorch, with "
-            "copies of each layer in rotation")
+    is_gpu = device.type == "cuda"
+    where = torch.cuda.get_device_name(device) if is_gpu else f"a CPU ({torch.get_num_threads()} threads)"
+    return (f"medians of at least {max(1, runs)} runs on {where} after warm-up, computed by PyTorch in "
+            f"{str(dtype).split('.')[-1]}, with copies of each layer in rotation")
 
 
 def _software(device: torch.device) -> Dict[str, str]:
@@ -309,10 +334,13 @@ class Emulation:
         return self._seconds("backward_s", layers, micro_batch)
 
     def update_s(self, layers: Iterable[int]) -> float:
-        return sum(next(iter(self._rows[kind].values())).get("update_s", 0.0) for layer in layers for kind in self._kinds[layer])
+        return sum(next(iter(rows.values())).get("update_s", 0.0) for rows in self._rows_of(layers))
 
     def _seconds(self, what: str, layers: Iterable[int], micro_batch: int) -> float:
-        return sum(_interpolated(self._rows[kind], what, micro_batch) for layer in layers for kind in self._kinds[layer])
+        return sum(_interpolated(rows, what, micro_batch) for rows in self._rows_of(layers))
+
+    def _rows_of(self, layers: Iterable[int]) -> Iterator[Dict[int, Dict[str, float]]]:
+        return (self._rows[kind] for layer in layers for kind in self._kinds[layer])
 
 
 def _kinds_of_layer(model: Model, layer: int) -> List[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -124,7 +125,8 @@ class Program:
         for number, chunk in enumerate(self.ranks[receiver].chunks):
             if chunk.layers[0] == end if operation.kind == "F" else chunk.layers[1] == first:
                 return number
-        raise UserError(f"program.json: rank {receiver} does not compute the layers next to [{first}, {end}) of rank {rank}")
+        raise UserError(f"program.json: rank {receiver} does not compute the layers next to [{first}, {end}) of rank "
+                        f"{rank}")
 
 
 class _Reader:
@@ -206,7 +208,8 @@ def parse_program(document: Any, digest: str = "") -> Program:
     training, execution = root.get("training"), root.get("execution")
     ranks = root.get("ranks").list(MAX_RANKS, 1)
     orders = read_orders(root.get("orders"))
-    pipelines = tuple(Pipeline(it.get("micro_batches").int(1, MAX_OPERATIONS), it.get("first_micro_batch").int(0, MAX_OPERATIONS))
+    pipelines = tuple(Pipeline(it.get("micro_batches").int(1, MAX_OPERATIONS),
+                               it.get("first_micro_batch").int(0, MAX_OPERATIONS))
                       for it in root.get("pipelines").list(MAX_RANKS, 1))
     program = Program(
         topology=root.get("topology").get("name", "").text(),
@@ -214,10 +217,13 @@ def parse_program(document: Any, digest: str = "") -> Program:
         global_batch=training.get("global_batch").int(1, 10**9), micro_batch=training.get("micro_batch").int(1, 10**9),
         precision=training.get("precision").one_of(PRECISIONS), optimizer=training.get("optimizer").one_of(OPTIMIZERS),
         recompute=training.get("recompute", "none").one_of(("none", "full")) == "full",
-        schedule=execution.get("schedule").one_of(SCHEDULES), gradient_sync=execution.get("gradient_sync").one_of(SYNCS),
+        schedule=execution.get("schedule").one_of(SCHEDULES),
+        gradient_sync=execution.get("gradient_sync").one_of(SYNCS),
         zero1=execution.get("optimizer_sharding", "none").one_of(("none", "zero1")) == "zero1",
-        overlap=execution.get("overlap", False).flag(), tied_embedding_sync=execution.get("tied_embedding_sync", False).flag(),
-        blocking_sends=execution.get("blocking_sends", False).flag() or execution.get("schedule").value.endswith("-blocking"),
+        overlap=execution.get("overlap", False).flag(),
+        tied_embedding_sync=execution.get("tied_embedding_sync", False).flag(),
+        blocking_sends=execution.get("blocking_sends", False).flag()
+        or execution.get("schedule").value.endswith("-blocking"),
         orders=orders, pipelines=pipelines,
         ranks=tuple(read_rank(it, layers, len(ranks), len(pipelines), len(orders)) for it in ranks),
         sync_groups=tuple(read_group(it, layers, len(ranks)) for it in root.get("sync_groups").list(MAX_LAYERS * 2)),
@@ -290,7 +296,8 @@ def fail(what: str) -> None:
 def check_batch(program: Program) -> None:
     samples = program.micro_batches * program.micro_batch
     if samples != program.global_batch:
-        fail(f"the pipelines train {samples} samples per iteration, but training.global_batch is {program.global_batch}")
+        fail(f"the pipelines train {samples} samples per iteration, but training.global_batch is "
+             f"{program.global_batch}")
     taken = sorted((it.first_micro_batch, it.micro_batches) for it in program.pipelines)
     following = 0
     for first, count in taken:
@@ -304,8 +311,9 @@ def check_pipelines(program: Program) -> None:
     held: list[dict[int, int]] = [{} for _ in program.pipelines]  # [pipeline]: rank of the layer
     for number, rank in enumerate(program.ranks):
         for layer in rank.layers():
-            if held[rank.pipeline].setdefault(layer, number) != number or rank.layers().count(layer) > 1:
+            if layer in held[rank.pipeline]:
                 fail(f"two stages of pipeline {rank.pipeline} have layer {layer}")
+            held[rank.pipeline][layer] = number
     for number, layers in enumerate(held):
         if len(layers) != program.layers:
             fail(f"pipeline {number} has {len(layers)} of {program.layers} layers")
@@ -313,8 +321,8 @@ def check_pipelines(program: Program) -> None:
         for chunk in rank.chunks:
             before, after = (held[rank.pipeline].get(layer) for layer in (chunk.layers[0] - 1, chunk.layers[1]))
             if (chunk.input_from, chunk.output_to) != (before, after):
-                fail(f"input_from and output_to of layers [{chunk.layers[0]}, {chunk.layers[1]}) of rank {number} must be "
-                     f"{before} and {after}")
+                fail(f"input_from and output_to of layers [{chunk.layers[0]}, {chunk.layers[1]}) of rank {number} "
+                     f"must be {before} and {after}")
             if after is not None:
                 following = next((it for it in program.ranks[after].chunks if it.layers[0] == chunk.layers[1]), None)
                 if following is None:
@@ -325,6 +333,8 @@ def check_pipelines(program: Program) -> None:
 
 def check_orders(program: Program) -> None:
     """Every micro-batch passes every chunk once in each direction; W exactly if the schedule splits backward."""
+    if sum(len(program.orders[rank.order]) for rank in program.ranks) > MAX_OPERATIONS:
+        fail(f"an iteration has more than {MAX_OPERATIONS} operations")
     for number, rank in enumerate(program.ranks):
         count = program.pipelines[rank.pipeline].micro_batches
         operations = program.order_of(number)
@@ -349,8 +359,7 @@ def check_groups(program: Program) -> None:
                 fail(f"sync_groups[{number}].ranks are not those with layer {layer}")
         if program.zero1 and len(group.ranks) > 1 and program.gradient_sync not in HALVED_SYNCS:
             fail(f"zero1 cannot be combined with gradient_sync {program.gradient_sync}")
-        sites = [program.ranks[rank].site for rank in group.ranks]
-        if group.shards > min(sites.count(site) for site in sites):
+        if group.shards > min(Counter(program.ranks[rank].site for rank in group.ranks).values()):
             fail(f"sync_groups[{number}].shards is more than the smallest site has ranks")
     for layer, count in enumerate(synchronized):
         if count > 1 or (count == 0 and len(program.pipelines) > 1):

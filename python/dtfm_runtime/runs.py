@@ -89,7 +89,8 @@ def durations(log: Sequence[Mapping], skip: int, each: bool) -> List[float]:
     each of them."""
     seconds = [float(row["seconds"]) for row in log[skip:]]
     if not seconds:
-        raise UserError(f"the log has {len(log)} iterations, of which {skip} are skipped: train longer, or lower --skip")
+        raise UserError(f"the log has {len(log)} iterations, of which {skip} are skipped: train longer, or lower "
+                        "--skip")
     return seconds if each else [statistics.median(seconds)]
 
 
@@ -100,8 +101,10 @@ def _arguments() -> argparse.Namespace:
         epilog="example:\n  python3 -m dtfm_runtime.runs log.jsonl --plan plan.json -o runs.csv\n"
                "  dtfm-calibrate lab.yaml runs.csv -o calibration.json")
     parser.add_argument("log", metavar="LOG", help="file that train.py --log wrote")
-    parser.add_argument("--plan", required=True, metavar="FILE", help="plan that was run, in the folder of the table or below")
-    parser.add_argument("-o", "--output", default="runs.csv", metavar="FILE", help="table, to which rows are added [runs.csv]")
+    parser.add_argument("--plan", required=True, metavar="FILE",
+                        help="plan that was run, in the folder of the table or below")
+    parser.add_argument("-o", "--output", default="runs.csv", metavar="FILE",
+                        help="table, to which rows are added [runs.csv]")
     parser.add_argument("--name", help="label of the rows [none]")
     parser.add_argument("--skip", type=int, default=1, metavar="N", help="leaves out the first N iterations [1]")
     parser.add_argument("--each", action="store_true", help="adds a row for each iteration [one with their median]")

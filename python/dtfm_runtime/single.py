@@ -23,11 +23,14 @@ class SingleTrainer:
             owner, _, name = model.tied[1].rpartition(".")
             setattr(self.layers[-1].get_submodule(owner), name, self.layers[0].get_parameter(model.tied[0]))
         # In 16 bits, the optimizer updates copies in fp32.
-        self.names = [(layer, name, parameter) for layer, module in enumerate(self.layers) for name, parameter in module.named_parameters()
+        self.names = [(layer, name, parameter) for layer, module in enumerate(self.layers)
+                      for name, parameter in module.named_parameters()
                       if not (model.tied is not None and layer == model.layers - 1 and name == model.tied[1])]
-        self.masters = [it if it.dtype == torch.float32 else it.detach().float().requires_grad_() for _, _, it in self.names]
+        self.masters = [it if it.dtype == torch.float32 else it.detach().float().requires_grad_()
+                        for _, _, it in self.names]
         if options.optimizer == "adamw":
-            self.optimizer = torch.optim.AdamW(self.masters, lr=options.lr, eps=options.epsilon, weight_decay=options.weight_decay)
+            self.optimizer = torch.optim.AdamW(self.masters, lr=options.lr, eps=options.epsilon,
+                                               weight_decay=options.weight_decay)
         else:
             self.optimizer = torch.optim.SGD(self.masters, lr=options.lr, weight_decay=options.weight_decay)
         self.scale = LossScale(self.dtype == torch.float16)
@@ -38,7 +41,8 @@ class SingleTrainer:
         loss = 0.0
         for _, _, parameter in self.names:
             parameter.grad = None
-        wide = [torch.zeros_like(it) for it in self.masters] if self.dtype != torch.float32 and sums_wide(self.program.optimizer) else None
+        is_wide = self.dtype != torch.float32 and sums_wide(self.program.optimizer)
+        wide = [torch.zeros_like(it) for it in self.masters] if is_wide else None
         for micro_batch in range(self.program.micro_batches):
             part = self._loss(micro_batch) / self.program.micro_batches
             (part * self.scale.value).backward()
@@ -66,7 +70,9 @@ class SingleTrainer:
     def _update(self, wide) -> None:
         gradients = wide if wide is not None else [parameter.grad for _, _, parameter in self.names]
         for master, gradient in zip(self.masters, gradients):
-            master.grad = gradient.to(master.dtype) / self.scale.value if self.scale.value != 1.0 else gradient.to(master.dtype)
+            master.grad = gradient.to(master.dtype)
+            if self.scale.value != 1.0:
+                master.grad /= self.scale.value
         overflow = self.scale.enabled and not all(bool(torch.isfinite(it.grad).all()) for it in self.masters)
         if not overflow:
             self.optimizer.step()
@@ -99,8 +105,10 @@ class SingleTrainer:
 
     def load(self, folder: str, step: int, meta: dict) -> None:
         for layer in range(self.model.layers):
-            rows = [(name, parameter, master) for (of, name, parameter), master in zip(self.names, self.masters) if of == layer]
-            state = checkpoint.read_layer(folder, step, layer, {name: list(parameter.shape) for name, parameter, _ in rows})
+            rows = [(name, parameter, master) for (of, name, parameter), master in zip(self.names, self.masters)
+                    if of == layer]
+            state = checkpoint.read_layer(folder, step, layer,
+                                          {name: list(parameter.shape) for name, parameter, _ in rows})
             self.steps = state.steps
             for name, parameter, master in rows:
                 with torch.no_grad():
@@ -109,7 +117,8 @@ class SingleTrainer:
                 kept = state.optimizer.get(name, {})
                 if self.options.optimizer == "adamw" and {"exp_avg", "exp_avg_sq"} <= kept.keys():
                     self.optimizer.state[master] = {"step": torch.tensor(float(state.steps)),
-                                                    **{key: kept[key].float().to(self.device) for key in ("exp_avg", "exp_avg_sq")}}
+                                                    **{key: kept[key].float().to(self.device)
+                                                       for key in ("exp_avg", "exp_avg_sq")}}
         scale = meta.get("loss_scale")
         if self.scale.enabled and isinstance(scale, (int, float)) and 1 <= scale <= 2.0 ** 64:
             self.scale.value = float(scale)

@@ -1,8 +1,8 @@
 """The gradient synchronization of a group of ranks, message by message as dtfm-sim lowers it.
 
-An algorithm is a list of steps for one rank: pure data, in positions of the group and ranges of a flat buffer. `Collective`
-executes steps. In the reduction, received numbers are added; afterwards, they are final and replace those of the
-receiver. Every number is summed in one place and copied from there, so all replicas have the same bits.
+An algorithm is a list of steps for one rank: pure data, in positions of the group and ranges of a flat buffer.
+`Collective` executes steps. In the reduction, received numbers are added; afterwards, they are final and replace those
+of the receiver. Every number is summed in one place and copied from there, so all replicas have the same bits.
 """
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Range = tuple[int, int]
 # Called with peer, start, end, whether it was received, and the number of the step.
 Record = Callable[[int, float, float, bool, int], None]
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
-# Receives are posted ahead of their step up to these bytes, because a sender of Gloo waits a round trip for one that is not.
+# Receives are posted ahead of their step up to these bytes, because a sender of Gloo waits a round trip for one that is
+# not.
 AHEAD_BYTES = 64 << 20
 
 
@@ -75,10 +76,12 @@ def ring_steps(members: Sequence[int], own: int, whole: Range, collective: str) 
     steps = []
     if collective != ALL_GATHER:
         for k in range(n - 1):
-            steps.append(Step(True, [Message(after, (chunks[(own - k) % n],))], [Message(before, (chunks[(own - k - 1) % n],))]))
+            steps.append(Step(True, [Message(after, (chunks[(own - k) % n],))],
+                              [Message(before, (chunks[(own - k - 1) % n],))]))
     if collective != REDUCE_SCATTER:
         for k in range(n - 1):
-            steps.append(Step(False, [Message(after, (chunks[(own + 1 - k) % n],))], [Message(before, (chunks[(own - k) % n],))]))
+            steps.append(Step(False, [Message(after, (chunks[(own + 1 - k) % n],))],
+                              [Message(before, (chunks[(own - k) % n],))]))
     return steps
 
 
@@ -93,9 +96,11 @@ def sharded_ps(group: Group, collective: str) -> list[Step]:
     others = [(own + step) % n for step in range(1, n)]
     steps = []
     if collective != ALL_GATHER:
-        steps.append(Step(True, [Message(to, (shards[to],)) for to in others], [Message(of, (shards[own],)) for of in sorted(others)]))
+        steps.append(Step(True, [Message(to, (shards[to],)) for to in others],
+                          [Message(of, (shards[own],)) for of in sorted(others)]))
     if collective != REDUCE_SCATTER:
-        steps.append(Step(False, [Message(to, (shards[own],)) for to in others], [Message(of, (shards[of],)) for of in others]))
+        steps.append(Step(False, [Message(to, (shards[own],)) for to in others],
+                          [Message(of, (shards[of],)) for of in others]))
     return steps
 
 

@@ -293,8 +293,9 @@ class IterationLog:
     def write(self, *, iteration: int, loss: Optional[float], seconds: float, tokens: int,
               peak_memory_bytes: Optional[int] = None, **more) -> None:
         """`loss` None: this rank does not know it, or there is none."""
-        line = {"iteration": iteration, "loss": loss, "seconds": seconds,
-                "tokens_per_s": tokens / seconds if seconds > 0 else None, "peak_memory_bytes": peak_memory_bytes, **more}
+        tokens_per_s = tokens / seconds if seconds > 0 else None
+        line = {"iteration": iteration, "loss": loss, "seconds": seconds, "tokens_per_s": tokens_per_s,
+                "peak_memory_bytes": peak_memory_bytes, **more}
         with _writing(self._path):
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()

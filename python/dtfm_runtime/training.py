@@ -54,8 +54,8 @@ def message_type(precision: str) -> torch.dtype:
 
 
 class SyncUnit:
-    """A group of parameters and the ranks that have them, too. `number` is that of the program's group, None if there is
-    none; `layers` are those whose backward pass adds to the gradients."""
+    """A group of parameters and the ranks that have them, too. `number` is that of the program's group, None if there
+    is none; `layers` are those whose backward pass adds to the gradients."""
 
     def __init__(self, parameters: ParameterGroup, ranks: Sequence[int], compress: bool, shards: int, layers: set[int],
                  number: Optional[int]):
@@ -87,7 +87,8 @@ class Trainer:
         self.lock = threading.Lock()
         self.tied_ready = threading.Event()
         # Without the threads, messages of NCCL would still overlap, on a stream of their own.
-        self.pool = None if transport is None or transport.groups_messages else ThreadPoolExecutor(len(self.units) * 2 + 1)
+        has_threads = transport is not None and not transport.groups_messages
+        self.pool = ThreadPoolExecutor(len(self.units) * 2 + 1) if has_threads else None
         self.side_stream = torch.cuda.Stream() if self.device.type == "cuda" else None
         self.pipeline = self._make_pipeline()
         self.iteration = options.first_step
@@ -126,7 +127,8 @@ class Trainer:
         return self.model.tied is not None and not self.tied and {0, self.model.layers - 1} <= set(self.held)
 
     def _parameters(self, layers: Sequence[int]) -> list[tuple[int, str, torch.nn.Parameter]]:
-        return [(layer, name, parameter) for layer in layers for name, parameter in self.modules[layer].named_parameters()
+        return [(layer, name, parameter) for layer in layers
+                for name, parameter in self.modules[layer].named_parameters()
                 if not (self._shares_tied() and self._is_tied_head(layer, name))]
 
     def _is_tied_head(self, layer: int, name: str) -> bool:
@@ -142,7 +144,8 @@ class Trainer:
         units += [self._make_unit([layer], [self.rank], False, 0, None) for layer in sorted(left, reverse=True)]
         return units
 
-    def _make_unit(self, layers: Sequence[int], ranks: Sequence[int], compress: bool, shards: int, number: Optional[int]) -> SyncUnit:
+    def _make_unit(self, layers: Sequence[int], ranks: Sequence[int], compress: bool, shards: int,
+                   number: Optional[int]) -> SyncUnit:
         wide = sums_wide(self.program.optimizer)
         parameters = ParameterGroup(list(self._parameters(layers)), self.dtype, wide, self.device)
         waits = set(layers)
@@ -150,7 +153,9 @@ class Trainer:
             waits.add(self.model.layers - 1)
         unit = SyncUnit(parameters, ranks, compress, shards, waits, number)
         if not self.emulated:
-            owned = owned_range(self.program.gradient_sync, self._group(unit)) if self._is_sharded(unit) else (0, parameters.length)
+            owned = (0, parameters.length)
+            if self._is_sharded(unit):
+                owned = owned_range(self.program.gradient_sync, self._group(unit))
             parameters.make_states(owned, self.optimizer)
         return unit
 
@@ -159,12 +164,15 @@ class Trainer:
 
     def _group(self, unit: SyncUnit, rank: Optional[int] = None) -> Group:
         position = unit.ranks.index(self.rank if rank is None else rank)
-        return Group(tuple(self.program.ranks[it].site for it in unit.ranks), position, unit.parameters.length, unit.shards)
+        return Group(tuple(self.program.ranks[it].site for it in unit.ranks), position, unit.parameters.length,
+                     unit.shards)
 
     def _make_pipeline(self) -> Pipeline:
         chunks = self.program.ranks[self.rank].chunks
-        inputs = {number: self._boundary(it.layers[0], it.compress_input) for number, it in enumerate(chunks) if it.input_from is not None}
-        outputs = {number: self._boundary(it.layers[1], it.compress_output) for number, it in enumerate(chunks) if it.output_to is not None}
+        inputs = {number: self._boundary(it.layers[0], it.compress_input) for number, it in enumerate(chunks)
+                  if it.input_from is not None}
+        outputs = {number: self._boundary(it.layers[1], it.compress_output) for number, it in enumerate(chunks)
+                   if it.output_to is not None}
         computes = [self._make_compute(number, inputs, outputs) for number in range(len(chunks))]
         iterations = self.options.steps - self.options.first_step
         return Pipeline(self.program, self.rank, self.transport, computes, inputs, outputs, self.recorder, iterations)
@@ -180,12 +188,14 @@ class Trainer:
                 it = boundaries.get(number)
                 return lambda: None if it is None else torch.zeros(it.shape, dtype=it.dtype)
 
-            return EmulatedChunk(layers, self.emulated, self.program.splits_backward, self.program.recompute, zeros(outputs), zeros(inputs))
+            return EmulatedChunk(layers, self.emulated, self.program.splits_backward, self.program.recompute,
+                                 zeros(outputs), zeros(inputs))
         segments = []
         for layer in layers:
             parts = segments_of(self.modules[layer])
             segments += [Segment(part, layer, part is parts[0], self.program.recompute) for part in parts]
-        return ChunkCompute(segments, self.program.splits_backward, self._loss if layers[-1] == self.model.layers - 1 else None)
+        has_loss = layers[-1] == self.model.layers - 1
+        return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)
 
     def _loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return self.model.loss(output, target) * (self.scale.value / self.program.micro_batches)
@@ -222,7 +232,8 @@ class Trainer:
 
     def _samples(self, micro_batch: int) -> range:
         first_micro_batch = self.program.pipelines[self.program.ranks[self.rank].pipeline].first_micro_batch
-        first = self.iteration * self.program.global_batch + (first_micro_batch + micro_batch) * self.program.micro_batch
+        first = self.iteration * self.program.global_batch
+        first += (first_micro_batch + micro_batch) * self.program.micro_batch
         return range(first, first + self.program.micro_batch)
 
     def _batch(self, micro_batch: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -285,7 +296,8 @@ class Trainer:
         def record(peer: int, start: float, end: float, is_received: bool, phase: int) -> None:
             recorder.add(activity, start, end, is_received=is_received, layer=layer, phase=phase, peer=peer)
 
-        return Collective(self.transport, steps, unit.ranks, self._tag(unit, kind), compressed, record if recorder.enabled else None)
+        return Collective(self.transport, steps, unit.ranks, self._tag(unit, kind), compressed,
+                          record if recorder.enabled else None)
 
     def _tag(self, unit: SyncUnit, kind: str) -> int:
         """The same on all ranks of the group, and another one for every group."""
@@ -313,8 +325,8 @@ class Trainer:
         return next(it for it in (self._tied_slice(unit, end) for unit in self.units) if it is not None)
 
     def _sum_tied(self, ready: Optional[threading.Event] = None) -> None:
-        """Sums the gradients of embedding and head. ZeRO-1 does so before the reduce-scatter, whose shards would not match
-        otherwise; a sum of sums is the same in any order."""
+        """Sums the gradients of embedding and head. ZeRO-1 does so before the reduce-scatter, whose shards would not
+        match otherwise; a sum of sums is the same in any order."""
         first, last = self._tied_pair()
         if first == last:
             if ready is not None:
@@ -352,7 +364,8 @@ class Trainer:
         """Whether some rank has gradients that are not finite, in which case none updates."""
         if not self.scale.enabled:
             return False
-        finite = all(bool(torch.isfinite(unit.parameters.gradients[slice(*unit.parameters.owned)]).all()) for unit in self.units)
+        finite = all(bool(torch.isfinite(unit.parameters.gradients[slice(*unit.parameters.owned)]).all())
+                     for unit in self.units)
         flag = torch.tensor([0.0 if finite else 1.0])
         if self.transport is not None:
             self.transport.maximum(flag)
@@ -445,7 +458,8 @@ class Trainer:
         parameters, optimizer = {}, {}
         for entry in unit.parameters.entries:
             if entry.layer == layer and not self._is_tied_head(layer, entry.name):
-                parts = {name: values[entry.first:entry.end].view(entry.parameter.shape) for name, values in states.items()}
+                shape = entry.parameter.shape
+                parts = {name: values[entry.first:entry.end].view(shape) for name, values in states.items()}
                 parameters[entry.name] = parts.pop("")
                 optimizer[entry.name] = parts
         return checkpoint.LayerState(parameters, optimizer, unit.parameters.steps)
@@ -462,7 +476,8 @@ class Trainer:
 
     def _load_layer(self, unit: SyncUnit, layer: int, folder: str, step: int) -> None:
         entries = [it for it in unit.parameters.entries if it.layer == layer]
-        shapes = {name: list(it.shape) for name, it in self.modules[layer].named_parameters() if not self._is_tied_head(layer, name)}
+        shapes = {name: list(it.shape) for name, it in self.modules[layer].named_parameters()
+                  if not self._is_tied_head(layer, name)}
         state = checkpoint.read_layer(folder, step, layer, shapes)
         for entry in entries:
             name, found = entry.name, state
@@ -473,7 +488,8 @@ class Trainer:
 
     def parameters(self) -> dict[tuple[int, str], torch.Tensor]:
         """What this rank has now."""
-        return {(entry.layer, entry.name): entry.parameter.detach().clone() for unit in self.units for entry in unit.parameters.entries}
+        return {(entry.layer, entry.name): entry.parameter.detach().clone() for unit in self.units
+                for entry in unit.parameters.entries}
 
     def close(self) -> None:
         """After the last iteration: waits for what is still being sent."""

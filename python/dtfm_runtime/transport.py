@@ -74,7 +74,7 @@ class GlooTransport(Control):
 
     def __init__(self, rank: int):
         self.rank = rank
-        self._reapers: dict[tuple[int, bool], Reaper] = {}
+        self._reapers: dict[tuple, Reaper] = {}
         self._lock = threading.Lock()
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
@@ -87,7 +87,13 @@ class GlooTransport(Control):
                         kind: str = ACTIVATIONS) -> None:
         """Gloo reads the tensor later, so it must not be freed before; nobody waits for it."""
         # Those of the synchronization have threads of their own, because stages must not wait for them.
-        key = (peer, kind == SYNC)
+        self._reap((peer, kind == SYNC), work, tensor, then)
+
+    def notice_arrival(self, work, tensor: torch.Tensor, peer: int, kind: str, then: Callable[[], object]) -> None:
+        """Calls `then` when a message has arrived, which may be long before it is needed."""
+        self._reap((peer, kind), work, tensor, then)
+
+    def _reap(self, key: tuple, work, tensor: torch.Tensor, then: Callable[[], object]) -> None:
         with self._lock:
             if key not in self._reapers:
                 self._reapers[key] = Reaper()
@@ -111,7 +117,7 @@ class GlooTransport(Control):
 
 
 class Reaper:
-    """A thread that waits for the sends to one peer, in order, and frees what was sent."""
+    """A thread that waits for messages of one kind to or from one peer, in order, and frees what was sent."""
 
     def __init__(self):
         self._queue: queue.Queue = queue.Queue()
@@ -154,7 +160,8 @@ class NcclTransport(Control):
         self.rank = rank
         ranks = list(range(dist.get_world_size()))
         # Every rank makes the same groups in the same order.
-        self._groups = {(kind, upward): dist.new_group(ranks) for kind in (ACTIVATIONS, GRADIENTS) for upward in (False, True)}
+        self._groups = {(kind, upward): dist.new_group(ranks) for kind in (ACTIVATIONS, GRADIENTS)
+                        for upward in (False, True)}
         self._sync = dist.new_group(ranks)
         self._control = dist.new_group(ranks, backend="gloo")
         # The first messages of a group must involve all ranks.
@@ -205,8 +212,8 @@ def environment() -> tuple[int, int, str, int, int]:
     """RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and LOCAL_RANK, checked."""
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
-        raise UserError(f"{', '.join(missing)} not set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
-                        "as the launchers beside train.py do, or give --single")
+        raise UserError(f"{', '.join(missing)} not set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR and "
+                        "MASTER_PORT, as the launchers beside train.py do, or give --single")
 
     def number(name: str, least: int, most: int) -> int:
         text = os.environ.get(name, "0")
@@ -228,7 +235,8 @@ def interface_towards(address: str, port: int) -> Optional[str]:
             own = probe.getsockname()[0]
             for _, name in socket.if_nameindex():
                 try:
-                    request = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+                    request = fcntl.ioctl(probe.fileno(), 0x8915,
+                                          struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
                 except OSError:  # an interface without an address
                     continue
                 if socket.inet_ntoa(request[20:24]) == own:
@@ -265,13 +273,14 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
         store.set(f"dtfm/{rank}", digest)
         for other in range(world):
             if store.get(f"dtfm/{other}").decode(errors="replace") != digest:
-                raise UserError(f"rank {other} has another program.json or other options than rank {rank}: copy one folder to all "
-                                "machines and give all ranks the same options")
-        dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank, world_size=world)
+                raise UserError(f"rank {other} has another program.json or other options than rank {rank}: copy one "
+                                "folder to all machines and give all ranks the same options")
+        dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank,
+                                world_size=world)
     except (RuntimeError, ValueError, OSError) as error:
         watchdog.wait_for_failure(min(5.0, limit_s))  # raises if another rank is the reason
-        raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free port on all ranks, and "
-                        "check firewalls") from None
+        raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free "
+                        "port on all ranks, and check firewalls") from None
 
 
 def first_line(error: BaseException) -> str:

@@ -44,11 +44,14 @@ PORTS = itertools.count(20_000)  # below those that the system gives to connecti
 # ------------------------------------------------------------------------------------------------- one rank
 
 def run_rank(rank, world, port, limit_s, mode):
-    """What a rank does after all have connected: `loop` checks for failures, `hang` never does, `finish` ends soon, `shifted` too,
-    `compute` keeps the interpreter busy, `give-up` ends with a reason, `crash` without."""
+    """What a rank does after all have connected: `loop` checks for failures, `hang` never does, `lost` waits for news of
+    one, `finish` ends soon, `compute` keeps the interpreter busy before, `give-up` ends with a reason, `crash` without.
+    `late` is a loop that starts after the others, `shifted` ends soon and has another clock."""
     if mode == "shifted":  # the clock of another machine
         real = time.monotonic
         time.monotonic = lambda: real() + CLOCK_SHIFT_S
+    if mode == "late":
+        sys.stdin.readline()
     start_s = SLACK_S if limit_s == LIMIT_S else limit_s
     watchdog = Watchdog(rank, world, HOST, port, limit_s, lambda it: f"rank {it} (gpu:{it})", start_s)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -70,7 +73,7 @@ def run_rank(rank, world, port, limit_s, mode):
 
 
 def behave(watchdog, mode):
-    if mode == "loop":
+    if mode in ("loop", "late"):
         while True:
             watchdog.check()
             time.sleep(0.02)
@@ -101,19 +104,23 @@ def hang():
 class Ranks:
     """Processes of all ranks. Those in `modes` behave differently from the others."""
 
-    def __init__(self, world, mode, modes=None, limit_s=LIMIT_S, port=None):
-        self.port = port or next(PORTS)
+    def __init__(self, world, mode, modes=None, limit_s=LIMIT_S, waits=True):
+        self.waits, self.port = waits, next(PORTS)
         self.processes = []
         for rank in range(world):
             command = [sys.executable, __file__, "rank", str(rank), str(world), str(self.port), str(limit_s), (modes or {}).get(rank, mode)]
             self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
     def __enter__(self):
-        for process in self.processes:
-            assert process.stdout.readline() == "started\n", process.communicate()
-        for process in self.processes:
-            process.stdin.close()
+        if self.waits:
+            for process in self.processes:
+                assert process.stdout.readline() == "started\n", process.communicate()
+            for rank in range(len(self.processes)):
+                self.go(rank)
         return self
+
+    def go(self, rank):
+        self.processes[rank].stdin.close()
 
     def __exit__(self, *error):
         for process in self.processes:
@@ -172,11 +179,21 @@ def several_killed():
         assert ends[0][1][0].startswith(("failure.py: rank 2 ", "failure.py: rank 4 ")), ends
 
 
+def killed_before_all_have_started():
+    """The last one learns of it from rank 0, which waits for it a little; it stands for those that are just connecting."""
+    with Ranks(3, "loop", {2: "late"}, limit_s=SLACK_S, waits=False) as ranks:
+        assert ranks.processes[1].stdout.readline() == "started\n"
+        ranks.signal(1, signal.SIGKILL)
+        ranks.go(0)
+        ranks.go(2)
+        expect_failure(ranks, 1, "its process ended", time.monotonic(), [0, 2])
+
+
 def given_up():
     with Ranks(3, "loop", {2: "give-up"}) as ranks:
-        expect_failure(ranks, 2, "out of memory; ", time.monotonic(), [0, 1])
+        expect_failure(ranks, 2, "out of memory", time.monotonic(), [0, 1])
     with Ranks(3, "hang", {0: "give-up"}) as ranks:
-        expect_failure(ranks, 0, "out of memory; ", time.monotonic(), [1, 2])
+        expect_failure(ranks, 0, "out of memory", time.monotonic(), [1, 2])
 
 
 def crashed():
@@ -222,27 +239,32 @@ def one_killed_while_others_finish():
 
 
 def started_wrongly():
-    def lines_of(*commands):
-        """Exit codes and last lines of processes (rank, world, port)."""
-        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), "1", "loop"], stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for command in commands]
+    def lines_of(*commands, host=HOST, mode="loop", limit_s=2):
+        """Lines and exit codes of processes (rank, world, port)."""
+        processes = [subprocess.Popen([sys.executable, __file__, "rank", *map(str, command), str(limit_s), mode], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                      env={**os.environ, "DTFM_TEST_HOST": host}) for command in commands]
         ends = [(process.communicate(timeout=SLACK_S)[1].strip(), process.returncode) for process in processes]
         assert all("\n" not in text for text, _ in ends), ends
         return ends
 
     port = next(PORTS)
     (text, code), = lines_of((1, 2, port))
-    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 1 s (Connection refused): check MASTER_ADDR"), text
+    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 2 s (Connection refused): check MASTER_ADDR"), text
     (text, code), = lines_of((0, 4, port))
-    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 1 s: start all ranks with"), text
+    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 2 s: start all ranks with"), text
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 3, port))
     assert zero_code == 2 and zero.startswith("rank 2 did not connect"), zero
-    assert one_code == 3 and one.startswith("failure.py: rank 2 (gpu:2) failed: it did not connect within 1 s"), one
+    assert one_code == 3 and one.startswith("failure.py: rank 2 (gpu:2) failed: it did not connect within 2 s"), one
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 2, port))
     assert zero_code == 2 and zero.startswith("rank 1 has WORLD_SIZE 2 and rank 0 has 3: set it"), zero
     assert one_code == 2 and one.startswith("WORLD_SIZE is 2 here and 3 at rank 0: set it"), one
     (_, _), *same = lines_of((0, 3, port), (1, 3, port), (1, 3, port))
     assert sorted(code for _, code in same) == [2, 3] and any(text.startswith("another process has RANK 1: ") for text, _ in same), same
+    (text, code), = lines_of((1, 2, port), host="does-not-exist.invalid")
+    assert code == 2 and text.startswith("cannot reach rank 0 at does-not-exist.invalid:"), text
+    ends = lines_of((0, 2, port), (1, 2, port), host="localhost", mode="finish", limit_s=20)
+    assert ends == [("", 0), ("", 0)], ends
     with socket.create_server((HOST, 0)) as silent:
         (text, code), (zero, zero_code) = lines_of((1, 2, silent.getsockname()[1]), (0, 2, silent.getsockname()[1]))
         assert code == 2 and "does not answer as rank 0 of this training: check MASTER_ADDR" in text, text
@@ -281,7 +303,7 @@ def connect(port):
 def limits_add_up():
     for timeout_s in (1, 10, 60, 600):
         limits = Limits(timeout_s)
-        assert limits.silence_s + 2 * limits.ping_s + limits.grace_s <= timeout_s
+        assert limits.silence_s + 1.5 * limits.ping_s + limits.grace_s + limits.linger_s <= timeout_s
 
 
 # ---------------------------------------------------------------------------------------------------- training
@@ -457,8 +479,8 @@ def wait_for(children, suspended_rank=None):
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-SCENARIOS = [(limits_add_up,), (several_killed,), (given_up,), (crashed,), (finished,), (one_killed_while_others_finish,),
-             (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
+SCENARIOS = [(limits_add_up,), (several_killed,), (killed_before_all_have_started,), (given_up,), (crashed,), (finished,),
+             (one_killed_while_others_finish,), (all_interrupted,), (started_wrongly,), (strangers_are_ignored,)]
 SCENARIOS += [(killed, 4, rank, mode) for rank in range(4) for mode in ("loop", "hang", "lost")]
 SCENARIOS += [(suspended, 3, rank, mode) for rank in range(3) for mode in ("loop", "hang")]
 SCENARIOS += [(interrupted, rank, mode, number) for rank in (0, 2) for mode in ("loop", "hang")

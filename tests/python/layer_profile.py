@@ -67,7 +67,7 @@ def faults(document):
 
 def every_kind_and_size_has_a_row(plan):
     for name, sizes in MODELS.items():
-        measured = profile.measure(transformer(sizes), [2, 1, 2], CPU, "fp32", runs=3, gpu="EMU")
+        measured = profile.measure(transformer(sizes), [2, 1, 2], CPU, "fp32", runs=3, gpu="EMU", min_seconds=0)
         profile.write(measured, f"{name}.json")
         document = json.loads(Path(f"{name}.json").read_text())
         assert document == measured and faults(document) == [], faults(document)
@@ -109,7 +109,7 @@ def layers_of_custom_models_are_kinds(plan):
     layers = [nn.Embedding(20, 8), nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)), nn.Linear(8, 20)]
     inputs = [((5,), torch.int64), ((5, 8), None), ((5, 8), None)]
     model = model_of([(layer, shape, dtype) for layer, (shape, dtype) in zip(layers, inputs)], "mine:layers")
-    measured = profile.measure(model, [2], CPU, "fp32", runs=2, optimizer=SGD(lr=0.1))
+    measured = profile.measure(model, [2], CPU, "fp32", runs=2, optimizer=SGD(lr=0.1), min_seconds=0)
     assert faults(measured) == [] and "shape" not in measured and measured["gpu"] == "CPU"
     assert [row["kind"] for row in measured["layers"]] == ["layer 0", "layer 1", "layer 2"]
     profile.write(measured, "custom.json")
@@ -119,7 +119,7 @@ def layers_of_custom_models_are_kinds(plan):
 def activations_are_counted_without_parameters(plan):
     """Of y = W x: x is kept, W is not; of a ReLU after it, its output."""
     model = model_of([(nn.Sequential(nn.Linear(8, 16, bias=False), nn.ReLU()), (8,), None), (nn.Identity(), (16,), None)], "mine:layers")
-    first, last = profile.measure(model, [4], CPU, "fp32", runs=1)["layers"]
+    first, last = profile.measure(model, [4], CPU, "fp32", runs=1, min_seconds=0)["layers"]
     assert first["activation_bytes"] == 4 * 8 * 4 + 4 * 16 * 4
     assert last["kind"] == "layer 1"
 

@@ -96,12 +96,12 @@ def run_forked(output, errors, arguments, variables):
         os._exit(code)
 
 
-def train_ranks(ranks, *arguments, each=lambda rank: (), limit_s=120):
+def train_ranks(ranks, *arguments, each=lambda rank: (), limit_s=240, **variables):
     """Runs train.py on all ranks. `each`: more arguments of a rank. Returns exit code, output and errors of each."""
     port = free_port()
     started = [subprocess.Popen([sys.executable, TRAIN, *map(str, (*arguments, *each(rank)))], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True,
-                                env=environment(RANK=rank, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+                                env=environment(RANK=rank, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **variables))
                for rank in range(ranks)]
     end = time.monotonic() + limit_s
     try:

@@ -13,7 +13,7 @@ from collections import Counter
 import ranks
 from programs import SCHEDULES, SYNCS, random_program
 
-RANKS, ITERATIONS, TOLERANCE, LIMIT_S = 8, 3, 1e-5, 240
+RANKS, ITERATIONS, TOLERANCE, LIMIT_S = 8, 3, 1e-5, 600
 
 
 def cases(seed, count):

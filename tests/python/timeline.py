@@ -55,6 +55,11 @@ profile: {analytic: true, efficiency: 0.5}
 DEVICES = ["a/0", "a/1", "b/0", "b/1"]
 
 
+def write_job(schedule, sync, other="", batch=8):
+    text = JOB.replace("SCHEDULE", schedule).replace("SYNC", sync).replace("batch: 8", f"batch: {batch}")
+    Path("job.yaml").write_text(text.replace(", OTHER", f", {other}" if other else ""))
+
+
 def error_of(function, *arguments, **options):
     try:
         function(*arguments, **options)
@@ -100,7 +105,7 @@ def merged_traces_are_those_of_the_simulator(folder, plan, sim):
     Path("net.yaml").write_text(TOPOLOGY)
     for schedule, sync, other in (("1f1b", "ring", ""), ("zb-h1", "sharded-ps", ""), ("1f1b", "ring", "optimizer_sharding: zero1"),
                                   ("interleaved", "hierarchical", "chunks: 2"), ("gpipe", "ring", "overlap: true")):
-        Path("job.yaml").write_text(JOB.replace("SCHEDULE", schedule).replace("SYNC", sync).replace(", OTHER", f", {other}" if other else ""))
+        write_job(schedule, sync, other)
         subprocess.run([plan, "net.yaml", "--job", "job.yaml", "-o", "plan.json", "--quiet"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([sim, "net.yaml", "plan.json", "--trace", "simulated.json", "--quiet"], check=True, stdout=subprocess.DEVNULL)
         simulated, names = slices("simulated.json")
@@ -239,7 +244,7 @@ def tables_are_calibrated_with(folder, plan, calibrate):
     Path("net.yaml").write_text(TOPOLOGY)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     for batch in (8, 16, 24, 32, 64):
-        Path("job.yaml").write_text(JOB.replace("SCHEDULE", "1f1b").replace("SYNC", "ring").replace(", OTHER", "").replace("batch: 8", f"batch: {batch}"))
+        write_job("1f1b", "ring", batch=batch)
         done = subprocess.run([plan, "net.yaml", "--job", "job.yaml", "-o", f"plan-{batch}.json", "--format", "json", "--quiet"], check=True,
                               capture_output=True, text=True)
         predicted = json.loads(done.stdout)["finalists"][0]["simulated"]["nominal"]["mean_s"]
@@ -302,8 +307,9 @@ def check_names(found):
     patterns = r"iteration [012]|update d[0-3]|X l\d k\d d[0-3]>d[0-3]"
     assert all(re.fullmatch(patterns, name) for name in others), others
     syncs = [(process, row.split()[0], name) for process, row, name, *_ in found if name.startswith("X ")]
-    assert {(row, int(name[-4 if row == "send" else -1])) for _, row, name in syncs} == {(row, rank) for row in ("send", "receive") for rank in range(4)}
-    assert all(process == int(name[-4 if row == "send" else -1]) + 1 for process, row, name in syncs)
+    own_rank = [int(name[-4 if row == "send" else -1]) for _, row, name in syncs]
+    assert all(process == rank + 1 for (process, _, _), rank in zip(syncs, own_rank))
+    assert {(row, rank) for (_, row, _), rank in zip(syncs, own_rank)} == {(row, rank) for row in ("send", "receive") for rank in range(4)}
 
 
 def check_causality(found):
@@ -325,8 +331,8 @@ def check_causality(found):
 
 def main(programs):
     plan, sim, calibrate = (str(Path(it).resolve()) for it in programs) if programs else (None, None, None)
-    tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,), (spans_are_recorded,), (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,),
-             (logs_are_read,), (tables_grow,), (training_is_recorded,)]
+    tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,), (spans_are_recorded,),
+             (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,), (logs_are_read,), (tables_grow,), (training_is_recorded,)]
     if plan:
         tests += [(merged_traces_are_those_of_the_simulator, plan, sim), (tables_are_calibrated_with, plan, calibrate)]
     for test, *arguments in tests:
