@@ -107,7 +107,7 @@ std::string format_speedups(const api::Comparison& comparison) {
   return fmt::format(
       "\n{}total = placement × schedule × collective: planning for the scheme's schedule and collective,\n"
       "then changing to the schedule of planned, then to its collective (with its sharding, and the depth "
-      "that a sharding forces).\n",
+      "that this sharding requires).\n",
       table(rows));
 }
 

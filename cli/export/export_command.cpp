@@ -77,7 +77,8 @@ exporter::ExportBundle read_bundle(const ExportOptions& options, RankOrder order
   return exporter::read_export_bundle(plan, job, bundle_choices(options, order));
 }
 
-/// What the folder contains, and also its folders for `files`, with names relative to it, sorted.
+/// Names of all entries of `folder`, sorted and relative to it; includes the contents of subfolders that
+/// `files` use.
 std::vector<std::string> names_in(const fs::path& folder, const exporter::ExportFiles& files) {
   std::vector<std::string> names;
   const auto is_for_files = [&](const std::string& name) {

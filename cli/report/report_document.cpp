@@ -98,18 +98,9 @@ ordered_json topology_json(const Topology& topology) {
 
 /// Display names of span kinds, keyed by letter.
 ordered_json kinds_json() {
-  return {{"F", "forward"},
-          {"B", "backward"},
-          {"D", "weight gradients"},
-          {"U", "weight update"},
-          {"C", "compression"},
-          {"A", "activations"},
-          {"G", "gradients of activations"},
-          {"R", "all-reduce in a stage"},
-          {"X", "gradient synchronization"},
-          {"W", "weight transfer"},
-          {"O", "overhead"},
-          {"S", "several kinds"}};
+  ordered_json json;
+  for (const SpanKind kind : span_kinds()) json[std::string(1, static_cast<char>(kind))] = name_of(kind);
+  return json;
 }
 
 /// Returns the time unit in seconds: a power of ten, at least a nanosecond, of which the timeline spans at
@@ -256,6 +247,8 @@ ordered_json report_document(ReportContent content) {
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())
     json["timeline"] = timeline_json(merged(std::move(*content.timeline), max_spans));
+  if (content.measured)
+    json["measured_timeline"] = timeline_json(merged(std::move(*content.measured), max_spans));
   return json;
 }
 

@@ -26,15 +26,17 @@ struct ReportContent {
   std::optional<ReportedRun> simulation;
   std::optional<Timeline> timeline;        // of `simulation`
   nlohmann::ordered_json comparison = {};  // as written by dtfm-compare -o; null: none
+  std::optional<Timeline> measured = {};   // of a training, to compare with `timeline`
 };
 
 /// Limit on timeline spans, so that a page opens in seconds for any run.
 inline constexpr long long max_spans = 120'000;
 
 /// The document, with keys `schema`, `program`, `comparison`, `plan`, `critical_path` (all steps of the
-/// critical path, summed by description), `simulation`, `topology` (sites, devices, and links between sites)
-/// and `timeline`. Long lists are truncated, with the number of omitted items in `omitted`. Layers of the
-/// job and their times are omitted, and so are ranks and groups, which follow from the pipelines.
+/// critical path, summed by description), `simulation`, `topology` (sites, devices, and links between sites),
+/// `timeline` and `measured_timeline`. Long lists are truncated, with the number of omitted items in
+/// `omitted`. Layers of the job and their times are omitted, and so are ranks and groups, which follow from
+/// the pipelines.
 nlohmann::ordered_json report_document(ReportContent content);
 
 }  // namespace dtfm::cli

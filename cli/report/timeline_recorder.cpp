@@ -1,6 +1,7 @@
 #include "cli/report/timeline_recorder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -14,36 +15,24 @@ namespace {
 
 constexpr int tracks_per_device = 3;
 
-SpanKind kind_of(sim::Activity activity) {
-  switch (activity) {
-    case sim::Activity::forward:
-      return SpanKind::forward;
-    case sim::Activity::backward:
-      return SpanKind::backward;
-    case sim::Activity::weight_gradient:
-      return SpanKind::weight_gradient;
-    case sim::Activity::update:
-      return SpanKind::update;
-    case sim::Activity::compress:
-      return SpanKind::compress;
-    case sim::Activity::send_activations:
-      return SpanKind::activations;
-    case sim::Activity::send_gradients:
-      return SpanKind::gradients;
-    case sim::Activity::all_reduce:
-      return SpanKind::all_reduce;
-    case sim::Activity::gradient_sync:
-    case sim::Activity::all_gather:
-      return SpanKind::gradient_sync;
-    case sim::Activity::fetch:
-    case sim::Activity::save_checkpoint:
-      return SpanKind::fetch;
-    case sim::Activity::wait:
-    case sim::Activity::step:
-      break;
-  }
-  return SpanKind::overhead;
-}
+struct SpanKindName {
+  SpanKind kind;
+  std::string_view name;
+};
+
+constexpr auto span_kind_names =
+    std::to_array<SpanKindName>({{SpanKind::forward, "forward"},
+                                 {SpanKind::backward, "backward"},
+                                 {SpanKind::weight_gradient, "weight gradients"},
+                                 {SpanKind::update, "weight update"},
+                                 {SpanKind::compress, "compression"},
+                                 {SpanKind::activations, "activations"},
+                                 {SpanKind::gradients, "gradients of activations"},
+                                 {SpanKind::all_reduce, "all-reduce in a stage"},
+                                 {SpanKind::gradient_sync, "gradient synchronization"},
+                                 {SpanKind::fetch, "weight transfer"},
+                                 {SpanKind::overhead, "overhead"},
+                                 {SpanKind::mixed, "several kinds"}});
 
 std::string title_of(const sim::RunInterval& run_interval) {
   switch (run_interval.kind) {
@@ -103,6 +92,65 @@ long long count(const Timeline& timeline, double max_gap, bool merge_kinds) {
 
 }  // namespace
 
+std::string_view name_of(SpanKind kind) {
+  return std::find_if(span_kind_names.begin(), span_kind_names.end(),
+                      [&](const SpanKindName& it) { return it.kind == kind; })
+      ->name;
+}
+
+std::span<const SpanKind> span_kinds() {
+  static const auto kinds = [] {
+    std::array<SpanKind, span_kind_names.size()> kinds{};
+    std::transform(span_kind_names.begin(), span_kind_names.end(), kinds.begin(),
+                   [](const SpanKindName& it) { return it.kind; });
+    return kinds;
+  }();
+  return kinds;
+}
+
+SpanKind kind_of(sim::Activity activity) {
+  switch (activity) {
+    case sim::Activity::forward:
+      return SpanKind::forward;
+    case sim::Activity::backward:
+      return SpanKind::backward;
+    case sim::Activity::weight_gradient:
+      return SpanKind::weight_gradient;
+    case sim::Activity::update:
+      return SpanKind::update;
+    case sim::Activity::compress:
+      return SpanKind::compress;
+    case sim::Activity::send_activations:
+      return SpanKind::activations;
+    case sim::Activity::send_gradients:
+      return SpanKind::gradients;
+    case sim::Activity::all_reduce:
+      return SpanKind::all_reduce;
+    case sim::Activity::gradient_sync:
+    case sim::Activity::all_gather:
+      return SpanKind::gradient_sync;
+    case sim::Activity::fetch:
+    case sim::Activity::save_checkpoint:
+      return SpanKind::fetch;
+    case sim::Activity::wait:
+    case sim::Activity::step:
+      break;
+  }
+  return SpanKind::overhead;
+}
+
+Timeline make_timeline(std::string title, double start_s, double end_s, std::vector<TimelineRow> rows) {
+  std::erase_if(rows, [](const TimelineRow& row) { return row.spans.empty(); });
+  Timeline timeline{std::move(title), start_s, end_s, 0, 0, false, std::move(rows)};
+  for (TimelineRow& row : timeline.rows) {
+    const auto by_start = [](const TimelineSpan& span) { return std::tie(span.start, span.end); };
+    std::stable_sort(row.spans.begin(), row.spans.end(),
+                     [&](const TimelineSpan& a, const TimelineSpan& b) { return by_start(a) < by_start(b); });
+    timeline.tasks += static_cast<long long>(row.spans.size());
+  }
+  return timeline;
+}
+
 void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
   const bool is_iteration = run_interval.kind == sim::RunInterval::Kind::iteration;
   if (has_iteration_ && !is_iteration) return;
@@ -140,15 +188,7 @@ Timeline TimelineRecorder::timeline() const {
     received.peer = it.device;
     add(it.span.peer, Track::receive, received);
   }
-  std::erase_if(rows, [](const TimelineRow& row) { return row.spans.empty(); });
-  Timeline timeline{title_, start_s_, end_s_, 0, 0, false, std::move(rows)};
-  for (TimelineRow& row : timeline.rows) {
-    const auto by_start = [](const TimelineSpan& span) { return std::tie(span.start, span.end); };
-    std::stable_sort(row.spans.begin(), row.spans.end(),
-                     [&](const TimelineSpan& a, const TimelineSpan& b) { return by_start(a) < by_start(b); });
-    timeline.tasks += static_cast<long long>(row.spans.size());
-  }
-  return timeline;
+  return make_timeline(title_, start_s_, end_s_, std::move(rows));
 }
 
 Timeline merged(Timeline timeline, long long max_span_count) {

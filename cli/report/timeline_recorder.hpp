@@ -1,7 +1,9 @@
 // Records what every device does in one iteration of a run, for the timeline of the report.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/observation/observer.hpp"
@@ -23,6 +25,12 @@ enum class SpanKind : char {
   overhead = 'O',
   mixed = 'S',  // merged from spans of several kinds
 };
+
+/// "forward"
+std::string_view name_of(SpanKind kind);
+/// All kinds, in the order in which pages list them.
+std::span<const SpanKind> span_kinds();
+SpanKind kind_of(sim::Activity activity);
 
 struct TimelineSpan {
   double start = 0, end = 0;  // s since the start of the run
@@ -49,6 +57,9 @@ struct Timeline {
   bool merges_kinds = false;      // whether spans of different kinds may be merged
   std::vector<TimelineRow> rows;  // non-empty ones, ordered by device and track
 };
+
+/// Builds a timeline from rows that may be empty, with spans in any order.
+Timeline make_timeline(std::string title, double start_s, double end_s, std::vector<TimelineRow> rows);
 
 /// Keeps the last complete iteration of a run or, if there is none, its last interval. Only the times of
 /// tasks are recorded, overwriting those of the previous interval; rows are built once, by timeline().

@@ -56,8 +56,9 @@ void write_plan_report(const std::string& file, const Problem& problem, const Pl
 
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
                       const sim::SimReport& report, const io::SimRecord& record,
-                      std::optional<Timeline> timeline) {
+                      std::optional<Timeline> timeline, std::optional<Timeline> measured) {
   ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION, {}, {}, std::move(timeline)};
+  content.measured = std::move(measured);
   content.plan = io::plan_document(problem.topology, problem.job, plan, {});
   for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);
   content.simulation = {report, record};

@@ -19,10 +19,11 @@ namespace dtfm::cli {
 void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
                        const io::PlanRecord& record, const std::function<bool()>& stop);
 
-/// The report of dtfm-sim: the result as in its file, the plan, and the timeline of one iteration if given.
+/// The report of dtfm-sim: the result as in its file, the plan, and the timelines of a simulated and of a
+/// measured iteration if given.
 void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
                       const sim::SimReport& report, const io::SimRecord& record,
-                      std::optional<Timeline> timeline);
+                      std::optional<Timeline> timeline, std::optional<Timeline> measured = std::nullopt);
 
 /// The report of dtfm-compare: the comparison as in its file (schema dtfm-compare/1).
 void write_comparison_report(const std::string& file, const Problem& problem,

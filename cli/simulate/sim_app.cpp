@@ -76,8 +76,8 @@ void add_scheme_options(CLI::App& app, SimulateOptions& options) {
                   [&](const std::string& text) {
                     if (text == api::planned_scheme)
                       throw Error("--scheme",
-                                  "planned is the plan of dtfm-plan: write it with -o, and simulate "
-                                  "the file as PLAN");
+                                  "planned is not simulated by name: write the plan with dtfm-plan -o "
+                                  "FILE, and give FILE as PLAN");
                     options.scheme = io::find_row(api::schemes(), text, "--scheme", "unknown scheme").name;
                   }),
       scheme_names());
@@ -96,6 +96,9 @@ void add_simulation_options(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) {
                options.samples = parse_whole_number("--samples", text, 1, 1'000'000);
              });
+  add_option(app, "--measured", "FILE",
+             "compares with an iteration of a training: its timeline (train.py --trace) [none]",
+             [&](const std::string& text) { options.measured = text; });
   add_seed_option(app, "seed of the random numbers, combined with that of the scenario [0]", options.seed);
 }
 
@@ -123,10 +126,10 @@ void add_general_options(CLI::App& app, SimulateOptions& options) {
 }
 
 void reject_options_with_graph(const CLI::App& app) {
-  reject_options(app,
-                 {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--verify", "--faulty-peers",
-                  "--job", "--batch", "--scenario", "--calibration", "--iterations", "--seed", "--samples",
-                  "--threads", "--ranks", "--trace", "--report", "--format"},
+  reject_options(app, {"TOPOLOGY",      "PLAN",           "--scheme", "--sync-every", "--skip",
+                       "--verify",      "--faulty-peers", "--job",    "--batch",      "--scenario",
+                       "--calibration", "--iterations",   "--seed",   "--samples",    "--threads",
+                       "--ranks",       "--trace",        "--report", "--format",     "--measured"},
                  "cannot be combined with --graph");
 }
 
@@ -137,7 +140,7 @@ void check_scheme_specific_options(const CLI::App& app, const SimulateOptions& o
   reject_options(app, {"PLAN", "--ranks"}, "cannot be combined with --scheme");
   check_scheme_options(app, {*options.scheme});
   if (api::is_swarm(io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme")))
-    reject_options(app, {"--trace", "--tasks", "--report", "--samples"},
+    reject_options(app, {"--trace", "--tasks", "--report", "--samples", "--measured"},
                    "cannot be combined with --scheme swarm");
 }
 
@@ -147,7 +150,8 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
   check_scheme_specific_options(app, options);
   if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
-  if (options.samples) reject_options(app, {"--trace", "--tasks"}, "cannot be combined with --samples");
+  if (options.samples)
+    reject_options(app, {"--trace", "--tasks", "--measured"}, "cannot be combined with --samples");
 }
 
 }  // namespace

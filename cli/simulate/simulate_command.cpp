@@ -18,6 +18,7 @@
 #include "cli/common/text_formatting.hpp"
 #include "cli/common/write_output.hpp"
 #include "cli/report/report_html.hpp"
+#include "cli/report/timeline_comparison.hpp"
 #include "cli/report/write_report.hpp"
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
@@ -36,7 +37,9 @@
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/control_characters.hpp"
 #include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "simulator/io/chrome_trace.hpp"
+#include "simulator/io/measured_iteration.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -46,6 +49,8 @@
 
 namespace dtfm::cli {
 namespace {
+
+constexpr std::size_t max_timeline_bytes = std::size_t{1} << 30;
 
 struct Input {
   Problem problem;
@@ -57,6 +62,7 @@ struct Input {
   std::optional<sim::SwarmSetup> swarm = {};          // if set, it is simulated instead of the plan
   std::optional<CalibrationUncertainty> spread = {};  // uncertainty of the constants, if known
   std::optional<double> checkpoint_period_s = {};     // of the plan, for a scenario that leaves it open
+  std::optional<Timeline> measured = {};              // of a training
 };
 
 /// Returns the job in the plan file. CSV and Megatron-LM plans have none and get the default job.
@@ -130,7 +136,7 @@ std::array<std::string, 4> output_files(const SimulateOptions& options) {
 void check_files(const SimulateOptions& options) {
   check_outputs(
       std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
-                 options.ranks.value_or(""), options.calibration.value_or("")},
+                 options.ranks.value_or(""), options.calibration.value_or(""), options.measured.value_or("")},
       output_files(options));
 }
 
@@ -152,6 +158,9 @@ Input read_input(const SimulateOptions& options) {
   input.problem.constants = calibration.constants;
   input.spread = calibration.spread;
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
+  if (options.measured)
+    input.measured = timeline_of(io::parse_measured_iteration(
+        io::read_file(*options.measured, max_timeline_bytes), *options.measured, input.problem.topology));
   if (is_root(options.processes)) check_not_read(read, output_files(options));
   check_same_input(options.processes, options.common, read, options.threads);
   if (options.scheme) {
@@ -173,7 +182,7 @@ class StreamedOutputs {
       trace_.emplace(input.problem.topology, memory_->memory_of(),
                      [this](std::string_view text) { trace_file_->write(text); });
     }
-    if (options.report) timeline_.emplace(input.problem.topology->size());
+    if (options.report || input.measured) timeline_.emplace(input.problem.topology->size());
     if (options.tasks) {
       task_file_.emplace(*options.tasks);
       tasks_.emplace([this](std::string_view text) { task_file_->write(text); });
@@ -305,10 +314,12 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   return notes;
 }
 
-std::string format_run_summary(const Input& input, const sim::SimReport& report,
-                               const io::SimRecord& record) {
-  return input.swarm ? format_swarm_summary(input.problem, report, record)
-                     : format_summary({input.problem.topology, input.plan, report, record});
+std::string format_run_summary(const Input& input, const Outcome& outcome, const io::SimRecord& record) {
+  if (input.swarm) return format_swarm_summary(input.problem, outcome.report, record);
+  const std::string summary = format_summary({input.problem.topology, input.plan, outcome.report, record});
+  if (!input.measured || !outcome.timeline) return summary;
+  return join_blocks({summary, format_comparison(input.problem.topology, *input.measured,
+                                                 compare_timelines(*outcome.timeline, *input.measured))});
 }
 
 void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
@@ -320,12 +331,12 @@ void write_output(const SimulateOptions& options, const Input& input, const Outc
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must exist even if the report fails
-    write_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
+    write_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline,
+                     input.measured);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;
-  print_result(
-      options.format == OutputFormat::json ? json : format_run_summary(input, outcome.report, record),
-      options.color);
+  print_result(options.format == OutputFormat::json ? json : format_run_summary(input, outcome, record),
+               options.color);
 }
 
 int simulate_or_replay(const SimulateOptions& options) {

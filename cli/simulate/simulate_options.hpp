@@ -23,6 +23,7 @@ struct SimulateOptions {
   std::optional<std::string> job;          // file; if not given: the job in the plan, else GPT-3 XL
   std::optional<int> batch;                // sequences; if not given: that of the job
   std::optional<std::string> scenario;     // file; if not given: no disturbances
+  std::optional<std::string> measured;     // file with the timeline of a training to compare with
   std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   int iterations = 3;
   std::uint64_t seed = 0;

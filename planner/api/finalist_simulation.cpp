@@ -55,8 +55,9 @@ SimulatedTimes summarize_run(const sim::SimReport& report, const NamedScenario& 
     return {named.name, never, never, never, fmt::format("device {} is out of memory", device)};
   }
   if (report.iterations.empty())
-    return {named.name, never, never, never,
-            report.stopped.empty() ? "the horizon ends before the first iteration" : report.stopped};
+    return {
+        named.name, never, never, never,
+        report.stopped.empty() ? "the horizon ends before the first iteration is complete" : report.stopped};
   const auto completed = static_cast<double>(report.iterations.size());
   if (!report.deadlocked && report.useful) {
     const sim::Distribution between = completion_intervals(report);
@@ -74,7 +75,7 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
     const sim::UndisturbedIteration it = sim::simulate_undisturbed(problem, candidate.plan, stop);
     if (!it.is_complete) throw_if_stopped(stop);
     if (!it.is_complete || it.exceeds_memory)
-      return {named.name, never, never, never, it.exceeds_memory ? "it exceeds memory" : "it deadlocks"};
+      return {named.name, never, never, never, it.exceeds_memory ? "out of memory" : "deadlock"};
     return {named.name, it.seconds, it.seconds, it.seconds};
   }
   sim::SimOptions options;

@@ -80,7 +80,7 @@ struct TargetTraits {
   bool tied_embedding_sync = false;            // as in ExecutionConfig
   std::optional<bool> sequence_parallel = {};  // empty: as the job says
   bool scatter_gather = false;                 // supports Parallelism::scatter_gather
-  bool uses_nccl = true;                       // for all-reduces of gradients
+  bool nccl_chooses_all_reduce = true;         // NCCL picks the algorithm of gradient all-reduces
 };
 
 /// Whether a target runs a schedule, gradient synchronization or recomputation.

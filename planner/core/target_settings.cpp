@@ -91,8 +91,8 @@ class TargetSettings {
     if (!traits(execution_.schedule).has_chunks) execution_.chunks.reset();
   }
 
-  /// A plan with a sharding that the target does not run gets zero1, which partitions the optimizer state
-  /// too, if the target runs that.
+  /// Replaces a sharding that the target does not support by zero1, if the target supports zero1, because it
+  /// partitions the optimizer state as well.
   void set_sharding() {
     OptimizerSharding& sharding = execution_.optimizer_sharding;
     constexpr const char* key = "parallelism.optimizer_sharding";
@@ -135,7 +135,7 @@ class TargetSettings {
     return std::any_of(chain.begin(), chain.end(), [](const Layer& it) { return it.tied_parameters > 0; });
   }
 
-  /// Compression other than that of the target. Where the job leaves it open, there is none.
+  /// Removes compression that the target does not support, and compression that is `auto`.
   void remove_compression() {
     Compression& compression = execution_.compression;
     const auto remove = [&](const char* key, double& ratio, std::optional<CompressionPreset>& preset,

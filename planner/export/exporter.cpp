@@ -101,13 +101,13 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
 
 /// NCCL chooses between rings and trees by itself.
 std::vector<std::string> nccl_notes(const ExportBundle& bundle) {
-  if (!bundle.job.target || !traits(*bundle.job.target).uses_nccl || bundle.plan.pipelines.size() < 2 ||
-      bundle.job.execution.gradient_sync != GradientSync::ring)
+  if (!bundle.job.target || !traits(*bundle.job.target).nccl_chooses_all_reduce ||
+      bundle.plan.pipelines.size() < 2 || bundle.job.execution.gradient_sync != GradientSync::ring)
     return {};
   return {"set NCCL_ALGO=Ring, because the plan's gradients go around rings"};
 }
 
-/// Launchers do not compress, and trainers that do not either have no compression in their bundle.
+/// Only launchers need the note: a target that cannot compress has already removed compression.
 std::vector<std::string> compression_notes(const ExportBundle& bundle) {
   const Compression& compression = bundle.job.execution.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};

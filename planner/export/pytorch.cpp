@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view target_name = "pytorch";
 
-/// Of all ranks; program.py reads no more (MAX_OPERATIONS).
+/// Limit for all ranks together; program.py rejects more (MAX_OPERATIONS).
 constexpr double max_operations = 2e7;
 
 double operations_of(const ExportBundle& bundle) {
@@ -42,7 +42,7 @@ void check(const ExportBundle& bundle) {
     reject(
         target_name,
         "the model is an encoder, but the runtime has decoders only; describe it as layers (kind: layers), "
-        "and give these to train.py by --model");
+        "and pass their modules to train.py with --model");
   program_json(bundle);  // rejects a bundle that lacks the topology on which a decision depends
 }
 
@@ -71,7 +71,7 @@ ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
 
 std::vector<std::string> notes(const ExportBundle& bundle) {
   if (std::holds_alternative<Transformer>(bundle.job.model)) return {};
-  return {"the model is a chain of layers: give their modules to train.py by --model"};
+  return {"the model is a chain of layers: pass their modules to train.py with --model"};
 }
 
 }  // namespace

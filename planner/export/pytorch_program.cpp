@@ -75,7 +75,7 @@ class ProgramWriter {
 
   /// Throws NotRunnable without a topology.
   const Topology& topology_for(const std::string& what) const {
-    if (!bundle_.topology) reject("pytorch", fmt::format("{}; give it by --topology", what));
+    if (!bundle_.topology) reject("pytorch", fmt::format("{}; add --topology FILE", what));
     return *bundle_.topology;
   }
 
@@ -105,7 +105,7 @@ class ProgramWriter {
     return list;
   }
 
-  /// The number of the rank's order among all different ones.
+  /// Index of the rank's order in `orders_`; equal orders share one entry.
   std::size_t order_number(int rank) {
     const RankAssignment& it = assignment(rank);
     const Pipeline& pipeline = bundle_.plan.pipelines[at(it.pipeline)];
@@ -120,8 +120,7 @@ class ProgramWriter {
     return known->second;
   }
 
-  /// Whether a message is compressed in either direction, because both directions of a boundary are alike in
-  /// the program.
+  /// Whether messages of either direction are compressed: the program has one setting for both.
   bool is_compressed_between(int a, int b) const {
     const Compression& compression = execution_.compression;
     if (!compression.activation_preset || a == b) return false;
@@ -211,7 +210,7 @@ class ProgramWriter {
     return ranks;
   }
 
-  /// Of a hierarchical reduce-scatter, per site; 0: as many as possible.
+  /// Shards per site of a hierarchical reduce-scatter; 0 means as many as the smallest site has ranks.
   int shards() const {
     if (execution_.gradient_sync != GradientSync::hierarchical ||
         !traits(execution_.optimizer_sharding).optimizer)

@@ -1,46 +1,62 @@
 #include "simulator/lowering/activity.hpp"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <iterator>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "planner/core/kind_table.hpp"
+
 namespace dtfm::sim {
 namespace {
 
-std::string_view letter_of(Activity activity) {
-  switch (activity) {
-    case Activity::forward:
-      return "F";
-    case Activity::backward:
-      return "B";
-    case Activity::weight_gradient:
-      return "WG";
-    case Activity::send_activations:
-      return "SA";
-    case Activity::send_gradients:
-      return "SG";
-    case Activity::all_reduce:
-      return "AR";
-    case Activity::gradient_sync:
-      return "X";
-    case Activity::all_gather:
-      return "G";
-    case Activity::compress:
-      return "C";
-    case Activity::update:
-      return "update";
-    case Activity::wait:
-      return "W";
-    case Activity::step:
-      return "step";
-    case Activity::fetch:
-      return "fetch";
-    case Activity::save_checkpoint:
-      return "save";
-  }
-  return "";
+struct ActivityName {
+  Activity kind;
+  std::string_view name;
+};
+
+constexpr auto activity_names = std::to_array<ActivityName>({{Activity::forward, "F"},
+                                                             {Activity::backward, "B"},
+                                                             {Activity::weight_gradient, "WG"},
+                                                             {Activity::send_activations, "SA"},
+                                                             {Activity::send_gradients, "SG"},
+                                                             {Activity::all_reduce, "AR"},
+                                                             {Activity::gradient_sync, "X"},
+                                                             {Activity::all_gather, "G"},
+                                                             {Activity::compress, "C"},
+                                                             {Activity::update, "update"},
+                                                             {Activity::wait, "W"},
+                                                             {Activity::step, "step"},
+                                                             {Activity::fetch, "fetch"},
+                                                             {Activity::save_checkpoint, "save"}});
+static_assert(has_row_for_each(activity_names, Activity::save_checkpoint));
+
+/// The numbers of a label, by their letters, in the order of format_label.
+auto numbers_of(auto& label) {
+  return std::array{std::pair{'p', &label.pipeline},    std::pair{'s', &label.stage},
+                    std::pair{'m', &label.micro_batch}, std::pair{'l', &label.layer},
+                    std::pair{'r', &label.rank},        std::pair{'k', &label.phase}};
+}
+
+/// Reads a letter and a number that is not negative.
+bool read_number(std::string_view word, char letter, int& number) {
+  if (word.size() < 2 || word.front() != letter || word[1] == '-') return false;
+  const char* end = word.data() + word.size();
+  const auto [read, error] = std::from_chars(word.data() + 1, end, number);
+  return error == std::errc() && read == end;
+}
+
+/// Reads "m17", or "d1>d5".
+bool read_part(std::string_view word, TaskLabel& label) {
+  for (const auto& [letter, number] : numbers_of(label))
+    if (read_number(word, letter, *number)) return true;
+  const std::size_t arrow = word.find('>');
+  if (arrow == word.npos) return read_number(word, 'd', label.device);
+  return read_number(word.substr(0, arrow), 'd', label.device) &&
+         read_number(word.substr(arrow + 1), 'd', label.peer);
 }
 
 /// Names of such tasks need no device, because the stage (and rank) determine it.
@@ -51,15 +67,30 @@ bool is_of_pipeline(const TaskLabel& label) {
 }  // namespace
 
 std::string format_label(const TaskLabel& label) {
-  std::string text(letter_of(label.activity));
-  const std::pair<char, int> parts[] = {{'p', label.pipeline}, {'s', label.stage}, {'m', label.micro_batch},
-                                        {'l', label.layer},    {'r', label.rank},  {'k', label.phase}};
-  for (const auto& [letter, number] : parts)
-    if (number != no_index) fmt::format_to(std::back_inserter(text), " {}{}", letter, number);
+  std::string text(row_of(activity_names, label.activity).name);
+  for (const auto& [letter, number] : numbers_of(label))
+    if (*number != no_index) fmt::format_to(std::back_inserter(text), " {}{}", letter, *number);
   if (is_of_pipeline(label) || label.device == no_index) return text;
   fmt::format_to(std::back_inserter(text), " d{}", label.device);
   if (label.peer != no_index) fmt::format_to(std::back_inserter(text), ">d{}", label.peer);
   return text;
+}
+
+std::optional<TaskLabel> parse_label(std::string_view name) {
+  const auto next_word = [&] {
+    const std::string_view word = name.substr(0, name.find(' '));
+    name.remove_prefix(std::min(name.size(), word.size() + 1));
+    return word;
+  };
+  const std::string_view activity = next_word();
+  const auto row = std::find_if(activity_names.begin(), activity_names.end(),
+                                [&](const ActivityName& it) { return it.name == activity; });
+  if (row == activity_names.end()) return std::nullopt;
+  TaskLabel label;
+  label.activity = row->kind;
+  while (!name.empty())
+    if (!read_part(next_word(), label)) return std::nullopt;
+  return label;
 }
 
 }  // namespace dtfm::sim

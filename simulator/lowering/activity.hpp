@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "simulator/graph/task_graph.hpp"
 
@@ -38,5 +40,7 @@ struct TaskLabel {
 /// Returns a name that is unique in its iteration: `F p0 s3 m17`, `X l6 k2 d1>d5` (a message of a gradient
 /// synchronization from device 1 to device 5).
 std::string format_label(const TaskLabel& label);
+/// Parses what format_label writes; nullopt for other text.
+std::optional<TaskLabel> parse_label(std::string_view name);
 
 }  // namespace dtfm::sim

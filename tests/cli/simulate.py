@@ -210,6 +210,19 @@ def test_trace_and_tasks():
     check(printed == Path("tasks.csv").read_text(encoding="utf-8"), "--tasks - prints something else")
 
 
+def test_measured():
+    """The timeline of the same simulation is the simulated one."""
+    run(*small("--trace", "measured.json"))
+    done = run(*small("--measured", "measured.json", "--report", "measured.html"))
+    check(re.search(r"Measured: iteration [0-9]+ takes [0-9.]+ s, 0.0 % (less|longer) than the simulated one", done.stdout), done.stdout)
+    check("no computation starts more than 5 % of the iteration earlier or later" in done.stdout, done.stdout)
+    check('"measured_timeline":' in Path("measured.html").read_text(encoding="utf-8"), "the page lacks the measured timeline")
+    refused("no.json: cannot be opened: No such file or directory", *small("--measured", "no.json"))
+    refused("--measured: cannot be combined with --samples", *small("--samples", 2, "--measured", "measured.json"))
+    Path("other.json").write_text('{"traceEvents": []}', encoding="utf-8")
+    refused("other.json: has no iterations; expected a file written by train.py --trace", *small("--measured", "other.json"))
+
+
 def test_threads_and_seeds():
     outputs = {}
     for threads in (1, 2, 3, 8):

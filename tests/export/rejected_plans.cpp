@@ -104,7 +104,7 @@ TEST_CASE("a program is limited, and so are the models that the PyTorch runtime 
   bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
   bundle.job.execution.gradient_sync = bundle.plan.execution.gradient_sync = GradientSync::hierarchical;
   CHECK_THAT(rejection_message("pytorch", bundle),
-             contains("depends on the sites of the network; give it by"));
+             contains("depends on the sites of the network; add --topology FILE"));
 }
 
 TEST_CASE("different numbers of micro-batches and indivisible batches are rejected") {

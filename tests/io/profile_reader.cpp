@@ -78,9 +78,9 @@ TEST_CASE("a job names shipped profiles from any folder") {
         "version: 1\nname: j\nmodel: {preset: gpt3-xl}\ntraining: {global_batch: 8}\nprofile: h200-gpt3\n",
         (folder.path() / "job.yaml").string());
   });
-  CHECK(
-      error.ends_with("it is no shipped profile either: v100, h100-gpt3-xl, h100-gpt3-6.7b, h100-llama-3-8b, "
-                      "h200-gpt3-xl, h200-gpt3-6.7b, h200-llama-3-8b"));
+  CHECK(error.ends_with(
+      "nor is it a shipped profile (these are v100, h100-gpt3-xl, h100-gpt3-6.7b, h100-llama-3-8b, "
+      "h200-gpt3-xl, h200-gpt3-6.7b, h200-llama-3-8b)"));
 }
 
 TEST_CASE("a job accepts the documented ways to name profiles") {

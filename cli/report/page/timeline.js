@@ -3,11 +3,12 @@
 const timelineBox = { height: 600, wideLeft: 150, narrowLeft: 60, printHeight: 900, farthest: 1e6 };
 
 class TimelineView {
-  constructor(section, report) {
-    const { timeline } = report.document;
+  /** `length`: seconds that the whole width shows. */
+  constructor(section, report, timeline, length) {
     this.report = report;
-    this.length = timeline.end_s - timeline.start_s;
-    this.devices = timelineDevices(report);
+    this.kindNames = timeline.kinds;
+    this.length = length;
+    this.devices = timelineDevices(report, timeline);
     for (const it of this.devices) it.color = siteHue(report.siteOf(it.device));
     this.rowsOfPipeline = this.devices.length / Math.max(1, d3.sum(this.devices, (it) => it.isFirst));
     this.row = Math.max(timelineSizes.minRow, Math.min(28, (timelineBox.height - timelineSizes.top) / this.devices.length));
@@ -143,7 +144,7 @@ class TimelineView {
   }
 
   spanTip(row, i) {
-    const rows = [[trackWords[row.track], this.report.document.timeline.kinds[row.kind[i]]]];
+    const rows = [[trackWords[row.track], this.kindNames[row.kind[i]]]];
     const tasks = row.tasks?.[i] ?? 1;
     if (tasks > 1) rows.push(["merged", plural(tasks, "task")]);
     if ((row.microBatch?.[i] ?? -1) >= 0) rows.push(["micro-batch", count(row.microBatch[i])]);
@@ -153,17 +154,24 @@ class TimelineView {
   }
 }
 
-function timelineNote({ title, merged_below_s, merges_kinds, tasks }) {
+function timelineNote({ title, merged_below_s, merges_kinds, tasks }, run) {
   const read = "Each row shows, from top to bottom, what a device computes, sends and receives. Drag to pan, Ctrl and wheel to zoom.";
-  if (merged_below_s === undefined) return `${read} It shows ${title} of the simulated run: ${count(tasks)} bars.`;
-  return `${read} It shows ${title} of the simulated run. Of its ${count(tasks)} bars, neighbours ${merges_kinds ? "" : "of one kind "}` +
+  if (merged_below_s === undefined) return `${read} It shows ${title} of the ${run}: ${count(tasks)} bars.`;
+  return `${read} It shows ${title} of the ${run}. Of its ${count(tasks)} bars, neighbours ${merges_kinds ? "" : "of one kind "}` +
     `shorter and nearer than ${seconds(merged_below_s)} are drawn as one, to bound the size of this page.`;
 }
 
+/** The simulated iteration and, below it on the same scale, a measured one. */
 function showTimeline(report) {
-  const { timeline } = report.document;
+  const { timeline, measured_timeline: measured } = report.document;
   if (!timeline) return;
-  const section = addSection("timeline", "Timeline of an iteration", "Timeline", timelineNote(timeline));
-  const view = new TimelineView(section, report);
-  report.onTheme(() => view.draw());
+  const lengthOf = (it) => it.end_s - it.start_s;
+  const length = measured ? Math.max(lengthOf(timeline), lengthOf(measured)) : lengthOf(timeline);
+  const show = (id, title, link, it, run) => {
+    const section = addSection(id, title, link, timelineNote(it, run));
+    const view = new TimelineView(section, report, it, length);
+    report.onTheme(() => view.draw());
+  };
+  show("timeline", "Timeline of an iteration", "Timeline", timeline, "simulated run");
+  if (measured) show("measured-timeline", "Timeline of a measured iteration", "Measured", measured, "training");
 }

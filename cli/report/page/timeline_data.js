@@ -20,11 +20,11 @@ function decodedRow(row, tick) {
 }
 
 /** Devices ordered by pipeline and stage, then all others; `isFirst` marks the first device of a pipeline. */
-function timelineDevices(report) {
+function timelineDevices(report, timeline) {
   const tracks = new Map();
-  for (const row of report.document.timeline.rows) {
+  for (const row of timeline.rows) {
     if (!tracks.has(row.device)) tracks.set(row.device, {});
-    tracks.get(row.device)[row.track] = decodedRow(row, report.document.timeline.tick_s);
+    tracks.get(row.device)[row.track] = decodedRow(row, timeline.tick_s);
   }
   const places = report.places();
   const order = d3.sort([...tracks.keys()], (device) => places.get(device)?.order ?? report.deviceCount + device);

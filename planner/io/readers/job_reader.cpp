@@ -262,8 +262,8 @@ NamedFile read_named_profile(const YamlValue& value, const FileReader& open_file
   try {
     return open_file(value);
   } catch (const Error& error) {
-    throw Error("",
-                fmt::format("{}; it is no shipped profile either: {}", error.what(), fmt::join(names, ", ")));
+    throw Error("", fmt::format("{}; nor is it a shipped profile (these are {})", error.what(),
+                                fmt::join(names, ", ")));
   }
 }
 

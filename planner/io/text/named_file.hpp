@@ -19,7 +19,7 @@ struct NamedFile {
 /// Reads the file that a value names.
 using FileReader = std::function<NamedFile(const YamlValue& name)>;
 
-/// Of the name of a file in another file, in bytes.
+/// Longest path that a file may name, in bytes.
 inline constexpr std::size_t max_path_length = 1024;
 
 /// Path of the file `name`, relative to `folder`, which is the folder of the file that refers to it. Throws

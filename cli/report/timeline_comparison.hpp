@@ -1,0 +1,47 @@
+// Compares the timeline of a training with the simulated one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/report/timeline_recorder.hpp"
+#include "planner/core/topology.hpp"
+#include "simulator/io/measured_iteration.hpp"
+
+namespace dtfm::cli {
+
+/// The timeline of a measured iteration, which starts at 0.
+Timeline timeline_of(const io::MeasuredIteration& measured);
+
+struct TimelineComparison {
+  /// Spans of a kind that both timelines have, by device and micro-batch, in their order.
+  struct Kind {
+    SpanKind kind = {};
+    int count = 0;
+    double simulated_s = 0, measured_s = 0;  // of one span, mean
+  };
+  /// The start of a computation since the start of its iteration.
+  struct Difference {
+    int device = 0;
+    TimelineSpan simulated, measured;
+  };
+
+  double simulated_s = 0, measured_s = 0;  // length of the iterations
+  std::vector<Kind> kinds;
+  int unmatched = 0;  // spans that only one of them has
+  /// The first computation, in simulated time, that starts earlier or later by more than `tolerance` of the
+  /// simulated iteration.
+  std::optional<Difference> parts_at = {};
+};
+
+inline constexpr double timeline_tolerance = 0.05;
+
+TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured,
+                                     double tolerance = timeline_tolerance);
+
+/// A table of the kinds, and where the timelines part.
+std::string format_comparison(const Topology& topology, const Timeline& measured,
+                              const TimelineComparison& comparison);
+
+}  // namespace dtfm::cli

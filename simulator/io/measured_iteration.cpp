@@ -1,0 +1,131 @@
+#include "simulator/io/measured_iteration.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/text/json_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr int max_number = 1'000'000'000;  // of processes and threads
+constexpr double max_us = 1e15;            // thirty years
+constexpr const char* events_key = "traceEvents";
+constexpr int rows = 3;  // of a device; threads of one kind are `rows` apart
+
+struct IterationTimes {
+  int number = 0;
+  double start_us = 0, end_us = 0;
+  double length() const { return end_us - start_us; }
+};
+
+bool has_text(const JsonCursor& event, const char* key, std::string_view text) {
+  const auto value = event.optional(key);
+  return value && value->is_string() && value->as_string() == text;
+}
+
+double time_of(const JsonCursor& event, const char* key) {
+  return event.required(key).as_number(0, max_us);
+}
+
+/// The number in "iteration 7"; nullopt for other names.
+std::optional<int> iteration_number(std::string_view name) {
+  constexpr std::string_view prefix = "iteration ";
+  if (!name.starts_with(prefix)) return std::nullopt;
+  int number = 0;
+  const char* end = name.data() + name.size();
+  const auto [read, error] = std::from_chars(name.data() + prefix.size(), end, number);
+  return error == std::errc() && read == end ? std::optional(number) : std::nullopt;
+}
+
+/// Devices by process, and the iterations. Process 0 is the run.
+class TraceIndex {
+ public:
+  TraceIndex(std::string_view text, const std::string& file, const Topology& topology) : topology_(topology) {
+    for (int device = 0; device < topology.size(); ++device)
+      device_of_.emplace(topology.devices[at(device)].id, device);
+    read_json_items(text, file, events_key, [&](const JsonCursor& event) { add(event); });
+    if (iterations_.empty()) throw Error(file, "has no iterations; expected a file written by train.py --trace");
+  }
+
+  IterationTimes median() {
+    if (iterations_.size() > 1) iterations_.erase(iterations_.begin());
+    std::stable_sort(
+        iterations_.begin(), iterations_.end(),
+        [](const IterationTimes& a, const IterationTimes& b) { return a.length() < b.length(); });
+    return iterations_[iterations_.size() / 2];
+  }
+
+  /// The device of an event; nullopt if its process is not one.
+  std::optional<int> device(const JsonCursor& event) const {
+    const auto known = processes_.find(event.required("pid").as_int(0, max_number));
+    return known == processes_.end() ? std::nullopt : std::optional(known->second);
+  }
+
+ private:
+  void add(const JsonCursor& event) {
+    const bool is_name = has_text(event, "ph", "M") && has_text(event, "name", "process_name");
+    if (!is_name && !has_text(event, "ph", "X")) return;
+    const int process = event.required("pid").as_int(0, max_number);
+    if (is_name && process > 0) add_device(process, event.required("args").required("name"));
+    if (is_name || process > 0) return;
+    if (const auto number = iteration_number(event.required("name").as_string())) {
+      const double start = time_of(event, "ts");
+      iterations_.push_back({*number, start, start + time_of(event, "dur")});
+    }
+  }
+
+  void add_device(int process, const JsonCursor& name) {
+    constexpr std::string_view first_gpu = ":0";
+    std::string_view id = name.as_string();
+    auto known = device_of_.find(id);
+    if (known == device_of_.end() && id.ends_with(first_gpu)) {
+      id.remove_suffix(first_gpu.size());
+      known = device_of_.find(id);
+    }
+    if (known == device_of_.end())
+      name.fail(fmt::format("the topology has no device {}", quote(name.as_string())));
+    processes_[process] = known->second;
+  }
+
+  const Topology& topology_;
+  std::map<std::string_view, int> device_of_;  // by id
+  std::map<int, int> processes_;
+  std::vector<IterationTimes> iterations_;
+};
+
+}  // namespace
+
+MeasuredIteration parse_measured_iteration(std::string_view text, const std::string& file,
+                                           const Topology& topology) {
+  TraceIndex index(text, file, topology);
+  const IterationTimes chosen = index.median();
+  constexpr double microsecond = 1e-6;
+  MeasuredIteration iteration{chosen.number, chosen.length() * microsecond, {}};
+  read_json_items(text, file, events_key, [&](const JsonCursor& event) {
+    if (!has_text(event, "ph", "X")) return;
+    const auto device = index.device(event);
+    const double start = time_of(event, "ts");
+    if (!device || start < chosen.start_us || start >= chosen.end_us) return;
+    const auto label = sim::parse_label(event.required("name").as_string());
+    if (!label) return;
+    const int thread = event.required("tid").as_int(0, max_number);
+    iteration.activities.push_back({*device, static_cast<MeasuredActivity::Row>(thread % rows), *label,
+                                    (start - chosen.start_us) * microsecond,
+                                    (start - chosen.start_us + time_of(event, "dur")) * microsecond});
+  });
+  std::stable_sort(
+      iteration.activities.begin(), iteration.activities.end(),
+      [](const MeasuredActivity& a, const MeasuredActivity& b) { return a.start_s < b.start_s; });
+  return iteration;
+}
+
+}  // namespace dtfm::io

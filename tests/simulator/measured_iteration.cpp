@@ -1,0 +1,119 @@
+// Timelines that dtfm-sim or train.py wrote are read back, and names of activities are parsed.
+#include "simulator/io/measured_iteration.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "simulator/io/chrome_trace.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::sim;
+
+namespace {
+
+/// Two pipelines of two stages.
+struct Run {
+  Problem problem{flat_topology({4}, link_of(0.01, 1e8), link_of(0.01, 1e8)), chain_job(4, 1e6, 1e6), {}};
+  Plan plan = plan_of(problem.job, 2, 2, 3);
+
+  std::string trace(int iterations) const {
+    std::string text;
+    const auto memory_of = [](int, int) { return StageMemory{}; };
+    io::ChromeTrace trace(problem.topology, memory_of, [&](std::string_view part) { text += part; });
+    SimOptions options;
+    options.iterations = iterations;
+    options.observers = {&trace};
+    simulate(problem, plan, {}, options);
+    trace.finish();
+    return text;
+  }
+};
+
+/// A timeline of one device with iterations of these lengths in seconds, one after another, each of which has
+/// a forward pass that takes half of it.
+std::string timeline(const std::vector<double>& lengths, const std::string& device = "s0/0") {
+  std::string text = R"({"traceEvents": [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": ")" +
+                     device + R"("}})";
+  double start = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const double us = 1e6 * lengths[i];
+    text += fmt::format(R"(,{{"ph": "X", "pid": 0, "tid": 0, "ts": {}, "dur": {}, "name": "iteration {}"}})",
+                        start, us, i);
+    text += fmt::format(R"(,{{"ph": "X", "pid": 1, "tid": 3, "ts": {}, "dur": {}, "name": "F p0 s0 m2"}})",
+                        start + us / 4, us / 2);
+    start += us;
+  }
+  return text + "]}";
+}
+
+std::string error_of(const std::string& text) {
+  return error_message([&] { io::parse_measured_iteration(text, "t.json", *Run().problem.topology); });
+}
+
+}  // namespace
+
+TEST_CASE("names of all activities of an iteration are parsed") {
+  const Run run;
+  const LabelledGraph lowered = iteration_graph(run.problem, run.plan);
+  for (const TaskLabel& label : lowered.labels) {
+    const auto parsed = parse_label(format_label(label));
+    REQUIRE(parsed);
+    CHECK(format_label(*parsed) == format_label(label));
+    CHECK(parsed->activity == label.activity);
+    CHECK(parsed->micro_batch == label.micro_batch);
+  }
+  for (const char* other : {"", "iteration 0", "F p", "F p-1", "F p0 x1", "X d1>", "F p99999999999", "FF p0"})
+    CHECK_FALSE(parse_label(other));
+}
+
+TEST_CASE("a simulated timeline reads back as the iteration that it shows") {
+  const Run run;
+  const io::MeasuredIteration read =
+      io::parse_measured_iteration(run.trace(3), "t.json", *run.problem.topology);
+  CHECK(read.number == 2);  // of iterations 1 and 2, which take equally long
+  const auto count = [&](Activity activity, io::MeasuredActivity::Row row) {
+    return std::count_if(read.activities.begin(), read.activities.end(), [&](const io::MeasuredActivity& it) {
+      return it.label.activity == activity && it.row == row;
+    });
+  };
+  using Row = io::MeasuredActivity::Row;
+  CHECK(count(Activity::forward, Row::compute) == 2 * 2 * 3);
+  CHECK(count(Activity::backward, Row::compute) == 2 * 2 * 3);
+  CHECK(count(Activity::send_activations, Row::send) == 2 * 3);
+  CHECK(count(Activity::send_activations, Row::receive) == 2 * 3);
+  for (const io::MeasuredActivity& it : read.activities) {
+    CHECK(it.start_s >= 0);
+    CHECK(it.start_s <= it.end_s);
+    CHECK(it.end_s <= read.length_s * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("the iteration of median length is read, without the first one") {
+  const Run run;
+  const Topology& topology = *run.problem.topology;
+  const io::MeasuredIteration read = io::parse_measured_iteration(timeline({9, 2, 4, 3}), "t.json", topology);
+  CHECK(read.number == 3);
+  CHECK(read.length_s == Approx(3));
+  REQUIRE(read.activities.size() == 1);
+  CHECK(read.activities[0].start_s == Approx(0.75));
+  CHECK(read.activities[0].end_s == Approx(2.25));
+  CHECK(read.activities[0].row == io::MeasuredActivity::Row::compute);  // the second row of computations
+  CHECK(io::parse_measured_iteration(timeline({9}), "t.json", topology).number == 0);
+  CHECK(io::parse_measured_iteration(timeline({9}, "s0/1:0"), "t.json", topology).activities[0].device == 1);
+}
+
+TEST_CASE("what is no timeline of the topology is rejected") {
+  CHECK(error_of(timeline({})) == "t.json: has no iterations; expected a file written by train.py --trace");
+  CHECK_THAT(error_of(timeline({1}, "mars")), contains("the topology has no device `mars`"));
+  CHECK_THAT(error_of("{}"), contains("traceEvents"));
+  CHECK_THAT(
+      error_of(R"({"traceEvents": [{"ph": "X", "pid": 0, "name": "iteration 0", "ts": -1, "dur": 1}]})"),
+      contains("/traceEvents/0/ts"));
+  CHECK_THAT(error_of(R"({"traceEvents": [{"ph": "X", "pid": 0}]})"), contains("name"));
+}
