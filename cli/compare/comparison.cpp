@@ -26,6 +26,12 @@ double sent_bytes(const sim::SimReport& report) {
   return bytes;
 }
 
+/// Says that only plans have the numbers of stages and replicas that the job fixes; empty if it fixes none.
+std::string format_fixed_shape(const Job& job) {
+  if (!job.parallelism.pipeline && !job.parallelism.data) return "";
+  return "planned has the numbers of stages and replicas of the job; the other schemes choose their own\n";
+}
+
 /// Names the scheme to whose time the others are compared; empty if there is none.
 std::string format_reference(const api::Comparison& comparison) {
   if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
@@ -180,7 +186,7 @@ std::string format_summary(const api::CompareRequest& request, const api::Compar
   for (std::size_t i = 0; i < request.scenarios.size(); ++i)
     text += fmt::format("\n{}\n{}", i == 0 ? "nominal" : "scenario " + request.scenarios[i].name,
                         scenario_table(request.problem, comparison, i) + format_reference(comparison) +
-                            format_measured(request, comparison, i) +
+                            format_fixed_shape(job) + format_measured(request, comparison, i) +
                             format_scenario_verification(comparison, i) +
                             (i == 0 ? format_speedups(comparison) : ""));
   return text + "\nSchemes and their assumptions:\n" + format_assumptions(comparison);

@@ -9,6 +9,7 @@
 #include "planner/api/replanner.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/ranks.hpp"
+#include "planner/core/target.hpp"
 #include "simulator/report/report_fields.hpp"
 #include "simulator/report/run_totals.hpp"
 
@@ -36,6 +37,9 @@ void report_progress(const CompareRequest& request, const ComparisonProgress& pr
 
 /// The plan that `plan` finds for the job by default.
 ChosenLayout plan_layout(const CompareRequest& request, const Job& job) {
+  if (const int depth = job.parallelism.pipeline.value_or(1); requires_single_devices(job) && depth > 1)
+    throw Error("", fmt::format("{} requires pipelines of one stage, but the job has pipeline {}",
+                                name_of(job.execution.optimizer_sharding), depth));
   PlanRequest planned{request.problem};
   planned.problem.job = job;
   if (std::any_of(request.scenarios.begin(), request.scenarios.end(), has_departures))

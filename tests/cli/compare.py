@@ -61,9 +61,11 @@ def test_rows_agree_with_the_other_programs():
 
 def test_shape_of_the_job():
     write("shaped.yaml", FREE + "parallelism: {pipeline: 2, data: 1}\n")
-    for row in compared("--job", "shaped.yaml")["schemes"]:
+    rows_of = compared("--job", "shaped.yaml")["schemes"]
+    for row in rows_of:
         if row["scheme"].startswith("planned") and row["runs"]:
             check((row["layout"]["pipeline"], row["layout"]["data"]) == (2, 1), row["layout"])
+    check(any(row["no_layout_reason"] == "zero2 requires pipelines of one stage, but the job has pipeline 2" for row in rows_of), rows_of)
 
 
 def test_speedups():

@@ -113,7 +113,7 @@ function showAbout({ document }) {
   const lines = [];
   if (plan) lines.push("Estimated: by closed formulas for warm-up, steady state and cool-down of pipelines, gradient synchronization and contention.");
   if (simulation || comparison) lines.push("Simulated: every computation and message replayed, with concurrent messages sharing links.");
-  lines.push("None of this is a measurement; layer times are measured, imported or estimated, as specified in the job.");
+  lines.push(`${document.measured_timeline ? "Only the second timeline is" : "None of this is"} a measurement; layer times are measured, imported or estimated, as specified in the job.`);
   about.selectAll("p.line").data(lines).join("p").attr("class", "line").text((line) => line);
   const facts = [program, `topology ${topology.name}, fingerprint ${topology.fingerprint}`];
   if (plan?.search) facts.push(`strategy ${plan.search.strategy}, seed ${plan.search.seed}`);
