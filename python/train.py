@@ -178,8 +178,8 @@ def make_options(arguments, program, device, first_step):
     optimizer = arguments.optimizer or default_optimizer(program.optimizer)
     decay = arguments.weight_decay if arguments.weight_decay is not None else {"adamw": 0.01, "sgd": 0.0}[optimizer]
     return Options(optimizer=optimizer, lr=arguments.lr, epsilon=arguments.epsilon, weight_decay=decay,
-                   seed=arguments.seed,
-                   device=device, steps=arguments.steps, first_step=first_step)
+                   seed=arguments.seed, device=device, steps=arguments.steps, first_step=first_step,
+                   keeps_state=not arguments.emulate_compute or arguments.checkpoint_dir is not None)
 
 
 def describe_training(program, model):
@@ -253,6 +253,8 @@ class Run:
         from dtfm_runtime.timeline import IterationLog
         path = self.arguments.log if self.rank == 0 else None
         self.log = IterationLog(path, append=self.options.first_step > 0) if path else None
+        if self.options.first_step >= self.options.steps and self.rank == 0:
+            print(f"step {self.options.first_step} is done: give more --steps to go on", flush=True)
         for step in range(self.options.first_step, self.options.steps):
             if self.watchdog is not None:
                 self.watchdog.check()

@@ -32,6 +32,7 @@ class Options:
     device: str = "cpu"
     steps: int = 1  # iterations in all, with those before a checkpoint
     first_step: int = 0
+    keeps_state: bool = True  # of emulated computing: False allocates no parameters
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Trainer:
         return pairs if any(first != last for first, last in pairs.values()) else {}
 
     def _build_layers(self) -> dict[int, torch.nn.Module]:
-        if self.emulated:
+        if not self._has_state():
             return {layer: self.model.make[layer](device="meta", dtype=self.dtype) for layer in self.held}
         modules = {layer: self.model.build(layer, self.options.seed, self.device, self.dtype) for layer in self.held}
         if self._shares_tied():
@@ -121,6 +122,9 @@ class Trainer:
             owner, _, name = last.rpartition(".")
             setattr(modules[self.model.layers - 1].get_submodule(owner), name, modules[0].get_parameter(first))
         return modules
+
+    def _has_state(self) -> bool:
+        return not self.emulated or self.options.keeps_state
 
     def _shares_tied(self) -> bool:
         """Whether the matrix is kept once, on this rank."""
@@ -152,7 +156,7 @@ class Trainer:
         if self._shares_tied() and 0 in waits:
             waits.add(self.model.layers - 1)
         unit = SyncUnit(parameters, ranks, compress, shards, waits, number)
-        if not self.emulated:
+        if self._has_state():
             owned = (0, parameters.length)
             if self._is_sharded(unit):
                 owned = owned_range(self.program.gradient_sync, self._group(unit))
@@ -351,6 +355,8 @@ class Trainer:
         with self.recorder.span("update"):
             if self.emulated:
                 shares = [len(unit.ranks) if self._is_sharded(unit) else 1 for unit in self.units]
+                for unit in self.units:
+                    unit.parameters.steps += 1
                 time.sleep(sum(self.emulated[entry].update / share for unit, share in zip(self.units, shares)
                                for entry in {it.layer for it in unit.parameters.entries}))
                 return
