@@ -44,6 +44,24 @@ std::string_view name_of_overlap(OverlapSupport overlap) {
   return "always";
 }
 
+std::string_view name_of_flushes(FlushSupport flushes) {
+  switch (flushes) {
+    case FlushSupport::never:
+      return "once per iteration";
+    case FlushSupport::equal_rounds:
+      return "in equal rounds";
+    case FlushSupport::any:
+      break;
+  }
+  return "after any number of micro-batches";
+}
+
+std::string format_compressions(std::span<const CompressionMethod> methods) {
+  std::vector<std::string_view> names;
+  for (const CompressionMethod it : methods) names.push_back(traits(it).description);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 /// "adam-20 in fp16, adam-18 in bf16, adam-16 in tf32 and fp32"
 std::string format_adam(const TargetTraits& target) {
   std::vector<std::pair<std::string_view, std::vector<std::string_view>>> by_optimizer;
@@ -108,7 +126,8 @@ std::string format_target_table() {
              ? fmt::format("at least {}, interleaved {}", it.min_stages, it.min_interleaved_stages)
              : fmt::format("at least {}", it.min_stages)},
         {"  tensor degree", it.tensor_parallelism ? "any that divides the heads" : "1"},
-        {"  flushes", it.flushes ? "in equal rounds" : "once per iteration"},
+        {"  flushes", std::string(name_of_flushes(it.flushes))},
+        {"  compression", it.compressions.empty() ? "none" : format_compressions(it.compressions)},
         {"  ranks", format_orders(it.orders)}};
     text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", it.name, table(rows, false));
   }
@@ -131,11 +150,11 @@ std::string format_target_times(const std::vector<api::TargetTime>& times, doubl
       continue;
     }
     rows.push_back({"  " + name, fmt::format("{:.4f} s", it.seconds),
-                    fmt::format("{:+.0f} %", 100 * (it.seconds / planned_s - 1)),
+                    format_change_percent(it.seconds / planned_s - 1),
                     it.changes.empty() ? "as planned" : format_changes_briefly(it.changes)});
     if (it.exceeds_memory) rows.back()[3] += "; exceeds memory";
   }
-  return styled(Style::heading, "Time in trainers") + "\n" + table(rows, false);
+  return styled(Style::heading, "Time in trainers") + "\n" + table(rows, false, unlimited_width);
 }
 
 }  // namespace dtfm::cli

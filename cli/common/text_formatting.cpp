@@ -1,6 +1,7 @@
 #include "cli/common/text_formatting.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -89,6 +90,10 @@ std::string join_blocks(std::initializer_list<std::string> blocks) {
 
 std::string format_percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string format_change_percent(double share) {
+  return fmt::format("{:+.0f} %", std::round(100 * share) + 0.0);
 }
 
 std::string format_remarks(std::string_view kind, const std::vector<std::string>& texts) {

@@ -26,6 +26,9 @@ double relative_gap(double cost, double bound);
 /// Returns lines whose columns are as wide as their widest cell, separated by two spaces.
 std::string align_columns(const std::vector<std::vector<std::string>>& rows);
 
+/// The width of tables whose last column is text that must not be cut.
+inline constexpr std::size_t unlimited_width = std::string::npos;
+
 /// Like align_columns, with lines truncated to `width` characters. If `has_head`, the first row is a heading.
 std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head = true,
                   std::size_t width = 110);
@@ -35,6 +38,9 @@ std::string join_blocks(std::initializer_list<std::string> blocks);
 
 /// "13.8 %"
 std::string format_percent(double share);
+
+/// "+14 %", "-3 %", or "+0 %" also for a share that rounds to 0 from below.
+std::string format_change_percent(double share);
 
 /// Returns one line per text, such as "warning: …", in the style of a warning.
 std::string format_remarks(std::string_view kind, const std::vector<std::string>& texts);

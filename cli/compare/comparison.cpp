@@ -32,9 +32,6 @@ std::string format_reference(const api::Comparison& comparison) {
   return fmt::format("time: relative to {}\n", comparison.schemes.front().name);
 }
 
-/// Names of plans for other schedules are long, and layouts end with the reason why a run stopped.
-constexpr std::size_t table_width = 140;
-
 std::string scenario_table(const Problem& problem, const api::Comparison& comparison, std::size_t scenario) {
   const std::string_view input = name_of(model_input(problem.job.model));
   Rows rows = {
@@ -57,7 +54,7 @@ std::string scenario_table(const Problem& problem, const api::Comparison& compar
                     api::format_shape(problem, it->chosen) +
                         (run.report.stopped.empty() ? "" : "; stopped: " + run.report.stopped)});
   }
-  return table(rows, true, table_width);
+  return table(rows, true, unlimited_width);
 }
 
 /// The simulated time of the run, or its number of iterations.
@@ -109,7 +106,8 @@ std::string format_speedups(const api::Comparison& comparison) {
   }
   return fmt::format(
       "\n{}total = placement × schedule × collective: planning for the scheme's schedule and collective,\n"
-      "then changing to the schedule of planned, then to its collective (with its sharding).\n",
+      "then changing to the schedule of planned, then to its collective (with its sharding, and the depth "
+      "that a sharding forces).\n",
       table(rows));
 }
 

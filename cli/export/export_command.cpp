@@ -77,6 +77,27 @@ exporter::ExportBundle read_bundle(const ExportOptions& options, RankOrder order
   return exporter::read_export_bundle(plan, job, bundle_choices(options, order));
 }
 
+/// What the folder contains, and also its folders for `files`, with names relative to it, sorted.
+std::vector<std::string> names_in(const fs::path& folder, const exporter::ExportFiles& files) {
+  std::vector<std::string> names;
+  const auto is_for_files = [&](const std::string& name) {
+    return std::any_of(files.begin(), files.end(),
+                       [&](const exporter::ExportFile& it) { return it.name.starts_with(name + "/"); });
+  };
+  const auto add = [&](const auto& self, const fs::path& path, const std::string& prefix) -> void {
+    for (const auto& entry : fs::directory_iterator(path)) {
+      const std::string name = prefix + entry.path().filename().string();
+      if (entry.is_directory() && !entry.is_symlink() && is_for_files(name))
+        self(self, entry.path(), name + "/");
+      else
+        names.push_back(name);
+    }
+  };
+  add(add, folder, "");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 /// Throws Error if the folder contains anything but the files to be written, with the same contents: files of
 /// another export could be mistaken for this one's, and other files must not be overwritten. --force allows
 /// both.
@@ -86,13 +107,13 @@ void check_folder(const ExportOptions& options, const exporter::ExportFiles& fil
   if (!fs::exists(folder, ignored)) return;
   if (!fs::is_directory(folder, ignored)) throw Error(options.folder, "is not a folder");
   if (options.force) return;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(folder, files)) {
+    const fs::path path = folder / name;
     const auto expected_file = std::find_if(
         files.begin(), files.end(), [&](const exporter::ExportFile& file) { return file.name == name; });
-    if (expected_file == files.end() || !entry.is_regular_file() ||
-        entry.file_size() != expected_file->text.size() ||
-        io::read_file(entry.path(), expected_file->text.size()) != expected_file->text)
+    if (expected_file == files.end() || !fs::is_regular_file(path) ||
+        fs::file_size(path) != expected_file->text.size() ||
+        io::read_file(path, expected_file->text.size()) != expected_file->text)
       throw Error(options.folder,
                   fmt::format("contains {}, which is not part of this export; name a new folder, or use "
                               "--force to keep and overwrite files",
@@ -109,8 +130,11 @@ std::vector<std::string> output_paths(const std::string& folder, const exporter:
 /// Writes the files and reads them back. Throws Error if a file cannot be written or differs when read back.
 void write_files(const std::string& folder, const exporter::ExportFiles& files) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(folder, fmt::format("cannot be created: {}", error.message()));
+  for (const exporter::ExportFile& file : files) {
+    const fs::path parent = (fs::path(folder) / file.name).parent_path();
+    fs::create_directories(parent, error);
+    if (error) throw Error(parent.string(), fmt::format("cannot be created: {}", error.message()));
+  }
   for (const exporter::ExportFile& file : files) io::check_writable(fs::path(folder) / file.name);
   for (const exporter::ExportFile& file : files) {
     const fs::path path = fs::path(folder) / file.name;
@@ -194,9 +218,12 @@ std::string format_times(const TrainerTimes& times) {
 std::string format_summary(const ExportOptions& options, const std::optional<TrainerTimes>& times,
                            const exporter::ExportFiles& files, const std::vector<std::string>& notes) {
   std::string text = times ? format_times(*times) + "\n" : "";
-  text += fmt::format("{}: ", options.folder);
-  for (std::size_t i = 0; i < files.size(); ++i) text += (i > 0 ? ", " : "") + files[i].name;
-  text += "\n";
+  std::vector<std::string> names;  // of files and folders
+  for (const exporter::ExportFile& file : files)
+    if (const std::string name = file.name.substr(0, file.name.find('/') + 1);
+        name.empty() || names.empty() || names.back() != name)
+      names.push_back(name.empty() ? file.name : name);
+  text += fmt::format("{}: {}\n", options.folder, fmt::join(names, ", "));
   for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
   return text;
 }
@@ -228,13 +255,10 @@ std::string summary_json(const ExportOptions& options, const std::optional<Train
 /// A note on other files in the folder, which --force permits.
 std::vector<std::string> leftover_notes(const ExportOptions& options, const exporter::ExportFiles& files) {
   std::vector<std::string> leftover_files;
-  for (const auto& entry : fs::directory_iterator(options.folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(options.folder, files))
     if (std::none_of(files.begin(), files.end(),
                      [&](const exporter::ExportFile& file) { return file.name == name; }))
       leftover_files.push_back(io::quote(name));
-  }
-  std::sort(leftover_files.begin(), leftover_files.end());
   if (leftover_files.empty()) return {};
   return {fmt::format("{} also contains {}, which {} not part of this export", options.folder,
                       fmt::join(leftover_files, ", "), leftover_files.size() == 1 ? "is" : "are")};

@@ -54,8 +54,8 @@ std::vector<std::string> no_progress_notes(const std::vector<api::SimulatedTimes
                       "over the whole horizon",
                       it.scenario));
     else if (!std::isfinite(it.mean_s))
-      notes.push_back(fmt::format(
-          "simulated under scenario {}, the plan completes no iteration or exceeds memory", it.scenario));
+      notes.push_back(fmt::format("simulated under scenario {}, the plan completes no iteration{}",
+                                  it.scenario, it.why_none.empty() ? "" : ": " + it.why_none));
   return notes;
 }
 

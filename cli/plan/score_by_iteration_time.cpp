@@ -83,7 +83,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
     record.warnings.push_back("interrupted before there was a plan to advise");
   write_iteration_plan(options, {api::simulated_problem(candidate), plan, record}, watch.stop());
   if (watch.interrupted()) return exit_code::interrupted;
-  return scored.fits() ? exit_code::done : exit_code::infeasible;
+  return scored.fits() && std::isfinite(scored.result.seconds) ? exit_code::done : exit_code::infeasible;
 }
 
 }  // namespace dtfm::cli

@@ -12,7 +12,9 @@
 #include "cli/common/plan_formats_help.hpp"
 #include "cli/common/scheme_options.hpp"
 #include "cli/simulate/simulate_options.hpp"
+#include "planner/api/compare.hpp"
 #include "planner/api/schemes/scheme.hpp"
+#include "planner/core/error.hpp"
 #include "planner/io/text/suggest.hpp"
 
 namespace dtfm::cli {
@@ -72,6 +74,10 @@ void add_scheme_options(CLI::App& app, SimulateOptions& options) {
       *add_option(app, "--scheme", "NAME",
                   "simulates another system instead of PLAN; see dtfm-compare --list-schemes",
                   [&](const std::string& text) {
+                    if (text == api::planned_scheme)
+                      throw Error("--scheme",
+                                  "planned is the plan of dtfm-plan: write it with -o, and simulate "
+                                  "the file as PLAN");
                     options.scheme = io::find_row(api::schemes(), text, "--scheme", "unknown scheme").name;
                   }),
       scheme_names());

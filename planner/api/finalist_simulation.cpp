@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "planner/api/checkpoint_period.hpp"
 #include "planner/api/replanner.hpp"
 #include "planner/core/error.hpp"
@@ -15,8 +17,8 @@
 namespace dtfm::api {
 
 auto fields(MaybeConst<SimulatedTimes> auto& it) {
-  auto& [scenario, mean_s, p95_s, max_s] = it;
-  return std::tie(scenario, mean_s, p95_s, max_s);
+  auto& [scenario, mean_s, p95_s, max_s, why_none] = it;
+  return std::tie(scenario, mean_s, p95_s, max_s, why_none);
 }
 
 namespace {
@@ -45,9 +47,16 @@ sim::Distribution completion_intervals(const sim::SimReport& report) {
 
 /// With churn the mean is over the whole run. If the run deadlocked, it is over the whole horizon, and the
 /// last iteration never ends.
-SimulatedTimes summarize_run(const sim::SimReport& report, const NamedScenario& named) {
+SimulatedTimes summarize_run(const sim::SimReport& report, const NamedScenario& named,
+                             const Topology& topology) {
   const sim::Distribution& times = report.iteration_time_s;
-  if (report.iterations.empty() || !report.out_of_memory.empty()) return {named.name, never, never, never};
+  if (!report.out_of_memory.empty()) {
+    const std::string& device = topology.devices[at(report.out_of_memory.front())].id;
+    return {named.name, never, never, never, fmt::format("device {} is out of memory", device)};
+  }
+  if (report.iterations.empty())
+    return {named.name, never, never, never,
+            report.stopped.empty() ? "the horizon ends before the first iteration" : report.stopped};
   const auto completed = static_cast<double>(report.iterations.size());
   if (!report.deadlocked && report.useful) {
     const sim::Distribution between = completion_intervals(report);
@@ -64,8 +73,9 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
   if (is_nominal_scenario(named)) {
     const sim::UndisturbedIteration it = sim::simulate_undisturbed(problem, candidate.plan, stop);
     if (!it.is_complete) throw_if_stopped(stop);
-    const double seconds = it.is_complete && !it.exceeds_memory ? it.seconds : never;
-    return {named.name, seconds, seconds, seconds};
+    if (!it.is_complete || it.exceeds_memory)
+      return {named.name, never, never, never, it.exceeds_memory ? "it exceeds memory" : "it deadlocks"};
+    return {named.name, it.seconds, it.seconds, it.seconds};
   }
   sim::SimOptions options;
   options.stop = stop;
@@ -77,7 +87,8 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
     options.seed = static_cast<std::uint64_t>(run);
     const sim::SimReport report = sim::simulate(problem, candidate.plan, named.scenario, options);
     if (report.stopped == sim::stopped_by_user) throw WorkStopped();
-    const SimulatedTimes times = summarize_run(report, named);
+    const SimulatedTimes times = summarize_run(report, named, problem.topology);
+    if (result.why_none.empty()) result.why_none = times.why_none;
     result.mean_s += times.mean_s / runs;
     result.p95_s += times.p95_s / runs;
     result.max_s = std::max(result.max_s, times.max_s);

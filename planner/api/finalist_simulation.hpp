@@ -38,6 +38,7 @@ bool is_under_churn(const std::vector<NamedScenario>& scenarios);
 struct SimulatedTimes {
   std::string scenario;
   double mean_s = 0, p95_s = 0, max_s = 0;
+  std::string why_none = {};  // why no iteration was completed
 };
 
 /// Where the time between checkpoints comes from, under scenarios that leave it open.

@@ -101,6 +101,13 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
 
 }  // namespace
 
+/// ", only of V100-16GB, H100"; empty without profiles.
+std::string format_profiled_gpus(const Job& job) {
+  std::vector<std::string_view> gpus;
+  for (const LayerProfile& it : job.profiles) gpus.push_back(it.gpu);
+  return gpus.empty() ? "" : fmt::format(", only of {}", fmt::join(gpus, ", "));
+}
+
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
                                   [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
@@ -149,7 +156,8 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     const std::string& name = topology_.gpus[at(gpu)].name;
     const LayerProfile* profile = profile_of(job_, topology_.gpus[at(gpu)]);
     if (!profile && !job_.efficiency)
-      notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it", name));
+      notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it{}", name,
+                                  format_profiled_gpus(job_)));
     if (profile && profile->source == LayerProfile::Source::estimated)
       notes.push_back(
           fmt::format("times on GPU {} are estimates: its profile was estimated, not measured", name));

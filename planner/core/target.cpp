@@ -14,6 +14,14 @@ namespace {
 
 // Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for
 // their sends before they compute on. torch.distributed.pipelining is assumed to do so, except with GPipe.
+// python/dtfm_runtime: pipeline.py, sync.py.
+constexpr std::array pytorch_schedules = {Schedule::one_f_one_b,          Schedule::gpipe,
+                                          Schedule::interleaved,          Schedule::zero_bubble_h1,
+                                          Schedule::one_f_one_b_blocking, Schedule::interleaved_blocking};
+constexpr std::array pytorch_syncs = {GradientSync::ring, GradientSync::sharded_ps, GradientSync::central_ps,
+                                      GradientSync::tree, GradientSync::hierarchical};
+constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
+
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
 constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
                                         Schedule::interleaved_blocking};
@@ -60,7 +68,7 @@ std::optional<Optimizer> torchtitan_adam(Precision precision) {
 }
 
 /// The accounting of ZeRO, with gradients in the precision of the training.
-std::optional<Optimizer> deepspeed_adam(Precision) {
+std::optional<Optimizer> zero_adam(Precision) {
   return Optimizer::adam_16;
 }
 
@@ -82,7 +90,7 @@ constexpr TargetTraits torchtitan_row(Target kind, std::string_view name) {
           .orders = only_stage_major,
           .optimizer_shardings = no_sharding,
           .adam = torchtitan_adam,
-          .flushes = true,
+          .flushes = FlushSupport::equal_rounds,
           .overlap = OverlapSupport::always,
           .sequence_parallel = true};
 }
@@ -95,7 +103,7 @@ constexpr TargetTraits deepspeed_row(Target kind, std::string_view name, LayerCu
           .recomputations = none_or_full,
           .orders = only_stage_major,
           .optimizer_shardings = none_or_zero1,
-          .adam = deepspeed_adam,
+          .adam = zero_adam,
           .cuts = cuts,
           .transformers_only = false,
           .tied_embedding_sync = true,
@@ -103,6 +111,22 @@ constexpr TargetTraits deepspeed_row(Target kind, std::string_view name, LayerCu
 }
 
 constexpr auto targets = std::to_array<TargetTraits>({
+    {.kind = Target::pytorch,
+     .name = "pytorch",
+     .schedules = pytorch_schedules,
+     .gradient_syncs = pytorch_syncs,
+     .recomputations = none_or_full,
+     .orders = stage_major_first,
+     .optimizer_shardings = none_or_zero1,
+     .compressions = only_8_bit,
+     .adam = zero_adam,
+     .transformers_only = false,
+     .uniform_pipelines = false,
+     .tensor_parallelism = false,
+     .flushes = FlushSupport::any,
+     .overlap = OverlapSupport::optional,
+     .tied_embedding_sync = true,
+     .uses_nccl = false},
     {.kind = Target::megatron,
      .name = "megatron",
      .schedules = megatron_schedules,
@@ -129,7 +153,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .adam = dtfm_optimizer,
      .min_stages = 2,
      .tensor_parallelism = false,
-     .flushes = true},
+     .flushes = FlushSupport::equal_rounds},
     {.kind = Target::flashflex,
      .name = "flashflex",
      .schedules = blocking_1f1b,

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "planner/core/compression_preset.hpp"
 #include "planner/core/gradient_sync.hpp"
 #include "planner/core/optimizer.hpp"
 #include "planner/core/optimizer_sharding.hpp"
@@ -19,6 +20,7 @@ namespace dtfm {
 struct Job;
 
 enum class Target : unsigned char {
+  pytorch,  // the runtime of this project (python/)
   megatron,
   torchtitan,
   torchtitan_py,
@@ -35,6 +37,13 @@ enum class LayerCuts : unsigned char {
   nonempty,  // at least one
   uniform,   // DeepSpeed's partition_method: equal numbers, with a remainder in the first stages
   equal      // the same in all stages
+};
+
+/// Whether a pipeline can be flushed within an iteration.
+enum class FlushSupport : unsigned char {
+  never,
+  equal_rounds,  // the flushes divide the iteration into equal rounds
+  any
 };
 
 /// Whether gradients are synchronized layer by layer during the backward pass.
@@ -58,6 +67,7 @@ struct TargetTraits {
   std::span<const Recomputation> recomputations = {};
   std::span<const RankOrder> orders = {};
   std::span<const OptimizerSharding> optimizer_shardings = {};
+  std::span<const CompressionMethod> compressions = {};  // besides none
   /// What it holds and sends for each parameter if a job trains with Adam. Empty: as the job says.
   std::optional<Optimizer> (*adam)(Precision) = nullptr;
   LayerCuts cuts = LayerCuts::nonempty;
@@ -65,11 +75,12 @@ struct TargetTraits {
   bool transformers_only = true;
   bool uniform_pipelines = true;  // all pipelines have the same layers, micro-batches and tensor degree
   bool tensor_parallelism = true;
-  bool flushes = false;  // within an iteration, which then consists of equal rounds
+  FlushSupport flushes = FlushSupport::never;
   OverlapSupport overlap = OverlapSupport::never;
   bool tied_embedding_sync = false;            // as in ExecutionConfig
   std::optional<bool> sequence_parallel = {};  // empty: as the job says
   bool scatter_gather = false;                 // supports Parallelism::scatter_gather
+  bool uses_nccl = true;                       // for all-reduces of gradients
 };
 
 /// Whether a target runs a schedule, gradient synchronization or recomputation.

@@ -31,7 +31,7 @@ class Requirements {
     check_batch();
     check_depth();
     check_cuts();
-    if (target_.flushes) check_flushes();
+    if (target_.flushes == FlushSupport::equal_rounds) check_flushes();
     check_heads();
   }
 
@@ -42,7 +42,7 @@ class Requirements {
 
   /// The fix where the target requires uniform pipelines.
   std::string heterogeneous_fix() const {
-    return fmt::format("use --to flashflex, or plan with --target {}", target_.name);
+    return fmt::format("use --to pytorch, or plan with --target {}", target_.name);
   }
 
   template <class Visit>
@@ -142,11 +142,12 @@ class Requirements {
       reject(fmt::format("schedule {} over {} stages; {} needs at least {}; plan with schedule 1f1b",
                          name_of(plan_.execution.schedule), stages, target_.name,
                          target_.min_interleaved_stages));
-    if (first_.micro_batches % stages != 0)
-      reject(
-          fmt::format("schedule {} with {} micro-batches over {} stages; {} needs a multiple; plan with "
-                      "schedule 1f1b, or another --batch",
-                      name_of(plan_.execution.schedule), first_.micro_batches, stages, target_.name));
+    for (const Pipeline& pipeline : plan_.pipelines)
+      if (at(pipeline.micro_batches) % pipeline.stages.size() != 0)
+        reject(fmt::format(
+            "schedule {} with {} micro-batches over {} stages; {} needs a multiple; plan with "
+            "schedule 1f1b, or another --batch",
+            name_of(plan_.execution.schedule), pipeline.micro_batches, pipeline.stages.size(), target_.name));
   }
 
   void check_cuts() const {

@@ -43,8 +43,7 @@ class TargetSettings {
     set_schedule();
     choose("parallelism.gradient_sync", target_.gradient_syncs, execution_.gradient_sync,
            job_.automatic.gradient_sync);
-    choose("parallelism.optimizer_sharding", target_.optimizer_shardings, execution_.optimizer_sharding,
-           job_.automatic.optimizer_sharding);
+    set_sharding();
     choose("training.recompute", target_.recomputations, execution_.recomputation,
            job_.automatic.recomputation);
     set_optimizer();
@@ -53,7 +52,7 @@ class TargetSettings {
       set_flag("parallelism.overlap", execution_.overlap, target_.overlap == OverlapSupport::always);
     set_flag("parallelism.tied_embedding_sync", execution_.tied_embedding_sync,
              target_.tied_embedding_sync && has_tied_layers());
-    if (!target_.flushes && execution_.flush)
+    if (target_.flushes == FlushSupport::never && execution_.flush)
       change("parallelism.flush", format_flush(std::exchange(execution_.flush, std::nullopt)), "none");
     remove_compression();
     return std::move(changes_);
@@ -92,6 +91,19 @@ class TargetSettings {
     if (!traits(execution_.schedule).has_chunks) execution_.chunks.reset();
   }
 
+  /// A plan with a sharding that the target does not run gets zero1, which partitions the optimizer state
+  /// too, if the target runs that.
+  void set_sharding() {
+    OptimizerSharding& sharding = execution_.optimizer_sharding;
+    constexpr const char* key = "parallelism.optimizer_sharding";
+    const std::span<const OptimizerSharding> run = target_.optimizer_shardings;
+    if (decides_ && traits(sharding).optimizer && !has(run, sharding) && has(run, OptimizerSharding::zero1)) {
+      change(key, std::string(name_of(sharding)), std::string(name_of(OptimizerSharding::zero1)));
+      sharding = OptimizerSharding::zero1;
+    }
+    choose(key, run, sharding, job_.automatic.optimizer_sharding);
+  }
+
   /// Jobs with other optimizers than Adam keep them.
   void set_optimizer() {
     Optimizer& optimizer = job_.training.optimizer;
@@ -123,10 +135,12 @@ class TargetSettings {
     return std::any_of(chain.begin(), chain.end(), [](const Layer& it) { return it.tied_parameters > 0; });
   }
 
+  /// Compression other than that of the target. Where the job leaves it open, there is none.
   void remove_compression() {
     Compression& compression = execution_.compression;
     const auto remove = [&](const char* key, double& ratio, std::optional<CompressionPreset>& preset,
                             bool& is_open) {
+      if (!is_open && preset && has(target_.compressions, preset->method)) return;
       change(key, format_compression(ratio, preset, is_open), "1");
       ratio = 1;
       preset.reset();

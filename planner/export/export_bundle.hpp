@@ -47,7 +47,8 @@ struct LaunchSettings {
 };
 
 struct ExportBundle {
-  Plan plan;  // its devices are indices into `locations`
+  std::string plan_text;  // as read
+  Plan plan;              // its devices are indices into `locations`
   Job job;
   std::vector<TargetChange> changes;   // of plan and job, by the trainer
   std::vector<GpuLocation> locations;  // devices that the plan does not use come last

@@ -14,6 +14,7 @@
 namespace dtfm::exporter {
 
 // Each is defined in a file of its own.
+Exporter pytorch_exporter();
 Exporter megatron_exporter();
 Exporter torchtitan_exporter();
 Exporter torchtitan_python_exporter();
@@ -100,15 +101,17 @@ std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
 
 /// NCCL chooses between rings and trees by itself.
 std::vector<std::string> nccl_notes(const ExportBundle& bundle) {
-  if (!bundle.job.target || bundle.plan.pipelines.size() < 2 ||
+  if (!bundle.job.target || !traits(*bundle.job.target).uses_nccl || bundle.plan.pipelines.size() < 2 ||
       bundle.job.execution.gradient_sync != GradientSync::ring)
     return {};
   return {"set NCCL_ALGO=Ring, because the plan's gradients go around rings"};
 }
 
+/// Launchers do not compress, and trainers that do not either have no compression in their bundle.
 std::vector<std::string> compression_notes(const ExportBundle& bundle) {
   const Compression& compression = bundle.job.execution.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};
+  if (bundle.job.target && !traits(*bundle.job.target).compressions.empty()) return {};  // it compresses
   return {fmt::format(
       "the plan assumes compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which is "
       "not exported: without it, messages are larger than planned",
@@ -119,20 +122,11 @@ std::vector<std::string> compression_notes(const ExportBundle& bundle) {
 }  // namespace
 
 std::span<const Exporter> exporters() {
-  static const std::vector<Exporter> table = {megatron_exporter(),
-                                              torchtitan_exporter(),
-                                              torchtitan_python_exporter(),
-                                              deepspeed_exporter(),
-                                              deepspeed_python_exporter(),
-                                              dtfm_exporter(),
-                                              flashflex_exporter(),
-                                              varuna_exporter(),
-                                              petals_exporter(),
-                                              torchrun_exporter(),
-                                              slurm_exporter(),
-                                              openmpi_exporter(),
-                                              kubernetes_exporter(),
-                                              netem_exporter()};
+  static const std::vector<Exporter> table = {
+      pytorch_exporter(),   megatron_exporter(),         torchtitan_exporter(), torchtitan_python_exporter(),
+      deepspeed_exporter(), deepspeed_python_exporter(), dtfm_exporter(),       flashflex_exporter(),
+      varuna_exporter(),    petals_exporter(),           torchrun_exporter(),   slurm_exporter(),
+      openmpi_exporter(),   kubernetes_exporter(),       netem_exporter()};
   return table;
 }
 

@@ -56,6 +56,7 @@ std::vector<int> topology_devices(const Topology& topology, const std::vector<st
 ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<Job>& job,
                                 const ExportChoices& choices) {
   ExportBundle bundle;
+  bundle.plan_text = plan.text;
   bundle.job = job_or_error(plan, job);
   auto [named, ids] = io::parse_standalone_plan(plan.text, plan.path, bundle.job);
   bundle.plan = std::move(named);

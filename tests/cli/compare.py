@@ -59,6 +59,13 @@ def test_rows_agree_with_the_other_programs():
         check("micro-batch" in row["layout"]["description"], name, row["layout"])
 
 
+def test_shape_of_the_job():
+    write("shaped.yaml", FREE + "parallelism: {pipeline: 2, data: 1}\n")
+    for row in compared("--job", "shaped.yaml")["schemes"]:
+        if row["scheme"].startswith("planned") and row["runs"]:
+            check((row["layout"]["pipeline"], row["layout"]["data"]) == (2, 1), row["layout"])
+
+
 def test_speedups():
     """Their factors multiply, and are the ratios of rows that dtfm-plan gives for the same settings."""
     table = compared()

@@ -355,5 +355,6 @@ TEST_CASE("a profile of heterogeneous layers is matched by layer names") {
   job.profiles[0].precision = Precision::bf16;
   job.profiles[0].gpu = "another";
   CHECK(LayerTimes({topology, job, {}}, job.execution, {1}).notes(all) ==
-        std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
+        std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it, "
+                                 "only of another"});
 }

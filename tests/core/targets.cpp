@@ -108,7 +108,7 @@ TEST_CASE("open settings stay open unless the target has a single choice") {
   CHECK(min_stages(job) == 2);
 }
 
-TEST_CASE("a target runs the optimizer sharding that it has, and otherwise none") {
+TEST_CASE("a target runs the optimizer sharding that it has, and otherwise zero1 or none") {
   Job job = gpt_job();
   job.execution.optimizer_sharding = OptimizerSharding::zero1;
   job.execution.gradient_sync = GradientSync::ring;
@@ -125,6 +125,12 @@ TEST_CASE("a target runs the optimizer sharding that it has, and otherwise none"
   CHECK(change(Target::torchtitan) == "optimizer_sharding none instead of zero1");
   job.execution.optimizer_sharding = OptimizerSharding::zero2;
   CHECK(change(Target::deepspeed) == "planned optimizer_sharding instead of zero2");
+  Plan plan = plan_of(job, 1, 2, 8);
+  plan.execution = job.execution;
+  CHECK(run_on_target(plan, job, Target::megatron).plan.execution.optimizer_sharding ==
+        OptimizerSharding::zero1);
+  CHECK(run_on_target(plan, job, Target::torchtitan).plan.execution.optimizer_sharding ==
+        OptimizerSharding::none);
   restrict_to_target(open, Target::megatron);
   CHECK(open.automatic.optimizer_sharding);
   CHECK(is_choice(open, OptimizerSharding::zero1));
@@ -172,7 +178,7 @@ TEST_CASE("a plan that a target cannot run is rejected with the nearest change")
   plan.pipelines[1].stages[0].layers.second = plan.pipelines[1].stages[1].layers.first = 3;
   CHECK(error_message([&] { run_on_target(plan, job, Target::megatron); }) ==
         "megatron: pipelines 0 and 1 split layers differently (4/4 vs 3/5); megatron has one layout for all "
-        "replicas; use --to flashflex, or plan with --target megatron");
+        "replicas; use --to pytorch, or plan with --target megatron");
   CHECK(run_on_target(plan, job, Target::flashflex).plan.pipelines == plan.pipelines);
   CHECK(error_message([&] { run_on_target(plan_of(job, 1, 2, 8), job, Target::dtfm); }) ==
         "dtfm: pipelines have 1 stage; dtfm needs at least 2; plan with --target dtfm");

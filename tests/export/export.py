@@ -73,13 +73,14 @@ class Export(unittest.TestCase):
     def test_every_target_accepts_a_dtfm_plan(self):
         self.equal_plan()
         targets, kinds = zip(*(line.split()[:2] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()))
-        self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [9, 5])
-        self.assertEqual(len(targets), 14)
+        self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [10, 5])
+        self.assertEqual(len(targets), 15)
         for target in targets:
             done = self.run_in(EXPORT, "plan.json", "--to", target, "-o", f"out-{target}", "--topology", "net.yaml", "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             said = json.loads(done.stdout)
-            self.assertEqual(sorted(said["files"]), sorted(path.name for path in (self.folder / f"out-{target}").iterdir()))
+            self.assertEqual(sorted(said["files"]), sorted(
+                str(path.relative_to(self.folder / f"out-{target}")) for path in (self.folder / f"out-{target}").rglob("*") if path.is_file()))
             self.assertEqual(said["ranks"], len(json.loads((self.folder / f"out-{target}" / "rank_table.json").read_text())))
 
     def test_same_bytes_again(self):
@@ -221,7 +222,7 @@ class Export(unittest.TestCase):
         (self.folder / "job.yaml").write_text(JOB.replace("pipeline: 2, data: 2, schedule: 1f1b", "gradient_sync: sharded-ps"))
         listed = self.run_in(PLAN, "--list-targets").stdout
         targets = [line for line in listed.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(targets, ["megatron", "torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "flashflex", "varuna"])
+        self.assertEqual(targets, ["pytorch", "megatron", "torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "flashflex", "varuna"])
         for target in targets:
             with self.subTest(target=target):
                 done = self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", f"{target}.json", "--target", target)
@@ -246,7 +247,7 @@ class Export(unittest.TestCase):
         self.assertEqual(self.run_in(PLAN, "net.yaml", "--job", "job.yaml", "--quiet", "-o", "plan.json").returncode, 0)
         plan = json.loads((self.folder / "plan.json").read_text())
         listed = {it["name"]: it for it in plan["targets"]}
-        self.assertEqual(len(listed), 8)
+        self.assertEqual(len(listed), 9)
         changes = [(it["key"], it["to"]) for it in listed["megatron"]["changes"]]
         self.assertEqual(changes, [("parallelism.schedule", "1f1b-blocking"), ("parallelism.gradient_sync", "ring"),
                                    ("training.optimizer", "adam-20"), ("parallelism.tied_embedding_sync", "true")])
@@ -262,7 +263,7 @@ class Export(unittest.TestCase):
         self.assert_refused(done, "--strict: megatron takes ", 3)
         self.assert_refused(self.export("--to", "megatron", "--strict"), "--strict: requires --topology")
 
-    def test_only_flashflex_accepts_heterogeneous_pipelines(self):
+    def test_only_pytorch_and_flashflex_accept_heterogeneous_pipelines(self):
         (self.folder / "net.yaml").write_text(
             'version: 1\nname: n\ndevices: [{site: a, count: 3, gpu: A100-40GB}, {site: a, count: 3, gpu: T4}]\n'
             'links: [{between: ["*", "*"], latency: 1 ms, bandwidth: 10 Gbps}]\n')
@@ -279,9 +280,10 @@ class Export(unittest.TestCase):
             if code:
                 split = [[stage["layers"] for stage in it["stages"]] for it in json.loads((self.folder / "plan.json").read_text())["pipelines"]]
                 other = next(i for i, layers in enumerate(split) if layers != split[0])
-                self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to flashflex, or plan with --target megatron"))
+                self.assertRegex(done.stderr, re.compile(f"pipelines 0 and {other} .*use --to pytorch, or plan with --target megatron"))
                 self.assertFalse((self.folder / "out").exists())
-                self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "flashflex", "-o", "flash").returncode, 0)
+                for target in ("pytorch", "flashflex"):
+                    self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", target, "-o", target).returncode, 0)
 
 
 if __name__ == "__main__":

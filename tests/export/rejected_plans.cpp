@@ -52,10 +52,10 @@ TEST_CASE("pipelines that split layers differently are rejected") {
   const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: pipelines 0 and 1 split layers differently (3/2/2 vs 2/3/2); megatron has one layout for "
-        "all replicas; use --to flashflex, or plan with --target megatron");
+        "all replicas; use --to pytorch, or plan with --target megatron");
   for (const std::string& name : common_layout)
     CHECK_THAT(rejection_message(name, bundle), contains("split layers differently"));
-  CHECK(rejection_message("flashflex", bundle) == "no error");
+  for (const char* name : {"pytorch", "flashflex"}) CHECK(rejection_message(name, bundle) == "no error");
   CHECK(rejection_message("petals", bundle) == "no error");
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("pipelines of different depth are rejected") {
     CHECK_THAT(rejection_message(name, bundle),
                contains("needs the same data-parallel degree in every stage"));
   }
-  CHECK(rejection_message("flashflex", bundle) == "no error");
+  for (const char* name : {"pytorch", "flashflex"}) CHECK(rejection_message(name, bundle) == "no error");
 }
 
 TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target does not support") {
@@ -79,10 +79,10 @@ TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target 
   }
   CHECK(rejection_message("megatron", bundle) ==
         "megatron: stage 2 uses tp=2, stage 0 tp=1; megatron has one tensor-parallel size; use --to "
-        "flashflex, or plan with --target megatron");
+        "pytorch, or plan with --target megatron");
   for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed-py"})
     CHECK_THAT(rejection_message(name, bundle), contains("has one tensor-parallel size"));
-  for (const char* name : {"dtfm", "varuna"})
+  for (const char* name : {"pytorch", "dtfm", "varuna"})
     CHECK_THAT(rejection_message(name, bundle), contains("has no tensor parallelism"));
   CHECK(rejection_message("flashflex", bundle) == "no error");
   CHECK(rejection_message("petals", bundle) == "no error");
@@ -97,7 +97,7 @@ TEST_CASE("different numbers of micro-batches and indivisible batches are reject
   for (const std::string& name : common_layout)
     if (name != "varuna")
       CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 8 and 6 micro-batches"));
-  CHECK(rejection_message("flashflex", bundle) == "no error");
+  for (const char* name : {"pytorch", "flashflex"}) CHECK(rejection_message(name, bundle) == "no error");
   bundle.plan.pipelines[1].micro_batches = 8;
   bundle.job.training.global_batch = 30;
   bundle.job.execution.micro_batch = 2;

@@ -14,9 +14,9 @@ namespace {
 /// Returns the constraints of a target on plans.
 PlanConstraints kind_for(std::string_view name) {
   PlanConstraints kind;
-  kind.is_uniform = name != "flashflex";
+  kind.is_uniform = name != "flashflex" && name != "pytorch";
   kind.has_equal_stages = name == "varuna" || name == "deepspeed";
-  kind.max_tensor = name == "dtfm" || name == "varuna" || name == "petals" ? 1 : 3;
+  kind.max_tensor = name == "pytorch" || name == "dtfm" || name == "varuna" || name == "petals" ? 1 : 3;
   return kind;
 }
 
@@ -173,6 +173,8 @@ TEST_CASE("files that contradict the plan are detected") {
                         {"deepspeed-py", "dtfm_pipeline.py", "LAYERS ="},
                         {"dtfm", "dtfm.sh", "\n  \""},
                         {"dtfm", "dtfm.sh", "--batch-size"},
+                        {"pytorch", "program.json", "chunks"},
+                        {"pytorch", "program.json", "micro_batches"},
                         {"flashflex", "flashflex.json", "layer_partitions"},
                         {"flashflex", "flashflex.json", "devices_id"},
                         {"flashflex", "flashflex.sh", "--chunks"},

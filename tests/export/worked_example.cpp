@@ -1,5 +1,7 @@
 // The worked example of trainers' formats (shared/reference/trainers.md, section 2), compared byte for byte
 // where it gives bytes.
+#include <nlohmann/json.hpp>
+
 #include "tests/support/catch.hpp"
 #include "tests/support/export_examples.hpp"
 
@@ -33,6 +35,27 @@ TEST_CASE("rank tables have the documented content in both orders") {
   CHECK(has(
       file("torchrun", rank_table_file),
       R"([{"rank":0,"host":"gc","gpu":1,"dp":0,"pp":0,"tp":0,"layers":[0,3],"node_rank":0,"local_rank":0},)"));
+}
+
+/// Derived by hand from the plan: 1F1B with 8 micro-batches per pipeline, whose first device is two ahead.
+TEST_CASE("the PyTorch runtime gets the work of every rank") {
+  const std::string program = file("pytorch", "program.json");
+  CHECK(has(program, R"("orders": [
+  "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7",
+  "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7",
+  "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"
+ ])"));
+  const auto json = nlohmann::json::parse(program);
+  CHECK(json["pipelines"][1] == nlohmann::json{{"micro_batches", 8}, {"first_micro_batch", 8}});
+  CHECK(json["ranks"][2] ==
+        nlohmann::json::parse(R"({"device": "ga:0", "host": "ga", "site": "ga", "pipeline": 0,
+    "stage": 1, "order": 1, "chunks": [{"layers": [3, 5], "input_from": 0, "output_to": 4, "compress_input": null,
+                                        "compress_output": null}]})"));
+  CHECK(json["sync_groups"].size() == 3);
+  CHECK(json["sync_groups"][0] ==
+        nlohmann::json::parse(R"({"layers": [5, 7], "ranks": [4, 5], "compress": null, "shards": 0})"));
+  CHECK(json["tied_groups"].empty());
+  CHECK(file("pytorch", "plan.json") == worked_example);
 }
 
 TEST_CASE("Megatron gets its documented flags") {

@@ -66,11 +66,21 @@ TEST_CASE("a job names shipped profiles from any folder") {
   const TemporaryFolder folder;
   const auto job = parse_job(
       "version: 1\nname: j\nmodel: {preset: gpt3-xl}\ntraining: {global_batch: 8, "
-      "micro_batch: 1}\nprofile: [v100, h100-gpt3-xl]\n",
+      "micro_batch: 1}\nprofile: [v100, h100-gpt3-xl, h200-llama-3-8b]\n",
       (folder.path() / "job.yaml").string());
-  REQUIRE(job.profiles.size() == 2);
+  REQUIRE(job.profiles.size() == 3);
   CHECK(job.profiles[1].gpu == "H100");
   CHECK(job.profiles[1].rows.size() == 12);
+  CHECK(job.profiles[2].gpu == "H200");
+  CHECK(job.profiles[2].model == "llama-3-8b");
+  const auto error = error_message([&] {
+    parse_job(
+        "version: 1\nname: j\nmodel: {preset: gpt3-xl}\ntraining: {global_batch: 8}\nprofile: h200-gpt3\n",
+        (folder.path() / "job.yaml").string());
+  });
+  CHECK(
+      error.ends_with("it is no shipped profile either: v100, h100-gpt3-xl, h100-gpt3-6.7b, h100-llama-3-8b, "
+                      "h200-gpt3-xl, h200-gpt3-6.7b, h200-llama-3-8b"));
 }
 
 TEST_CASE("a job accepts the documented ways to name profiles") {

@@ -244,9 +244,12 @@ void print_held_out(const std::vector<LayerSample>& samples, const Roofline& roo
       Part{"embedding, both passes",
            [](const LayerSample& it) { return it.layer.name == "embedding" && it.what != Quantity::update; }},
       Part{"optimizer step", [](const LayerSample& it) { return it.what == Quantity::update; }}};
-  std::set<std::string> profiles;
+  std::set<std::string> profiles, gpus;
   for (const LayerSample& it : samples)
-    if (it.is_held_out) profiles.insert(it.profile);
+    if (it.is_held_out) {
+      profiles.insert(it.profile);
+      gpus.insert(it.gpu.name);
+    }
   for (const std::string& profile : profiles)
     for (const Part& part : parts)
       print(fmt::format("{}: {}", profile, part.label),
@@ -255,12 +258,14 @@ void print_held_out(const std::vector<LayerSample>& samples, const Roofline& roo
                                      return it.profile == profile && it.is_held_out && part.holds(it);
                                    }),
                     roofline));
-  print("held-out passes through blocks that launching does not bound",
-        summary(filter_samples(samples,
-                               [&](const LayerSample& it) {
-                                 return is_held_out_block(it) && !is_launch_bound(it, roofline);
-                               }),
-                roofline));
+  for (const std::string& gpu : gpus)
+    print(fmt::format("{}: passes through blocks that launching does not bound", gpu),
+          summary(filter_samples(samples,
+                                 [&](const LayerSample& it) {
+                                   return is_held_out_block(it) && it.gpu.name == gpu &&
+                                          !is_launch_bound(it, roofline);
+                                 }),
+                  roofline));
 }
 
 void validate_roofline(const std::string& configs, const std::string& data) {

@@ -29,7 +29,7 @@ namespace dtfm::io {
 
 // the texts of configs/gpt3-xl.yaml and of configs/profiles
 extern const std::string_view gpt3_xl_yaml, v100_json, h100_gpt3_xl_json, h100_gpt3_6_7b_json,
-    h100_llama_3_8b_json;
+    h100_llama_3_8b_json, h200_gpt3_xl_json, h200_gpt3_6_7b_json, h200_llama_3_8b_json;
 
 namespace {
 
@@ -243,15 +243,28 @@ void read_analytic(const YamlValue& value, Job& job) {
   if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
 }
 
-/// The shipped profile that the value names, if any.
-std::optional<NamedFile> shipped_profile(const YamlValue& value) {
-  const std::array shipped = {std::pair{"v100", &v100_json}, std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
+/// The shipped profile or the file that the value names.
+NamedFile read_named_profile(const YamlValue& value, const FileReader& open_file) {
+  const std::array shipped = {std::pair{"v100", &v100_json},
+                              std::pair{"h100-gpt3-xl", &h100_gpt3_xl_json},
                               std::pair{"h100-gpt3-6.7b", &h100_gpt3_6_7b_json},
-                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json}};
-  for (const auto& [name, text] : shipped)
-    if (value.is_word(name))
-      return NamedFile{fmt::format("configs/profiles/{}.json", name), std::string(*text)};
-  return std::nullopt;
+                              std::pair{"h100-llama-3-8b", &h100_llama_3_8b_json},
+                              std::pair{"h200-gpt3-xl", &h200_gpt3_xl_json},
+                              std::pair{"h200-gpt3-6.7b", &h200_gpt3_6_7b_json},
+                              std::pair{"h200-llama-3-8b", &h200_llama_3_8b_json}};
+  std::vector<std::string_view> names;
+  for (const auto& [name, text] : shipped) {
+    if (value.is_word(name)) return {fmt::format("configs/profiles/{}.json", name), std::string(*text)};
+    names.emplace_back(name);
+  }
+  const std::string name = value.text(max_path_length);
+  if (name.find('/') != std::string::npos || name.ends_with(".json")) return open_file(value);
+  try {
+    return open_file(value);
+  } catch (const Error& error) {
+    throw Error("",
+                fmt::format("{}; it is no shipped profile either: {}", error.what(), fmt::join(names, ", ")));
+  }
 }
 
 /// Reads an entry of `profile`: the name of a shipped profile or of a file, an inline profile, or an analytic
@@ -266,8 +279,7 @@ void read_profile_entry(const YamlValue& value, const FileReader& open_file, boo
     if (!is_profile) return read_analytic(value, job);
     profile = read_profile(value);
   } else {
-    const auto shipped = shipped_profile(value);
-    NamedFile file = shipped ? *shipped : open_file(value);
+    NamedFile file = read_named_profile(value, open_file);
     profile = parse_profile(std::move(file.text), std::move(file.path));
   }
   for (const LayerProfile& other : job.profiles)
@@ -286,7 +298,7 @@ void read_profiles(const YamlValue& value, const FileReader& open_file, bool wit
 }
 
 /// Restricts `job`, whose other keys must have been read, to a target. Throws Error at the first setting of
-/// the file that the target cannot run.
+/// the file, other than `auto`, that the target cannot run.
 void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
   const Target target = target_table()[value.choice(names_in(target_table()))].kind;
   for (const TargetChange& change : restrict_to_target(job, target)) {
@@ -294,7 +306,7 @@ void read_target(const YamlValue& value, const YamlMap& map, Job& job) {
     const auto section = map.optional(change.key.substr(0, dot));
     if (!section) continue;
     for (const auto& [key, setting] : section->entries())
-      if (key.is_word(change.key.substr(dot + 1)))
+      if (key.is_word(change.key.substr(dot + 1)) && !setting.is_word("auto"))
         throw setting.value_error(fmt::format("target {} does not run {}; expected {}, or no such key",
                                               name_of(target), quote(change.from), quote(change.to)));
   }

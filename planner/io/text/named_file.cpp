@@ -18,7 +18,6 @@ std::filesystem::path path_below(const std::filesystem::path& folder, const std:
 }
 
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
-  constexpr std::size_t max_path_length = 1024;
   const std::string name = value.text(max_path_length);
   try {
     const std::filesystem::path path = path_below(folder, name);

@@ -19,6 +19,9 @@ struct NamedFile {
 /// Reads the file that a value names.
 using FileReader = std::function<NamedFile(const YamlValue& name)>;
 
+/// Of the name of a file in another file, in bytes.
+inline constexpr std::size_t max_path_length = 1024;
+
 /// Path of the file `name`, relative to `folder`, which is the folder of the file that refers to it. Throws
 /// Error (without a position) if it is not below `folder` or is not a regular file.
 std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name);

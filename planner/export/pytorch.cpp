@@ -1,0 +1,79 @@
+// The PyTorch runtime of this project (python/): the plan as a program for every rank, and the runtime
+// itself.
+#include <variant>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/pytorch_program.hpp"
+#include "planner/export/runtime_files.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+
+namespace dtfm::exporter {
+namespace pytorch {
+namespace {
+
+constexpr std::string_view target_name = "pytorch";
+
+void check(const ExportBundle& bundle) {
+  const auto* transformer = std::get_if<Transformer>(&bundle.job.model);
+  if (transformer && transformer->encoder)
+    reject(
+        target_name,
+        "the model is an encoder, but the runtime has decoders only; describe it as layers (kind: layers), "
+        "and give these to train.py by --model");
+}
+
+ExportFiles files(const ExportBundle& bundle) {
+  ExportFiles files = {{"plan.json", bundle.plan_text}, {program_file, program_json(bundle)}};
+  for (const RuntimeFile& it : runtime_files()) files.push_back({std::string(it.name), std::string(it.text)});
+  return files;
+}
+
+/// As program.py reads them.
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  const auto program = nlohmann::json::parse(file_text(files, program_file));
+  ReadBack read{read_table_rows(files), {}};
+  DTFM_ASSERT(program.at("ranks").size() == read.rows.size());
+  for (std::size_t rank = 0; rank < read.rows.size(); ++rank) {
+    const auto& json = program["ranks"][rank];
+    read.rows[rank].address = json.at("host").get<std::string>();
+    read.rows[rank].assignment = {0, json.at("pipeline").get<int>(), json.at("stage").get<int>(), 0, {}};
+    for (const auto& chunk : json.at("chunks"))
+      read.rows[rank].assignment.layers.push_back(chunk.at("layers").get<std::pair<int, int>>());
+  }
+  for (const auto& pipeline : program.at("pipelines"))
+    read.micro_batches.push_back(pipeline.at("micro_batches").get<int>());
+  return read;
+}
+
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  if (std::holds_alternative<Transformer>(bundle.job.model)) return {};
+  return {"the model is a chain of layers: give their modules to train.py by --model"};
+}
+
+}  // namespace
+}  // namespace pytorch
+
+Exporter pytorch_exporter() {
+  using namespace pytorch;
+  return {.name = target_name,
+          .what = "train.py, the runtime of dtfm for PyTorch 1.13 or later: supports heterogeneous pipelines",
+          .is_trainer = true,
+          .target = Target::pytorch,
+          .orders = traits(Target::pytorch).orders,
+          .check = check,
+          .files = files,
+          .read_back = read_back,
+          .usage =
+              "Start `python3 train.py` with the rank in RANK, the number of ranks in WORLD_SIZE, and the "
+              "address and port of rank\n"
+              "0 in MASTER_ADDR and MASTER_PORT, as the launchers (`--to torchrun`, `slurm`, `openmpi`, "
+              "`kubernetes`) do.\n"
+              "`python3 train.py --help` lists its options: data, checkpoints, measurements, your own model.",
+          .notes = notes};
+}
+
+}  // namespace dtfm::exporter
