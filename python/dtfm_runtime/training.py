@@ -212,6 +212,7 @@ class Trainer:
         for unit in self.units:
             unit.parameters.gradients.zero_()
             unit.start(self.program.zero1 and self._ties(unit))
+        self.issued = 0
         running = [self._submit(self._synchronize, unit) for unit in self.units] if self.pool else []
         self.tied_ready.clear()
         if self.pool and self.program.zero1 and self._tied_pair():
@@ -263,8 +264,16 @@ class Trainer:
         if unit.ready.is_set():
             return
         unit.ready.set()
-        if self.pool is None and self.program.overlap and not self.program.zero1:
+        if self.pool is None and self.transport is not None and self.program.overlap:
+            self._synchronize_ready()
+
+    def _synchronize_ready(self) -> None:
+        """Of NCCL, which needs the same order of messages at both ends: in the order of the program, which all ranks have.
+        With ZeRO-1, a group with the tied matrix is never ready here, because nobody sums it meanwhile."""
+        while self.issued < len(self.units) and self.units[self.issued].ready.is_set():
+            unit = self.units[self.issued]
             self._on_side_stream(lambda: self._synchronize(unit))
+            self.issued += 1
 
     def _on_side_stream(self, function: Callable[[], None]) -> None:
         if self.side_stream is None:
@@ -274,14 +283,13 @@ class Trainer:
             function()
 
     def _synchronize_in_order(self) -> None:
-        """Of NCCL, which needs the same order of messages at both ends; those that overlap have been issued."""
+        """Of NCCL: the groups that have not been synchronized while computing."""
         if self.transport is None:
             return
         if self.program.zero1 and self._tied_pair():
             self._sum_tied()
-        if not self.program.overlap or self.program.zero1:
-            for unit in self.units:
-                self._synchronize(unit)
+        for unit in self.units[self.issued:]:
+            self._synchronize(unit)
         if self.side_stream is not None:
             torch.cuda.current_stream().wait_stream(self.side_stream)
 
