@@ -268,8 +268,8 @@ class Trainer:
             self._synchronize_ready()
 
     def _synchronize_ready(self) -> None:
-        """Of NCCL, which needs the same order of messages at both ends: in the order of the program, which all ranks have.
-        With ZeRO-1, a group with the tied matrix is never ready here, because nobody sums it meanwhile."""
+        """Of NCCL, which needs the same order of messages at both ends: in the order of the program, which all ranks
+        have. With ZeRO-1, a group with the tied matrix is never ready here, because nobody sums it meanwhile."""
         while self.issued < len(self.units) and self.units[self.issued].ready.is_set():
             unit = self.units[self.issued]
             self._on_side_stream(lambda: self._synchronize(unit))

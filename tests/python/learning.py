@@ -16,6 +16,7 @@ MODEL = {"kind": "transformer", "layers": 4, "hidden": 32, "heads": 4, "sequence
 # One pipeline of three ranks with five micro-batches, and one rank alone with three.
 PIPELINES = [(5, [(0, 1), (1, 3), (3, 4)]), (3, [(0, 4)])]
 TOLERANCE = 1e-3
+# At larger learning rates, Adam amplifies rounding errors of small gradients until the curves part (0.002: 0.02).
 
 
 def losses(path):
@@ -30,7 +31,7 @@ def test():
         (folder / "text.txt").write_text(text, encoding="utf-8")
         document = make_program(MODEL, PIPELINES, "1f1b", "sharded-ps", micro_batch=2)
         (folder / "program.json").write_text(json.dumps(document), encoding="utf-8")
-        common = ("--program", folder / "program.json", "--data", folder / "text.txt", "--steps", iterations, "--lr", 0.005, "--device", "cpu")
+        common = ("--program", folder / "program.json", "--data", folder / "text.txt", "--steps", iterations, "--lr", 0.001, "--device", "cpu")
         with ThreadPoolExecutor() as pool:
             single = pool.submit(ranks.train, *common, "--single", "--threads", 1, "--log", folder / "single")
             results = ranks.train_ranks(4, *common, "--log", folder / "ranks")
