@@ -2,6 +2,7 @@
 // itself.
 #include <variant>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
@@ -17,13 +18,32 @@ namespace {
 
 constexpr std::string_view target_name = "pytorch";
 
+/// Of all ranks; program.py reads no more (MAX_OPERATIONS).
+constexpr double max_operations = 2e7;
+
+double operations_of(const ExportBundle& bundle) {
+  double sum = 0;
+  for (const RankAssignment& it : bundle.assignments) {
+    const double micro_batches = bundle.plan.pipelines[at(it.pipeline)].micro_batches;
+    const double kinds = traits(bundle.job.execution.schedule).splits_backward ? 3 : 2;
+    sum += kinds * micro_batches * static_cast<double>(it.layers.size());
+  }
+  return sum;
+}
+
 void check(const ExportBundle& bundle) {
+  if (const double operations = operations_of(bundle); operations > max_operations)
+    reject(target_name,
+           fmt::format("the plan has {:.3g} computations per iteration, more than the {:.3g} of a "
+                       "program; plan with larger micro-batches",
+                       operations, max_operations));
   const auto* transformer = std::get_if<Transformer>(&bundle.job.model);
   if (transformer && transformer->encoder)
     reject(
         target_name,
         "the model is an encoder, but the runtime has decoders only; describe it as layers (kind: layers), "
         "and give these to train.py by --model");
+  program_json(bundle);  // rejects a bundle that lacks the topology on which a decision depends
 }
 
 ExportFiles files(const ExportBundle& bundle) {

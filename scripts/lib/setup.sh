@@ -23,6 +23,7 @@ extra_test_packages=(
   chromium fonts-dejavu-core                      # the report in a browser
   zsh fish groff-base mandoc                      # completions and manual pages
   python3-jsonschema python3-yaml                 # schemas of the files
+  python3-torch                                   # the PyTorch runtime
   dpkg-dev file debootstrap                       # packages, and a clean system to install them on
   shellcheck                                      # scripts
 )

@@ -90,6 +90,23 @@ TEST_CASE("mixed tensor degrees are rejected and so is any degree that a target 
   CHECK_THAT(rejection_message("petals", bundle), contains("on several machines"));
 }
 
+TEST_CASE("a program is limited, and so are the models that the PyTorch runtime has") {
+  ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+  for (Pipeline& pipeline : bundle.plan.pipelines) pipeline.micro_batches = 2'000'000;
+  bundle.job.training.global_batch = 4'000'000 * bundle.plan.execution.micro_batch;
+  CHECK(
+      rejection_message("pytorch", bundle) ==
+      "pytorch: the plan has 2.4e+07 computations per iteration, more than the 2e+07 of a program; plan with "
+      "larger micro-batches");
+  bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+  std::get<Transformer>(bundle.job.model).encoder = true;
+  CHECK_THAT(rejection_message("pytorch", bundle), contains("the model is an encoder"));
+  bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+  bundle.job.execution.gradient_sync = bundle.plan.execution.gradient_sync = GradientSync::hierarchical;
+  CHECK_THAT(rejection_message("pytorch", bundle),
+             contains("depends on the sites of the network; give it by"));
+}
+
 TEST_CASE("different numbers of micro-batches and indivisible batches are rejected") {
   ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
   bundle.plan.pipelines[1].micro_batches = 6;
