@@ -42,7 +42,7 @@ def grouped_transport(rank, dist):
     class Grouped(GlooTransport):
         groups_messages = True
 
-        def exchange(self, sends, receives):
+        def send_and_receive(self, sends, receives):
             works = [dist.irecv(tensor, peer, tag=SYNC_TAG) for tensor, peer in receives]
             works += [dist.isend(tensor, peer, tag=SYNC_TAG) for tensor, peer in sends]
             for work in works:
