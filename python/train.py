@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains what the plan beside this file says: run it once per rank, or once with --single.
+"""Trains a model as program.json describes. Start one process per rank, or a single process with --single.
 
 examples:
   RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 python3 train.py --steps 1000 --data text.txt
@@ -25,77 +25,99 @@ sys.path.insert(0, str(HERE))
 from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerFailed, UserError  # noqa: E402
 
 
-def whole(least):
+MAX_STEPS, MAX_RATE, MAX_TIMEOUT_S = 10**9, 10**6, 7 * 86400
+MAX_MICRO_BATCH, MAX_MICRO_BATCHES = 10**6, 64
+MAX_THREADS = min(1024, 4 * (os.cpu_count() or 1))
+
+
+def whole(least, most):
     def parse(text):
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least} to {most}")
         return value
     return parse
 
 
-def positive(text):
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be above 0")
-    return value
-
-
-def not_negative(text):
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError("must be 0 or more")
-    return value
+def number(most, least=None):
+    """Without `least`, numbers above 0."""
+    def parse(text):
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number") from None
+        if least is None and not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"must be above 0 and at most {most}")
+        if least is not None and not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least} to {most}")
+        return value
+    return parse
 
 
 def sizes(text):
-    return [whole(1)(part) for part in text.split(",")]
+    parts = text.split(",")
+    if len(parts) > MAX_MICRO_BATCHES:
+        raise argparse.ArgumentTypeError(f"must have at most {MAX_MICRO_BATCHES} sizes")
+    return [whole(1, MAX_MICRO_BATCH)(part) for part in parts]
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One line, like all other errors."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message} (see --help)\n")
 
 
 def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0], epilog="\n".join(__doc__.split("\n\n")[1:]),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(description=__doc__.split("\n\n")[0], epilog="\n".join(__doc__.split("\n\n")[1:]),
+                    formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--program", metavar="FILE", default=str(HERE / "program.json"),
-                        help="what to run [program.json beside train.py]")
+                        help="program exported from the plan [program.json beside train.py]")
     group = parser.add_argument_group("training")
-    group.add_argument("--steps", metavar="N", type=whole(0), default=100,
-                       help="iterations in all, with those before a checkpoint [100]")
+    group.add_argument("--steps", metavar="N", type=whole(0, MAX_STEPS), default=100,
+                       help="total iterations, including those before the checkpoint [100]")
     group.add_argument("--data", metavar="FILE", default="synthetic",
                        help="text file whose bytes are the tokens, or synthetic [synthetic]")
     group.add_argument("--model", metavar="MODULE:FUNCTION",
                        help="layers of your own (dtfm_runtime/model.py) [the plan's transformer]")
-    group.add_argument("--optimizer", choices=("adamw", "sgd"), help="[the plan's]")
-    group.add_argument("--lr", metavar="RATE", type=positive, default=1e-3, help="learning rate [0.001]")
-    group.add_argument("--weight-decay", metavar="RATE", type=not_negative, help="[adamw: 0.01, sgd: 0]")
-    group.add_argument("--epsilon", metavar="E", type=positive, default=1e-8,
-                       help="AdamW's term of the denominator [1e-8]")
-    group.add_argument("--seed", metavar="N", type=whole(0), default=1, help="of first parameters and of samples [1]")
+    group.add_argument("--optimizer", choices=("adamw", "sgd"), help="optimizer [the plan's]")
+    group.add_argument("--lr", metavar="RATE", type=number(MAX_RATE), default=1e-3, help="learning rate [0.001]")
+    group.add_argument("--weight-decay", metavar="RATE", type=number(MAX_RATE, least=0),
+                       help="weight decay [adamw: 0.01, sgd: 0]")
+    group.add_argument("--epsilon", metavar="E", type=number(MAX_RATE), default=1e-8, help="epsilon of AdamW [1e-8]")
+    group.add_argument("--seed", metavar="N", type=whole(0, 2**63 - 1), default=1,
+                       help="seed of the initial parameters and of the samples [1]")
     group = parser.add_argument_group("checkpoints")
     group.add_argument("--checkpoint-dir", metavar="FOLDER",
-                       help="where to keep them; the same folder for all ranks [none]")
-    group.add_argument("--checkpoint-every", metavar="N", type=whole(1),
-                       help="iterations between two [only at the end]")
-    group.add_argument("--resume", action="store_true", help="go on from the last one, if there is one")
+                       help="folder of the checkpoints, shared by all ranks [none]")
+    group.add_argument("--checkpoint-every", metavar="N", type=whole(1, MAX_STEPS),
+                       help="iterations between checkpoints [only at the end]")
+    group.add_argument("--resume", action="store_true", help="resume from the last checkpoint, if there is one")
     group = parser.add_argument_group("measuring")
     group.add_argument("--log", metavar="FILE", help="rank 0 writes a line of JSON per iteration")
     group.add_argument("--trace", metavar="FILE",
                        help="rank 0 writes a Chrome trace of all ranks, like dtfm-sim --trace")
     group.add_argument("--profile", metavar="FILE",
-                       help="measure the layers on this device, write a dtfm-profile file, and end")
-    group.add_argument("--micro-batches", metavar="N,N", type=sizes, help="sizes that --profile measures [the plan's]")
+                       help="measure the layers on this device, write a dtfm-profile file, and exit")
+    group.add_argument("--micro-batches", metavar="N,N", type=sizes,
+                       help="micro-batch sizes for --profile to measure [the plan's]")
     group.add_argument("--shape", metavar="JSON",
-                       help="the job's `model` for --profile before there is a plan [the plan's]")
-    group.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"), help="of --profile with --shape [fp32]")
+                       help="model for --profile without a plan: the job's `model`, as JSON [the plan's]")
+    group.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"),
+                       help="precision for --profile with --shape [fp32]")
     group.add_argument("--gpu", metavar="NAME",
-                       help="of this device in the topology, for --profile [the driver's name]")
+                       help="GPU name to write to the profile, as in the topology [the driver's name]")
     group.add_argument("--emulate-compute", metavar="PROFILE",
-                       help="sleep for the times of a profile instead of computing")
+                       help="sleep for the layer times of this profile instead of computing")
     group = parser.add_argument_group("running")
     group.add_argument("--device", choices=("cpu", "cuda", "auto"), default="auto",
-                       help="[auto: a GPU if there is one]")
-    group.add_argument("--threads", metavar="N", type=whole(1), help="of a rank on a CPU [1, or all with --single]")
-    group.add_argument("--timeout", metavar="SECONDS", type=positive, default=60.0,
-                       help="until a rank that is silent or does not start has failed [60]")
+                       help="where to compute [auto: a GPU if there is one]")
+    group.add_argument("--threads", metavar="N", type=whole(1, MAX_THREADS),
+                       help="CPU threads per rank [1; all with --single]")
+    group.add_argument("--timeout", metavar="SECONDS", type=number(MAX_TIMEOUT_S, least=1), default=60.0,
+                       help="time after which a rank that is silent or has not connected counts as failed [60]")
     group.add_argument("--single", action="store_true", help="train in this process, without the plan's ranks")
     arguments = parser.parse_args(arguments)
     if arguments.checkpoint_every and not arguments.checkpoint_dir:
@@ -127,8 +149,8 @@ def choose_device(torch, choice, local_rank):
     if choice == "cpu" or not torch.cuda.is_available():
         return "cpu"
     if local_rank >= torch.cuda.device_count():
-        raise UserError(f"LOCAL_RANK {local_rank} has no GPU: this machine has {torch.cuda.device_count()}; start as "
-                        f"many ranks as it has GPUs")
+        raise UserError(f"LOCAL_RANK is {local_rank}, but this machine has {torch.cuda.device_count()} GPUs: start one "
+                        "rank per GPU")
     torch.cuda.set_device(local_rank)
     return f"cuda:{local_rank}"
 
@@ -154,13 +176,14 @@ def make_model(arguments, sizes_of_job, layers):
 def measure_profile(torch, arguments):
     from dtfm_runtime import profile
     from dtfm_runtime.program import read_program
+    from dtfm_runtime.transport import local_rank
     if arguments.shape:
         shape, precision, micro_batches = read_shape(arguments.shape), arguments.precision or "fp32", [1]
     else:
         program = read_program(arguments.program)
         shape, precision, micro_batches = program.model, program.precision, [program.micro_batch]
     layers = shape.get("layers")
-    device = choose_device(torch, arguments.device, int(os.environ.get("LOCAL_RANK", 0)))
+    device = choose_device(torch, arguments.device, local_rank())
     if device == "cpu":
         torch.set_num_threads(arguments.threads or 1)
     # Times of CPUs are those of fp32, in which they train whatever the job's precision is.
@@ -172,25 +195,34 @@ def measure_profile(torch, arguments):
     print(f"wrote {arguments.profile}")
 
 
+def require_memory_for(program, model, layers, device):
+    """Of CPUs, for the layers that this process trains."""
+    from dtfm_runtime import memory
+    if model.transformer is None or device != "cpu":
+        return
+    memory.require_memory(memory.training_bytes(model.transformer, layers, program.micro_batch, 4),
+                          f"training {len(layers)} layers of this model", "plan for more or larger devices")
+
+
 def make_options(arguments, program, device, first_step):
     from dtfm_runtime.optimizer import default_optimizer
     from dtfm_runtime.training import Options
     optimizer = arguments.optimizer or default_optimizer(program.optimizer)
     decay = arguments.weight_decay if arguments.weight_decay is not None else {"adamw": 0.01, "sgd": 0.0}[optimizer]
     return Options(optimizer=optimizer, lr=arguments.lr, epsilon=arguments.epsilon, weight_decay=decay,
-                   seed=arguments.seed,
-                   device=device, steps=arguments.steps, first_step=first_step)
+                   seed=arguments.seed, device=device, steps=arguments.steps, first_step=first_step,
+                   keeps_state=not arguments.emulate_compute or arguments.checkpoint_dir is not None)
 
 
 def describe_training(program, model):
-    """What a checkpoint must be of."""
+    """What must match a checkpoint to resume from it."""
     sizes_of_model = dict(vars(model.transformer)) if model.transformer else {"custom": model.name}
     sizes_of_model.pop("flash_attention", None)  # how attention is computed, not what
     return {"model": sizes_of_model}
 
 
 def find_checkpoint(arguments, meta):
-    """Step and meta data to resume from; step 0 if training starts anew."""
+    """Step and metadata to resume from; step 0 if training starts anew."""
     from dtfm_runtime import checkpoint
     if not arguments.checkpoint_dir:
         return 0, {}
@@ -231,12 +263,11 @@ def emulated_layers(program, model, path):
 
 def weight_share(model, layer):
     """The share of the backward pass for gradients of parameters, by operations, as in planner/core/layer_times.cpp."""
+    from dtfm_runtime.memory import block_parameters
     it = model.transformer
     if it is None:
         return 0.5
-    width = it.hidden * it.kv_heads // it.heads
-    matrices = 2 * it.hidden ** 2 + 2 * it.hidden * width + (3 if it.gated else 2) * it.hidden * it.feed_forward
-    products = 2 * it.sequence * (matrices + (it.hidden * it.vocabulary if layer == it.layers - 1 else 0))
+    products = 2 * it.sequence * (block_parameters(it) + (it.hidden * it.vocabulary if layer == it.layers - 1 else 0))
     return products / (2 * (products + 4 * it.sequence ** 2 * it.hidden))
 
 
@@ -253,6 +284,8 @@ class Run:
         from dtfm_runtime.timeline import IterationLog
         path = self.arguments.log if self.rank == 0 else None
         self.log = IterationLog(path, append=self.options.first_step > 0) if path else None
+        if self.options.first_step >= self.options.steps and self.rank == 0:
+            print(f"step {self.options.first_step} is done: give more --steps to continue", flush=True)
         for step in range(self.options.first_step, self.options.steps):
             if self.watchdog is not None:
                 self.watchdog.check()
@@ -289,9 +322,11 @@ def train_single(torch, arguments, program, model):
     from dtfm_runtime.data import open_data
     from dtfm_runtime.single import SingleTrainer
     from dtfm_runtime.timeline import Recorder, merge_texts
-    device = choose_device(torch, arguments.device, int(os.environ.get("LOCAL_RANK", 0)))
+    from dtfm_runtime.transport import local_rank
+    device = choose_device(torch, arguments.device, local_rank())
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    require_memory_for(program, model, list(range(program.layers)), device)
     meta = describe_training(program, model)
     step, found = find_checkpoint(arguments, meta)
     options = make_options(arguments, program, device, step)
@@ -317,6 +352,8 @@ def train_rank(torch, arguments, program, model):
     device = choose_device(torch, "cpu" if arguments.emulate_compute else arguments.device, local_rank)
     if device == "cpu":
         torch.set_num_threads(arguments.threads or 1)
+    if not arguments.emulate_compute:
+        require_memory_for(program, model, program.ranks[rank].layers(), device)
     watchdog = Watchdog(rank, world, address, port + 1 if port < 65535 else port - 1, arguments.timeout,
                         program.describe)
     watchdog.start()
@@ -329,7 +366,7 @@ def train_rank(torch, arguments, program, model):
     except KeyboardInterrupt:
         code, message = INTERRUPTED, "interrupted; the last checkpoint is unchanged"
     except Exception as error:
-        code, message = after_error(torch, arguments, program, rank, watchdog, error, first_line)
+        code, message = after_error(torch, program, rank, watchdog, error, first_line)
     if code not in (DONE, PEER_FAILED):
         with contextlib.suppress(PeerFailed):
             watchdog.stop("it was interrupted" if code == INTERRUPTED else message)
@@ -340,16 +377,17 @@ def train_rank(torch, arguments, program, model):
     end_process(code, f"train.py: {message}" if message else "")
 
 
-def after_error(torch, arguments, program, rank, watchdog, error, first_line):
-    """An error of a message is mostly that of a rank that has failed, which the watchdog names."""
-    try:
-        if isinstance(error, RuntimeError):
-            watchdog.wait_for_failure(min(5.0, arguments.timeout))
-    except PeerFailed as failed:
-        return PEER_FAILED, str(failed)
+def after_error(torch, program, rank, watchdog, error, first_line):
+    """A communication error usually means that another rank has failed; the watchdog knows which one."""
     if isinstance(error, getattr(torch.cuda, "OutOfMemoryError", MemoryError)) or "out of memory" in str(error):
         return BAD_INPUT, (f"{program.describe(rank)} is out of memory: plan with recompute full or more devices "
                            f"({first_line(error)})")
+    try:
+        if isinstance(error, RuntimeError):
+            # A silent rank is known only after most of the time limit; who reports an error before would be blamed.
+            watchdog.wait_for_failure()
+    except PeerFailed as failed:
+        return PEER_FAILED, str(failed)
     traceback.print_exc()
     return 1, f"{program.describe(rank)} failed: {first_line(error)}"
 

@@ -36,6 +36,7 @@ MAX_HEADER_BYTES = 64 << 20
 MAX_META_BYTES = 1 << 20
 MAX_TENSORS = 100_000
 MAX_DIMENSIONS = 16
+OTHER_PLAN = "use the plan that wrote it, or another --checkpoint-dir"
 # A shared folder may show what another host has written only after a while.
 SHARED_FOLDER_DELAY_S = 5.0
 
@@ -47,7 +48,7 @@ NAME_OF_DTYPE = {dtype: name for name, dtype in DTYPES.items()}
 
 @dataclass
 class LayerState:
-    """What training needs to go on with a layer."""
+    """What training needs to resume a layer."""
 
     parameters: Dict[str, Tensor]
     # Of each parameter its state tensors, for example {"norm.weight": {"exp_avg": …, "exp_avg_sq": …}}.
@@ -120,7 +121,7 @@ def _remove_old(folder: Path, step: int) -> None:
 
 
 def _remove(step_folder: Path) -> None:
-    """Without its meta data, a folder that is removed only in part is not a checkpoint."""
+    """Without its metadata, a folder that is removed only in part is not a checkpoint."""
     with contextlib.suppress(OSError):
         (step_folder / "meta.json").unlink()
     shutil.rmtree(step_folder, ignore_errors=True)
@@ -247,17 +248,17 @@ def require_empty(folder: os.PathLike) -> None:
     """For a training that starts anew: it must not mix its checkpoints with those of another one."""
     found = latest(folder)
     if found:
-        raise UserError(f"{folder} has a checkpoint of step {found[0]}: add --resume to go on from it, or use another "
-                        "--checkpoint-dir")
+        raise UserError(f"{folder} has a checkpoint of step {found[0]}: add --resume to resume from it, or use "
+                        "another --checkpoint-dir")
 
 
 def require_same(folder: os.PathLike, meta: Mapping, **expected) -> None:
-    """Compares keys of the meta data with this training's, for example `model`, and explains the first difference."""
+    """Compares keys of the metadata with this training's, for example `model`, and explains the first difference."""
     for key, value in expected.items():
         # Compared as JSON, in which tuples and lists are the same.
         if json.loads(json.dumps(value)) != meta.get(key):
-            raise UserError(f"the checkpoint in {folder} is of another {key}: {_difference(meta.get(key), value)}; use "
-                            "the plan of that training, or another --checkpoint-dir")
+            raise UserError(f"the checkpoint in {folder} belongs to a different {key}: "
+                            f"{_difference(meta.get(key), value)}; {OTHER_PLAN}")
 
 
 def _difference(theirs, ours) -> str:
@@ -265,8 +266,8 @@ def _difference(theirs, ours) -> str:
         for key in sorted({*theirs, *ours}):
             if theirs.get(key) != ours.get(key):
                 there, here = _printable(theirs.get(key)), _printable(ours.get(key))
-                return f"`{_printable(key)}` is {there} there and {here} here"
-    return f"{_printable(theirs)} there and {_printable(ours)} here"
+                return f"`{_printable(key)}` is {there} in the checkpoint and {here} in this plan"
+    return f"{_printable(theirs)} in the checkpoint and {_printable(ours)} in this plan"
 
 
 def _printable(value) -> str:
@@ -301,8 +302,8 @@ def _require_shapes(path: Path, found: Mapping[str, Sequence[int]], expected: Ma
     for name in sorted({*found, *expected}):
         theirs, ours = found.get(name), expected.get(name)
         if theirs is None or ours is None or list(theirs) != list(ours):
-            raise UserError(f"{path} is of another model: parameter `{_printable(name)}` is {_shape(theirs)} there and "
-                            f"{_shape(ours)} here; use the plan of that training, or another --checkpoint-dir")
+            raise UserError(f"{path} belongs to a different model: parameter `{_printable(name)}` is {_shape(theirs)} "
+                            f"in the checkpoint and {_shape(ours)} in this plan; {OTHER_PLAN}")
 
 
 def _shape(shape: Optional[Sequence[int]]) -> str:
@@ -340,7 +341,7 @@ def _read_header(file, length: int) -> Tuple[Dict[str, str], Dict[str, object], 
     if header_length > MAX_HEADER_BYTES:
         raise _Damaged("is not a layer of a checkpoint")
     if 8 + header_length > length:
-        raise _Damaged(f"is truncated ({length} of more than {8 + header_length} bytes)")
+        raise _Damaged(f"is truncated ({length} bytes; its header alone ends at {8 + header_length})")
     header = _parsed(file.read(header_length))
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("schema") != SCHEMA:

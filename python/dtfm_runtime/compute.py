@@ -50,7 +50,7 @@ def defer_weight_gradients(module: nn.Module, store: WeightGradients) -> None:
             part.forward = forward_of(part)
 
 
-def accumulate_wide(parameters) -> None:
+def accumulate_fp32(parameters) -> None:
     """Adds 16-bit gradients to `main_grad` in fp32, for optimizers that sum in fp32."""
     for parameter in parameters:
         if parameter.grad is not None:
@@ -67,7 +67,7 @@ class Segment:
         self.is_random = any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
                              for part in module.modules())
         self.store = WeightGradients()
-        self.wide = [it for it in module.parameters() if hasattr(it, "main_grad")]
+        self.fp32_gradients = [it for it in module.parameters() if hasattr(it, "main_grad")]
 
     def run(self, x: torch.Tensor, seed: tuple[int, ...]) -> torch.Tensor:
         if self.is_random:  # the same dropout in every plan, and when it is recomputed
@@ -102,8 +102,8 @@ class ChunkCompute:
         return x.detach()
 
     def backward(self, micro_batch: int, gradient: Optional[torch.Tensor], done: LayerDone) -> Optional[torch.Tensor]:
-        """Returns the gradient of the input; None if that is not of activations. `gradient`: None of a loss. With a
-        split backward pass, `weight_gradients` completes the layers."""
+        """Returns the gradient of the input, or None if the input has none (token ids). `gradient` is None where the
+        chunk ends in the loss. With a split backward pass, `weight_gradients` completes the layers."""
         kept = self._kept.pop(micro_batch)
         for segment in reversed(self.segments):
             x, y, seed = kept.pop()
@@ -112,7 +112,7 @@ class ChunkCompute:
                     y = segment.run(x, seed)
             torch.autograd.backward(y, gradient)
             gradient, x.grad = x.grad, None
-            accumulate_wide(segment.wide)
+            accumulate_fp32(segment.fp32_gradients)
             if self.splits_backward:
                 self._products.setdefault(micro_batch, []).append((segment, segment.store.take()))
             elif segment.completes_layer:

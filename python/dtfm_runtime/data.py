@@ -33,8 +33,8 @@ class TextFile:
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read --data {path} ({error}): give a text file, or `synthetic`") from None
         if model.vocabulary < 256:
-            raise UserError(f"--data {path} may have 256 different bytes, but model.vocabulary is {model.vocabulary}: "
-                            "plan for a vocabulary of at least 256")
+            raise UserError(f"--data {path} can contain 256 different byte values, but model.vocabulary is "
+                            f"{model.vocabulary}: plan for a vocabulary of at least 256")
         if len(self.bytes) < self.length:
             raise UserError(f"--data {path} has {len(self.bytes)} bytes, fewer than a sequence of {self.length}: "
                             "give a longer file")
@@ -61,6 +61,5 @@ def open_data(data: str, model, seed: int):
         return model.batch
     sizes = model.transformer
     if sizes is None:
-        raise UserError("this model has no data: let the function of --model return a dtfm_runtime.model.Model with "
-                        "`batch`")
+        raise UserError("--model has no training data: return a dtfm_runtime.model.Model with `batch`")
     return TokenBatches(SyntheticTokens(sizes, seed) if data == "synthetic" else TextFile(data, sizes, seed))

@@ -41,8 +41,9 @@ BACKLOG = 1024
 CLOCK_SAMPLES = 64  # of which the one with the shortest round trip counts
 EXIT_INTERNAL = 1
 MAX_REASON = 500
-ADVICE = "go on from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
-PROCESS_ENDED = f"its process ended; {ADVICE}"
+ADVICE = "resume from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
+ITS_PORT = "(the watchdog's port, next to MASTER_PORT)"
+PROCESS_ENDED = f"its process ended or its connection was lost; {ADVICE}"
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Watchdog:
             return ""
         who = self._describe(failure.rank)
         if failure.rank == self._rank:
-            who += ", which is this one,"
+            who = f"this rank, {who},"
         return f"{who} failed: {failure.reason}"
 
     def clock(self) -> Clock:
@@ -385,8 +386,8 @@ class _Hub(_Member):
             self._listening = _listen(host, port)
         except OSError as error:
             problem = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-            raise UserError(f"port {port} of {host} {problem}: set MASTER_PORT to another number on all "
-                            "ranks") from None
+            raise UserError(f"port {port} of {host}, the watchdog's (next to MASTER_PORT), {problem}: set MASTER_PORT "
+                            "to another number on all ranks") from None
         self.selector.register(self._listening, selectors.EVENT_READ)
         self._start_end = time.monotonic() + self.start_timeout_s
 
@@ -411,7 +412,7 @@ class _Hub(_Member):
         elif "ping" in message:
             link.send({"pong": message["ping"], "now": time.monotonic()})
         elif "lost" in message:
-            self.fail(0, f"the other ranks heard nothing of it for {self.limits.silence_s:.3g} s")
+            self.fail(0, f"the other ranks received no heartbeat from it for {self.limits.silence_s:.3g} s")
         elif "bye" in message:
             link.has_left = True
             link.send({"bye": None})
@@ -454,8 +455,9 @@ class _Hub(_Member):
         first, host = min(self._missing), ":".join(map(str, self.address))
         more = f" and {len(self._missing) - 1} more" if len(self._missing) > 1 else ""
         limit = f"within {self.start_timeout_s:.3g} s"
-        self._stop_starting(f"rank {first}{more} did not connect to {host} {limit}: start all ranks with the same "
-                            "MASTER_ADDR and MASTER_PORT, or raise --timeout", first, f"it did not connect {limit}")
+        self._stop_starting(f"rank {first}{more} did not connect to {host} {ITS_PORT} {limit}: start all ranks with "
+                            "the same MASTER_ADDR and MASTER_PORT, or raise --timeout",
+                            first, f"it did not connect {limit}")
 
     def _stop_starting(self, error: str, rank: int = 0, reason: str = "the ranks do not agree on WORLD_SIZE") -> None:
         if not self._complete.is_set():
@@ -516,8 +518,8 @@ class _Spoke(_Member):
                 problem = error.strerror or "no answer"
             if time.monotonic() > end:
                 limit = f"within {self.start_timeout_s:.3g} s"
-                raise UserError(f"cannot reach rank 0 at {host}:{port} {limit} ({problem}): check MASTER_ADDR and "
-                                "MASTER_PORT, firewalls, and that rank 0 was started")
+                raise UserError(f"cannot reach rank 0 at {host}:{port} {ITS_PORT} {limit} ({problem}): check "
+                                "MASTER_ADDR and MASTER_PORT, firewalls, and that rank 0 was started")
             time.sleep(0.1)
 
     def _wait_for_welcome(self, end: float) -> None:
@@ -531,7 +533,8 @@ class _Spoke(_Member):
             if "failed" in first:
                 return self.on_message(self._link, first)
             time.sleep(0.01)
-        raise UserError(f"{host}:{port} does not answer as rank 0 of this training: check MASTER_ADDR and MASTER_PORT")
+        raise UserError(f"{host}:{port} {ITS_PORT} does not answer as rank 0 of this training: check MASTER_ADDR and "
+                        "MASTER_PORT")
 
     def clock(self) -> Clock:
         samples = list(self._samples)
@@ -603,7 +606,7 @@ def _of_program(text: str) -> str:
 
 
 def _silent(seconds: float) -> str:
-    return f"no sign of life for {seconds:.3g} s; {ADVICE}"
+    return f"no heartbeat for {seconds:.3g} s; {ADVICE}"
 
 
 def _printable(text) -> str:

@@ -14,7 +14,7 @@ from torch import nn
 
 from .errors import UserError
 
-MAX_SIZE = 1_000_000_000  # of any size in a job
+MAX_SIZE, MAX_LAYERS = 1_000_000_000, 100_000  # of any size in a job
 
 
 def stable_seed(*numbers: int) -> int:
@@ -53,10 +53,10 @@ class Transformer:
     @staticmethod
     def read(model: dict) -> "Transformer":
         """Checks a job's `model` object. Dropout is left out: the runtime trains without it."""
-        def size(key: str, default: Optional[int] = None) -> int:
+        def size(key: str, default: Optional[int] = None, most: int = MAX_SIZE) -> int:
             value = model.get(key, default)
-            if type(value) is not int or not 0 < value <= MAX_SIZE:
-                raise UserError(f"model.{key} must be a whole number from 1 to {MAX_SIZE}, not {value!r}")
+            if type(value) is not int or not 0 < value <= most:
+                raise UserError(f"model.{key} must be a whole number from 1 to {most}, not {value!r:.40}")
             return value
 
         def flag(key: str, default: bool) -> bool:
@@ -66,16 +66,16 @@ class Transformer:
             return value
 
         if model.get("kind", "transformer") != "transformer":
-            raise UserError(f"model.kind is {model.get('kind')!r}: give its layers by --model module:function")
+            raise UserError(f"model.kind is {model.get('kind')!r}: give its layers with --model module:function")
         if flag("encoder", False):
-            raise UserError("model.encoder is true: give the layers of an encoder by --model module:function")
+            raise UserError("model.encoder is true: give the layers of an encoder with --model module:function")
         if model.get("norm", "layer") not in ("layer", "rms"):
             raise UserError(f"model.norm must be layer or rms, not {model['norm']!r}")
         hidden, heads, sequence = size("hidden"), size("heads"), size("sequence")
         positions = 0 if model.get("positions") == "rotary" else size("positions", sequence)
-        it = Transformer(size("layers"), hidden, heads, sequence, size("vocabulary"), size("kv_heads", heads),
-                         size("feed_forward", min(MAX_SIZE, 4 * hidden)), positions, flag("gated", False),
-                         flag("biases", True), model.get("norm") == "rms", flag("tied", True),
+        it = Transformer(size("layers", most=MAX_LAYERS), hidden, heads, sequence, size("vocabulary"),
+                         size("kv_heads", heads), size("feed_forward", min(MAX_SIZE, 4 * hidden)), positions,
+                         flag("gated", False), flag("biases", True), model.get("norm") == "rms", flag("tied", True),
                          model.get("attention") == "flash")
         if hidden % heads != 0 or heads % it.kv_heads != 0:
             raise UserError("model.heads must divide model.hidden, and model.kv_heads must divide model.heads")
@@ -92,8 +92,8 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(hidden, device=device, dtype=dtype))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
+        upcast = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        return (upcast * torch.rsqrt(upcast.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
 
 
 def make_norm(it: Transformer, **where) -> nn.Module:
@@ -146,8 +146,8 @@ class Attention(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.width)
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, float("-inf"))
-        wide = torch.promote_types(scores.dtype, torch.float32)
-        return torch.softmax(scores, dim=-1, dtype=wide).to(value.dtype) @ value
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        return torch.softmax(scores, dim=-1, dtype=dtype).to(value.dtype) @ value
 
 
 def rotate(x: torch.Tensor) -> torch.Tensor:
@@ -226,8 +226,8 @@ class TransformerLayer(nn.Module):
 
 def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The mean over all predictions, computed in fp32 or more. Of logits (…, classes) and classes (…)."""
-    wide = output.to(torch.promote_types(output.dtype, torch.float32))
-    return F.cross_entropy(wide.reshape(-1, wide.shape[-1]), targets.reshape(-1))
+    logits = output.to(torch.promote_types(output.dtype, torch.float32))
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Model:
         return len(self.make)
 
     def build(self, layer: int, seed: int, device="cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
-        """The layer with its first parameters, which depend on the seed and the layer only."""
+        """The layer with its initial parameters, which depend on the seed and the layer only."""
         with seeded(seed, layer):
             module = self.make[layer](device="cpu", dtype=torch.float32)
         if self.tied is not None and layer in (0, self.layers - 1):
@@ -265,8 +265,8 @@ class Model:
                 with seeded(seed, -1), torch.no_grad():
                     module.get_parameter(name).normal_(std=0.02)
         if next(module.buffers(), None) is not None:
-            raise UserError(f"layer {layer} has buffers, which are neither summed nor saved: use modules without them "
-                            "(say, group norm instead of batch norm)")
+            raise UserError(f"layer {layer} has buffers, which are neither synchronized nor saved: use modules "
+                            "without buffers (for example, group norm instead of batch norm)")
         return module.to(device=device, dtype=dtype)
 
 
@@ -286,9 +286,9 @@ def describe(it: Transformer) -> str:
 
 
 def custom_model(reference: str, layers: int) -> Model:
-    """Calls `module:function`, which returns a Model, or per layer of the plan (layer, shape, dtype). A layer is
-    a module or a function that makes it; shape and dtype are those of its input, without the dimension of the
-    samples; a dtype of None is that of the activations."""
+    """Calls `module:function`. It returns a Model, or a list with a tuple (layer, input shape, input dtype) per layer.
+    A layer is a module or a function that makes it. The shape has no dimension for the samples. A dtype of None is that
+    of the activations."""
     module_name, _, function_name = reference.partition(":")
     if not module_name or not function_name:
         raise UserError(f"--model must be module:function, not {reference!r}")
@@ -300,7 +300,8 @@ def custom_model(reference: str, layers: int) -> Model:
         made = function()
     model = made if isinstance(made, Model) else model_of(made, reference)
     if model.layers != layers:
-        raise UserError(f"--model {reference} has {model.layers} layers, but the plan {layers}: plan for this model")
+        raise UserError(f"--model {reference} has {model.layers} layers, but the plan has {layers}: make a plan for "
+                        "this model")
     return model
 
 

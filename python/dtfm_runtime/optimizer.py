@@ -1,4 +1,4 @@
-"""Parameters in flat buffers, and their updates: AdamW and SGD, of all numbers or, with ZeRO-1, of a rank's share."""
+"""Parameters in flat buffers, and their updates: AdamW and SGD, of all elements or, with ZeRO-1, of a rank's share."""
 from __future__ import annotations
 
 import math
@@ -26,9 +26,10 @@ class Entry:
 
 class ParameterGroup:
     """The parameters that a rank synchronizes with the same ranks, flat and contiguous, so that messages are parts of
-    the buffers. `wide`: gradients are summed in fp32 whatever the parameters are."""
+    the buffers. `fp32_gradients`: gradients are summed in fp32 whatever the parameters are."""
 
-    def __init__(self, parameters: Sequence[tuple[int, str, nn.Parameter]], dtype: torch.dtype, wide: bool, device):
+    def __init__(self, parameters: Sequence[tuple[int, str, nn.Parameter]], dtype: torch.dtype, fp32_gradients: bool,
+                 device):
         self.entries: list[Entry] = []
         total = 0
         for layer, name, parameter in parameters:
@@ -36,8 +37,8 @@ class ParameterGroup:
             total = self.entries[-1].end
         self.length = total
         self.flat = torch.zeros(total, dtype=dtype, device=device)
-        self.gradients = torch.zeros(total, dtype=torch.promote_types(dtype, torch.float32) if wide else dtype,
-                                     device=device)
+        gradient_type = torch.promote_types(dtype, torch.float32) if fp32_gradients else dtype
+        self.gradients = torch.zeros(total, dtype=gradient_type, device=device)
         for entry in self.entries:
             self._attach(entry)
         self.owned: Range = (0, total)
@@ -58,7 +59,7 @@ class ParameterGroup:
             parameter.main_grad = gradient
 
     def make_states(self, owned: Range, optimizer) -> None:
-        """Of the owned numbers: the master copy in fp32, unless the parameters are, and what the optimizer keeps."""
+        """Allocates, for the owned range, the optimizer state and, for 16-bit parameters, an fp32 master copy."""
         self.owned = owned
         values = self.flat[slice(*owned)]
         self.master = values if values.dtype in (torch.float32, torch.float64) else values.float()
@@ -73,7 +74,7 @@ class ParameterGroup:
             self.flat[slice(*self.owned)] = self.master
 
     def pieces(self, whole: Range) -> Iterator[tuple[Entry, Range]]:
-        """The entries that overlap the range, each with its part of it, in flat numbers."""
+        """The entries that overlap the range, each with its part of it, in positions of the flat buffers."""
         for entry in self.entries:
             first, end = max(entry.first, whole[0]), min(entry.end, whole[1])
             if first < end:
@@ -122,18 +123,18 @@ def default_optimizer(planned: str) -> str:
         return "adamw"
     if planned.startswith("sgd"):
         return "sgd"
-    raise UserError(f"the plan's optimizer {planned} does not say what to compute: give --optimizer adamw or sgd, "
-                    "whose state this runtime keeps on the device")
+    raise UserError(f"the plan's optimizer {planned} may be AdamW or SGD: choose one with --optimizer (this runtime "
+                    "keeps its state on the device)")
 
 
-def sums_wide(planned: str) -> bool:
+def accumulates_in_fp32(planned: str) -> bool:
     """Whether gradients are summed and sent in fp32 (planner/core/optimizer.cpp)."""
     return planned in ("adam-18", "sgd-12")
 
 
 class LossScale:
-    """Dynamic loss scaling of fp16 (Micikevicius et al., arXiv 1710.03740): half after an overflow, twice after
-    `patience` steps without."""
+    """Dynamic loss scaling of fp16 (Micikevicius et al., arXiv 1710.03740): halved after an overflow, doubled after
+    `patience` steps without one."""
 
     def __init__(self, enabled: bool, patience: int = 2000):
         self.value, self.patience, self.good_steps = (2.0 ** 16 if enabled else 1.0), patience, 0

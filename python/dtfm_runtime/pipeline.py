@@ -48,8 +48,8 @@ class Boundary:
 
 
 class Incoming:
-    """The messages of one kind from one sender, in the order in which it sends them. Receives are posted early, because
-    a sender of Gloo waits a round trip for one that is not; the first of an iteration are posted in the one before."""
+    """The messages of one kind from one sender, in the order in which it sends them. Receives are posted ahead, because
+    Gloo's sender otherwise waits an extra round trip. The first of an iteration are posted in the one before."""
 
     def __init__(self, transport, sender: int, kind: str, keys: Sequence[tuple[int, int]],
                  boundaries: dict[int, Boundary], tag_of: Callable[[str, int, int], int],
@@ -89,7 +89,7 @@ class Incoming:
 
 
 class Arrival:
-    """Waits for a message of which a thread notices when it arrives. It is taken later."""
+    """A message whose arrival a thread records; `wait` returns once it has arrived."""
 
     def __init__(self, incoming: Incoming, work, buffer: torch.Tensor, chunk: int, micro_batch: int):
         self.transport, self.event, posted = incoming.transport, threading.Event(), time.monotonic()

@@ -1,7 +1,7 @@
 """Times of the layers on this device: measured for `dtfm-plan`, or read back to emulate computing by sleeping.
 
 A layer is measured as it is trained: forward with gradients, backward into gradients that exist already, the step of
-the optimizer. Copies of the layer take turns, so that the cache does not hold what the previous run left.
+the optimizer. Copies of the layer take copies, so that the cache does not hold what the previous run left.
 """
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 import torch
 from torch import Tensor, nn
 
-from .compute import accumulate_wide
+from .compute import accumulate_fp32
 from .errors import UserError
+from .memory import (block_parameters, embedding_parameters, head_parameters, measuring_bytes,
+                     require_memory)
 from .model import Block, Embedding, Head, Model, Transformer
 from .optimizer import AdamW, ParameterGroup
 
@@ -83,25 +85,41 @@ def _kind_of_layer(model: Model, layer: int, device: torch.device, dtype: torch.
 
 def measure(model: Model, micro_batches: Sequence[int], device: torch.device, precision: str, runs: int = 30,
             gpu: Optional[str] = None, dtype: Optional[torch.dtype] = None, optimizer=AdamW(lr=1e-4),
-            sums_wide: bool = False, min_seconds: float = 0.5) -> dict:
+            accumulates_in_fp32: bool = False, min_seconds: float = 0.5) -> dict:
     """A profile of this device with all kinds of layers at all sizes of a micro-batch. `gpu` is the device's name in
-    the topology, `precision` the job's. `dtype`, if given, is computed with instead of that of the precision.
-    `sums_wide`: gradients are summed in fp32. Every row is measured `runs` times or more, to take `min_seconds`."""
+    the topology, `precision` the job's. `dtype` overrides the type that `precision` implies. `accumulates_in_fp32`:
+    gradients are summed in fp32. Every row is measured `runs` times or more, to take `min_seconds`."""
     device = torch.device(device)
     dtype = dtype or _dtype_of(precision, device)
     rows = []
+    if model.transformer is not None and device.type == "cpu":
+        _require_memory(model.transformer, max(micro_batches), dtype, optimizer)
     for kind in kinds_of(model, device, dtype):
         for micro_batch in sorted(set(micro_batches)):
             with _enough_memory(kind.name, micro_batch), _tf32(precision):
                 rows.append({"kind": kind.name, "micro_batch": micro_batch,
-                             **_row(_turns(kind, micro_batch, lambda layer: _Parameters(
-                                 layer, dtype, sums_wide, device, optimizer)), device, runs, min_seconds)})
+                             **_row(_copies(kind, micro_batch, lambda layer: _Parameters(
+                                 layer, dtype, accumulates_in_fp32, device, optimizer)), device, runs, min_seconds)})
     profile = {"schema": SCHEMA, "gpu": gpu or _name_of(device), "source": "measured",
                "derivation": _derivation(device, dtype, runs), "precision": precision, "model": model.name[:256]}
     if model.transformer is not None:
         profile["model"] = "transformer"
         profile["shape"] = _shape(model.transformer)
     return {**profile, "software": _software(device), "layers": rows}
+
+
+def _require_memory(it: Transformer, micro_batch: int, dtype: torch.dtype, optimizer) -> None:
+    element_bytes = torch.finfo(dtype).bits // 8
+    for kind, count in (("embedding", embedding_parameters), (BLOCKS, block_parameters), ("head", head_parameters)):
+        needed = measuring_bytes(it, kind, micro_batch, element_bytes, len(optimizer.states),
+                                 _copies_of(count(it) * element_bytes))
+        require_memory(needed, f"measuring `{kind}` with micro-batches of {micro_batch}",
+                       "measure a smaller model or smaller --micro-batches")
+
+
+def _copies_of(parameter_bytes: int) -> int:
+    """So many copies of a layer that all together are several times as large as the cache."""
+    return max(MIN_COPIES, min(MAX_COPIES, 3 * CACHE_BYTES // max(1, parameter_bytes)))
 
 
 def write(profile: Mapping, path: os.PathLike) -> None:
@@ -137,26 +155,25 @@ def _enough_memory(kind: str, micro_batch: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "memory" not in str(error):
+        if not any(word in str(error) for word in ("memory", "overflow")):
             raise
         raise UserError(f"not enough memory to measure {kind} with micro-batches of {micro_batch}: measure smaller "
                         "ones") from None
 
 
-def _turns(kind: Kind, micro_batch: int, make_parameters: Callable[[nn.Module], _Parameters]) -> List[_Turn]:
-    """So many copies of the layer that all together are several times as large as the cache."""
-    first = _Turn(kind, micro_batch, make_parameters)
-    copies = max(MIN_COPIES, min(MAX_COPIES, 3 * CACHE_BYTES // max(1, first.parameter_bytes())))
-    return [first] + [_Turn(kind, micro_batch, make_parameters) for _ in range(copies - 1)]
+def _copies(kind: Kind, micro_batch: int, make_parameters: Callable[[nn.Module], _Parameters]) -> List[_LayerCopy]:
+    first = _LayerCopy(kind, micro_batch, make_parameters)
+    others = range(_copies_of(first.parameter_bytes()) - 1)
+    return [first] + [_LayerCopy(kind, micro_batch, make_parameters) for _ in others]
 
 
-def _row(turns: Sequence[_Turn], device: torch.device, runs: int, min_seconds: float) -> Dict[str, float]:
+def _row(copies: Sequence[_LayerCopy], device: torch.device, runs: int, min_seconds: float) -> Dict[str, float]:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    row: Dict[str, float] = {"activation_bytes": turns[0].activation_bytes()}
+    row: Dict[str, float] = {"activation_bytes": copies[0].activation_bytes()}
     clock = _EventClock() if device.type == "cuda" else _Clock()
-    _repeat(turns, clock, max(WARM_UP_RUNS, len(turns)), 0.4 * min_seconds)
-    samples = _repeat(turns, clock, max(1, runs), min_seconds)
+    _repeat(copies, clock, max(WARM_UP_RUNS, len(copies)), 0.4 * min_seconds)
+    samples = _repeat(copies, clock, max(1, runs), min_seconds)
     for step, values in zip(("forward", "backward", "update"), zip(*samples)):
         row[f"{step}_s"] = statistics.median(values)
         row[f"{step}_spread_s"] = _spread(values)
@@ -165,11 +182,11 @@ def _row(turns: Sequence[_Turn], device: torch.device, runs: int, min_seconds: f
     return row
 
 
-def _repeat(turns: Sequence[_Turn], clock, runs: int, min_seconds: float) -> List[List[float]]:
+def _repeat(copies: Sequence[_LayerCopy], clock, runs: int, min_seconds: float) -> List[List[float]]:
     """Durations of forward, backward and update in each run."""
     marks, begin = [], time.monotonic()
     while len(marks) < runs or (time.monotonic() - begin < min_seconds and len(marks) < MAX_RUNS):
-        marks.append(turns[len(marks) % len(turns)].run(clock))
+        marks.append(copies[len(marks) % len(copies)].run(clock))
     clock.wait()
     return [[clock.seconds(before, after) for before, after in zip(run, run[1:])] for run in marks]
 
@@ -209,21 +226,22 @@ class _EventClock:
 class _Parameters:
     """The parameters of a layer as they are trained: flat, with gradients in place and the states of the optimizer."""
 
-    def __init__(self, layer: nn.Module, dtype: torch.dtype, sums_wide: bool, device: torch.device, optimizer) -> None:
+    def __init__(self, layer: nn.Module, dtype: torch.dtype, accumulates_in_fp32: bool, device: torch.device,
+                 optimizer) -> None:
         named = [(0, name, parameter) for name, parameter in layer.named_parameters()]
-        self._group, self._optimizer = ParameterGroup(named, dtype, sums_wide, device), optimizer
+        self._group, self._optimizer = ParameterGroup(named, dtype, accumulates_in_fp32, device), optimizer
         self._group.make_states((0, self._group.length), optimizer)
-        self._wide = [it for it in layer.parameters() if hasattr(it, "main_grad")]
+        self._fp32_gradients = [it for it in layer.parameters() if hasattr(it, "main_grad")]
 
     def accumulate(self) -> None:
-        accumulate_wide(self._wide)
+        accumulate_fp32(self._fp32_gradients)
 
     def update(self) -> None:
         self._group.update(self._optimizer)
         self._group.gradients.zero_()
 
 
-class _Turn:
+class _LayerCopy:
     """A copy of a layer with its input."""
 
     def __init__(self, kind: Kind, micro_batch: int, make_parameters: Callable[[nn.Module], _Parameters]) -> None:
@@ -324,7 +342,7 @@ class Emulation:
         self._kinds = [_kinds_of_layer(model, layer) for layer in range(model.layers)]
         missing = {kind for kinds in self._kinds for kind in kinds} - self._rows.keys()
         if missing:
-            raise UserError(f"{path} has no times of `{min(missing)}`: profile this model with train.py --profile")
+            raise UserError(f"{path} has no times for `{min(missing)}`: profile this model with train.py --profile")
 
     def forward_s(self, layers: Iterable[int], micro_batch: int) -> float:
         return self._seconds("forward_s", layers, micro_batch)

@@ -18,7 +18,7 @@ SCHEMA = "dtfm-program/1"
 MAX_BYTES, MAX_RANKS, MAX_OPERATIONS, MAX_LAYERS = 1 << 28, 100_000, 20_000_000, 100_000
 SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")
 SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical")
-HALVED_SYNCS = ("ring", "sharded-ps", "hierarchical")  # those with a reduce-scatter and an all-gather
+SHARDABLE_SYNCS = ("ring", "sharded-ps", "hierarchical")  # those with a reduce-scatter and an all-gather
 PRECISIONS = ("fp16", "bf16", "fp32", "tf32")
 OPTIMIZERS = ("adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload")
 OPERATION = re.compile(r"([FBW])([0-9]{1,9})(?:/([0-9]{1,5}))?")
@@ -190,7 +190,7 @@ def read_program(path: str) -> Program:
             text = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): run train.py in the folder that dtfm-export wrote, "
-                        "or name the program by --program") from None
+                        "or name the program with --program") from None
     if len(text) > MAX_BYTES:
         raise UserError(f"{path} is larger than {MAX_BYTES} bytes; export the plan again")
     try:
@@ -203,7 +203,8 @@ def read_program(path: str) -> Program:
 def parse_program(document: Any, digest: str = "") -> Program:
     root = _Reader(document, "")
     if root.get("schema").value != SCHEMA:
-        raise UserError(f"program.json: schema is not {SCHEMA}: export the plan with the dtfm-export of this runtime")
+        raise UserError(f"program.json: schema is not {SCHEMA}: export the plan again, and use the train.py of the "
+                        "same export")
     layers = layer_count(root.get("model"))
     training, execution = root.get("training"), root.get("execution")
     ranks = root.get("ranks").list(MAX_RANKS, 1)
@@ -247,7 +248,7 @@ def read_orders(orders: _Reader) -> tuple[tuple[Operation, ...], ...]:
         words = it.value.split()
         total += len(words)
         if total > MAX_OPERATIONS:
-            it.fail(f"makes more than {MAX_OPERATIONS} operations")
+            it.fail(f"exceeds {MAX_OPERATIONS} operations in total")
         result.append(tuple(read_operation(it, word) for word in words))
     return tuple(result)
 
@@ -255,7 +256,7 @@ def read_orders(orders: _Reader) -> tuple[tuple[Operation, ...], ...]:
 def read_operation(order: _Reader, word: str) -> Operation:
     match = OPERATION.fullmatch(word)
     if match is None:
-        order.fail(f"has an operation {word[:20]!r}, which is not like F0, B12/1 or W3")
+        order.fail(f"has an invalid operation {word[:20]!r}; expected, for example, F0, B12/1 or W3")
     return Operation(match[1], int(match[2]), int(match[3] or 0))
 
 
@@ -328,7 +329,7 @@ def check_pipelines(program: Program) -> None:
                 if following is None:
                     fail(f"rank {after} has layer {chunk.layers[1]}, but no chunk begins with it")
                 if following.compress_input != chunk.compress_output:
-                    fail(f"rank {number} and rank {after} do not agree about compression")
+                    fail(f"rank {number} and rank {after} disagree on compression")
 
 
 def check_orders(program: Program) -> None:
@@ -341,8 +342,9 @@ def check_orders(program: Program) -> None:
         kinds = "FBW" if program.splits_backward else "FB"
         if len(operations) != len(kinds) * count * len(rank.chunks) or len(set(operations)) != len(operations) or any(
                 it.kind not in kinds or it.micro_batch >= count or it.chunk >= len(rank.chunks) for it in operations):
-            fail(f"orders[{rank.order}] is not one {', '.join(kinds)} for each of {count} micro-batches and "
-                 f"{len(rank.chunks)} chunks of rank {number}")
+            expected = "one F, one B and one W" if program.splits_backward else "one F and one B"
+            fail(f"orders[{rank.order}] must have exactly {expected} per micro-batch and chunk of rank {number} "
+                 f"({count} micro-batches, {len(rank.chunks)} chunks)")
 
 
 def check_groups(program: Program) -> None:
@@ -356,11 +358,11 @@ def check_groups(program: Program) -> None:
         for layer in range(*group.layers):
             synchronized[layer] += 1
             if holders[layer] != set(group.ranks):
-                fail(f"sync_groups[{number}].ranks are not those with layer {layer}")
-        if program.zero1 and len(group.ranks) > 1 and program.gradient_sync not in HALVED_SYNCS:
+                fail(f"sync_groups[{number}].ranks are not the ranks that hold layer {layer}")
+        if program.zero1 and len(group.ranks) > 1 and program.gradient_sync not in SHARDABLE_SYNCS:
             fail(f"zero1 cannot be combined with gradient_sync {program.gradient_sync}")
         if group.shards > min(Counter(program.ranks[rank].site for rank in group.ranks).values()):
-            fail(f"sync_groups[{number}].shards is more than the smallest site has ranks")
+            fail(f"sync_groups[{number}].shards exceeds the number of ranks in the smallest site")
     for layer, count in enumerate(synchronized):
         if count > 1 or (count == 0 and len(program.pipelines) > 1):
             fail(f"layer {layer} is in {count} sync_groups instead of one")

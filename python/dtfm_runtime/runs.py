@@ -44,7 +44,7 @@ def append(table: os.PathLike, *, plan: os.PathLike, seconds: Sequence[float],
 
 def _check(table: Path, lines: Sequence[str], added: int) -> None:
     if lines and lines[0].strip() != ",".join(COLUMNS):
-        raise UserError(f"{table} has other columns than {','.join(COLUMNS)}: use another file")
+        raise UserError(f"{table} does not have the columns {','.join(COLUMNS)}: use another file")
     if max(0, len(lines) - 1) + added > MAX_ROWS:
         raise UserError(f"{table} would have more than {MAX_ROWS} rows, which dtfm-calibrate refuses: use another file")
 

@@ -5,7 +5,7 @@ import torch
 
 from . import checkpoint
 from .model import Model, segments_of, stable_seed
-from .optimizer import LossScale, sums_wide
+from .optimizer import LossScale, accumulates_in_fp32
 from .program import Program
 from .timeline import peak_memory_bytes
 from .training import Options, Report, compute_type
@@ -41,17 +41,17 @@ class SingleTrainer:
         loss = 0.0
         for _, _, parameter in self.names:
             parameter.grad = None
-        is_wide = self.dtype != torch.float32 and sums_wide(self.program.optimizer)
-        wide = [torch.zeros_like(it) for it in self.masters] if is_wide else None
+        in_fp32 = self.dtype != torch.float32 and accumulates_in_fp32(self.program.optimizer)
+        fp32_gradients = [torch.zeros_like(it) for it in self.masters] if in_fp32 else None
         for micro_batch in range(self.program.micro_batches):
             part = self._loss(micro_batch) / self.program.micro_batches
             (part * self.scale.value).backward()
             loss += float(part)
-            if wide is not None:
-                for total, (_, _, parameter) in zip(wide, self.names):
+            if fp32_gradients is not None:
+                for total, (_, _, parameter) in zip(fp32_gradients, self.names):
                     total += parameter.grad
                     parameter.grad = None
-        self._update(wide)
+        self._update(fp32_gradients)
         self.reports.append(Report(self.iteration, loss, peak_memory_bytes(self.device)))
         self.iteration += 1
 
@@ -67,8 +67,8 @@ class SingleTrainer:
                 x = segment(x)
         return self.model.loss(x, targets.to(self.device))
 
-    def _update(self, wide) -> None:
-        gradients = wide if wide is not None else [parameter.grad for _, _, parameter in self.names]
+    def _update(self, fp32_gradients) -> None:
+        gradients = fp32_gradients if fp32_gradients is not None else [parameter.grad for _, _, parameter in self.names]
         for master, gradient in zip(self.masters, gradients):
             master.grad = gradient.to(master.dtype)
             if self.scale.value != 1.0:

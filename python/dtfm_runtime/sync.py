@@ -1,8 +1,8 @@
 """The gradient synchronization of a group of ranks, message by message as dtfm-sim lowers it.
 
 An algorithm is a list of steps for one rank: pure data, in positions of the group and ranges of a flat buffer.
-`Collective` executes steps. In the reduction, received numbers are added; afterwards, they are final and replace those
-of the receiver. Every number is summed in one place and copied from there, so all replicas have the same bits.
+`Collective` executes steps. In the reduce phase, received elements are added. In the gather phase, they are final and
+overwrite the receiver's. Each element is summed on one rank and copied from there, so all replicas are bit-identical.
 """
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ Range = tuple[int, int]
 # Called with peer, start, end, whether it was received, and the number of the step.
 Record = Callable[[int, float, float, bool, int], None]
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
-# Receives are posted ahead of their step up to these bytes, because a sender of Gloo waits a round trip for one that is
-# not.
+# Receives are posted ahead, because Gloo's sender otherwise waits an extra round trip. At most these bytes are ahead.
 AHEAD_BYTES = 64 << 20
 
 
@@ -161,7 +160,7 @@ def hierarchical(group: Group, collective: str) -> list[Step]:
         if owned:
             steps += ring_steps([it[number] for it in sites], sites.index(site), owned, ALL_REDUCE)
     if collective != REDUCE_SCATTER:
-        # A shard is compressed in the chunks of its ring, so that every rank has the same numbers.
+        # A shard is compressed in the chunks of its ring, so that every rank has the same elements.
         pieces = [tuple(split(shard, len(sites))) for shard in shards]
         steps.append(Step(False, [Message(peer, pieces[number]) for peer in others] if owned else [],
                           [Message(site[k], pieces[k]) for k in range(len(shards)) if k != number]))
@@ -191,8 +190,8 @@ class Collective:
         self.compressed, self.record = compressed, record
 
     def run(self, flat: torch.Tensor, ready: Optional[threading.Event] = None) -> None:
-        """`ready`: set when `flat` may be read. Receives are posted before. Numbers to be replaced by final ones come
-        only after all others have this rank's own, so they may be received in place at any time."""
+        """`ready`: set when `flat` may be read. Receives are posted before. Final elements come only after all others
+        have received this rank's own, so they may be received in place at any time."""
         self.flat, self.final = flat, {}
         self.sent: list = []
         self.recorded, self.recorded_count = threading.Semaphore(0), 0
@@ -216,7 +215,8 @@ class Collective:
         receives = [message for message in step.receives if message.size]
         if self.transport.groups_messages:
             buffers = [self.buffer(step, message) for message in receives]
-            self.transport.exchange(sends, [(buffer, self.peers[it.peer]) for buffer, it in zip(buffers, receives)])
+            self.transport.send_and_receive(
+                sends, [(buffer, self.peers[it.peer]) for buffer, it in zip(buffers, receives)])
             for message, buffer in zip(receives, buffers):
                 self.decode(message, buffer, step.adds)
             return
@@ -277,7 +277,7 @@ class Collective:
         return torch.cat([self.final_bytes(piece) for piece in message.pieces])
 
     def final_bytes(self, piece: Range) -> torch.Tensor:
-        """Final numbers are compressed once, by the rank that has summed them, which then uses what others receive."""
+        """Final elements are compressed once, by the rank that has summed them, which then uses what others receive."""
         if piece not in self.final:
             first, end = piece
             self.final[piece] = compress(self.flat[first:end])
@@ -290,11 +290,11 @@ class Collective:
                 self.flat[slice(*message.range)] += buffer
             return
         for (first, end), part in zip(message.pieces, parts_of(buffer, message.pieces)):
-            numbers = decompress(part, end - first, self.flat.dtype)
+            elements = decompress(part, end - first, self.flat.dtype)
             if adds:
-                self.flat[first:end] += numbers
+                self.flat[first:end] += elements
             else:
-                self.flat[first:end] = numbers
+                self.flat[first:end] = elements
                 self.final[(first, end)] = part
 
 

@@ -28,7 +28,7 @@ LETTERS = {"forward": "F", "backward": "B", "weight_gradient": "WG", "send_activ
            "save_checkpoint": "save"}
 MESSAGES = {"send_activations", "send_gradients", "gradient_sync", "all_gather"}
 ROWS = ("compute", "send", "receive")
-MAX_LANES = 1_000_000  # sorts rows by kind first, then by number
+MAX_SUBROWS = 1_000_000  # sorts rows by kind first, then by number
 
 Event = Dict[str, object]
 
@@ -256,17 +256,17 @@ class _ChromeTrace:
 
     def _free_row(self, process: int, row: int, start_s: float, end_s: float) -> int:
         """The thread of the first row of this kind that is free. Rows of a kind are len(ROWS) apart."""
-        lanes = self._busy_until.setdefault((process, row), [])
-        for lane, busy_until in enumerate(lanes):
+        subrows = self._busy_until.setdefault((process, row), [])
+        for subrow, busy_until in enumerate(subrows):
             if busy_until <= start_s:
-                lanes[lane] = end_s
-                return row + len(ROWS) * lane
-        lane, thread = len(lanes), row + len(ROWS) * len(lanes)
-        lanes.append(end_s)
-        name = ROWS[row] + (f" {lane + 1}" if lane else "")
+                subrows[subrow] = end_s
+                return row + len(ROWS) * subrow
+        subrow, thread = len(subrows), row + len(ROWS) * len(subrows)
+        subrows.append(end_s)
+        name = ROWS[row] + (f" {subrow + 1}" if subrow else "")
         self._write({"ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": {"name": name}})
         self._write({"ph": "M", "pid": process, "tid": thread, "name": "thread_sort_index",
-                     "args": {"sort_index": row * MAX_LANES + lane}})
+                     "args": {"sort_index": row * MAX_SUBROWS + subrow}})
         return thread
 
     def _write(self, event: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ import torch
 from . import checkpoint
 from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment
 from .model import Model, segments_of
-from .optimizer import LossScale, ParameterGroup, make_optimizer, sums_wide
+from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
 from .pipeline import Boundary, Pipeline, channels
 from .program import Program
 from .sync import ALGORITHMS, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Collective, Group, owned_range, ring_steps
@@ -32,6 +32,7 @@ class Options:
     device: str = "cpu"
     steps: int = 1  # iterations in all, with those before a checkpoint
     first_step: int = 0
+    keeps_state: bool = True  # of emulated computing: False allocates no parameters
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def message_type(precision: str) -> torch.dtype:
     return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
 
 
-class SyncUnit:
+class GradientBucket:
     """A group of parameters and the ranks that have them, too. `number` is that of the program's group, None if there
     is none; `layers` are those whose backward pass adds to the gradients."""
 
@@ -83,12 +84,12 @@ class Trainer:
         self.held = program.ranks[rank].layers()
         self.tied = self._tied_ranks()
         self.modules = self._build_layers()
-        self.units = self._make_units()
+        self.buckets = self._make_buckets()
         self.lock = threading.Lock()
         self.tied_ready = threading.Event()
         # Without the threads, messages of NCCL would still overlap, on a stream of their own.
         has_threads = transport is not None and not transport.groups_messages
-        self.pool = ThreadPoolExecutor(len(self.units) * 2 + 1) if has_threads else None
+        self.pool = ThreadPoolExecutor(len(self.buckets) * 2 + 1) if has_threads else None
         self.side_stream = torch.cuda.Stream() if self.device.type == "cuda" else None
         self.pipeline = self._make_pipeline()
         self.iteration = options.first_step
@@ -113,7 +114,7 @@ class Trainer:
         return pairs if any(first != last for first, last in pairs.values()) else {}
 
     def _build_layers(self) -> dict[int, torch.nn.Module]:
-        if self.emulated:
+        if not self._has_state():
             return {layer: self.model.make[layer](device="meta", dtype=self.dtype) for layer in self.held}
         modules = {layer: self.model.build(layer, self.options.seed, self.device, self.dtype) for layer in self.held}
         if self._shares_tied():
@@ -121,6 +122,9 @@ class Trainer:
             owner, _, name = last.rpartition(".")
             setattr(modules[self.model.layers - 1].get_submodule(owner), name, modules[0].get_parameter(first))
         return modules
+
+    def _has_state(self) -> bool:
+        return not self.emulated or self.options.keeps_state
 
     def _shares_tied(self) -> bool:
         """Whether the matrix is kept once, on this rank."""
@@ -134,38 +138,39 @@ class Trainer:
     def _is_tied_head(self, layer: int, name: str) -> bool:
         return self.model.tied is not None and layer == self.model.layers - 1 and name == self.model.tied[1]
 
-    def _make_units(self) -> list[SyncUnit]:
+    def _make_buckets(self) -> list[GradientBucket]:
         """One per group of the program that this rank is in, in the order of the program, and one per other layer."""
-        units, left = [], set(self.held)
+        buckets, left = [], set(self.held)
         for number, group in enumerate(self.program.sync_groups):
             if self.rank in group.ranks:
-                units.append(self._make_unit(range(*group.layers), group.ranks, group.compress, group.shards, number))
+                buckets.append(self._make_bucket(range(*group.layers), group.ranks, group.compress, group.shards,
+                                                 number))
                 left -= set(range(*group.layers))
-        units += [self._make_unit([layer], [self.rank], False, 0, None) for layer in sorted(left, reverse=True)]
-        return units
+        buckets += [self._make_bucket([layer], [self.rank], False, 0, None) for layer in sorted(left, reverse=True)]
+        return buckets
 
-    def _make_unit(self, layers: Sequence[int], ranks: Sequence[int], compress: bool, shards: int,
-                   number: Optional[int]) -> SyncUnit:
-        wide = sums_wide(self.program.optimizer)
-        parameters = ParameterGroup(list(self._parameters(layers)), self.dtype, wide, self.device)
+    def _make_bucket(self, layers: Sequence[int], ranks: Sequence[int], compress: bool, shards: int,
+                   number: Optional[int]) -> GradientBucket:
+        fp32_gradients = accumulates_in_fp32(self.program.optimizer)
+        parameters = ParameterGroup(list(self._parameters(layers)), self.dtype, fp32_gradients, self.device)
         waits = set(layers)
         if self._shares_tied() and 0 in waits:
             waits.add(self.model.layers - 1)
-        unit = SyncUnit(parameters, ranks, compress, shards, waits, number)
-        if not self.emulated:
+        bucket = GradientBucket(parameters, ranks, compress, shards, waits, number)
+        if self._has_state():
             owned = (0, parameters.length)
-            if self._is_sharded(unit):
-                owned = owned_range(self.program.gradient_sync, self._group(unit))
+            if self._is_sharded(bucket):
+                owned = owned_range(self.program.gradient_sync, self._group(bucket))
             parameters.make_states(owned, self.optimizer)
-        return unit
+        return bucket
 
-    def _is_sharded(self, unit: SyncUnit) -> bool:
-        return self.program.zero1 and len(unit.ranks) > 1
+    def _is_sharded(self, bucket: GradientBucket) -> bool:
+        return self.program.zero1 and len(bucket.ranks) > 1
 
-    def _group(self, unit: SyncUnit, rank: Optional[int] = None) -> Group:
-        position = unit.ranks.index(self.rank if rank is None else rank)
-        return Group(tuple(self.program.ranks[it].site for it in unit.ranks), position, unit.parameters.length,
-                     unit.shards)
+    def _group(self, bucket: GradientBucket, rank: Optional[int] = None) -> Group:
+        position = bucket.ranks.index(self.rank if rank is None else rank)
+        return Group(tuple(self.program.ranks[it].site for it in bucket.ranks), position, bucket.parameters.length,
+                     bucket.shards)
 
     def _make_pipeline(self) -> Pipeline:
         chunks = self.program.ranks[self.rank].chunks
@@ -205,10 +210,11 @@ class Trainer:
     def run_iteration(self) -> None:
         """Computes, synchronizes and updates."""
         scale = self.scale.value  # of the losses of this iteration
-        for unit in self.units:
-            unit.parameters.gradients.zero_()
-            unit.start(self.program.zero1 and self._ties(unit))
-        running = [self._submit(self._synchronize, unit) for unit in self.units] if self.pool else []
+        for bucket in self.buckets:
+            bucket.parameters.gradients.zero_()
+            bucket.start(self.program.zero1 and self._ties(bucket))
+        self.issued = 0
+        running = [self._submit(self._synchronize, bucket) for bucket in self.buckets] if self.pool else []
         self.tied_ready.clear()
         if self.pool and self.program.zero1 and self._tied_pair():
             running.append(self._submit(self._sum_tied_early))
@@ -248,19 +254,27 @@ class Trainer:
 
     def _layer_done(self, layer: int) -> None:
         with self.lock:
-            for unit in self.units:
-                unit.missing.discard(layer)
-                if not unit.missing:
-                    self._set_ready(unit)
-            if all(unit.missing <= {TIED} for unit in self.units if self._ties(unit)):
+            for bucket in self.buckets:
+                bucket.missing.discard(layer)
+                if not bucket.missing:
+                    self._set_ready(bucket)
+            if all(bucket.missing <= {TIED} for bucket in self.buckets if self._ties(bucket)):
                 self.tied_ready.set()
 
-    def _set_ready(self, unit: SyncUnit) -> None:
-        if unit.ready.is_set():
+    def _set_ready(self, bucket: GradientBucket) -> None:
+        if bucket.ready.is_set():
             return
-        unit.ready.set()
-        if self.pool is None and self.program.overlap and not self.program.zero1:
-            self._on_side_stream(lambda: self._synchronize(unit))
+        bucket.ready.set()
+        if self.pool is None and self.transport is not None and self.program.overlap:
+            self._synchronize_ready()
+
+    def _synchronize_ready(self) -> None:
+        """Of NCCL, which needs the same order of messages at both ends: in the order of the program, which all ranks
+        have. With ZeRO-1, a group with the tied matrix is never ready here, because nobody sums it meanwhile."""
+        while self.issued < len(self.buckets) and self.buckets[self.issued].ready.is_set():
+            bucket = self.buckets[self.issued]
+            self._on_side_stream(lambda: self._synchronize(bucket))
+            self.issued += 1
 
     def _on_side_stream(self, function: Callable[[], None]) -> None:
         if self.side_stream is None:
@@ -270,38 +284,37 @@ class Trainer:
             function()
 
     def _synchronize_in_order(self) -> None:
-        """Of NCCL, which needs the same order of messages at both ends; those that overlap have been issued."""
+        """Of NCCL: the groups that have not been synchronized while computing."""
         if self.transport is None:
             return
         if self.program.zero1 and self._tied_pair():
             self._sum_tied()
-        if not self.program.overlap or self.program.zero1:
-            for unit in self.units:
-                self._synchronize(unit)
+        for bucket in self.buckets[self.issued:]:
+            self._synchronize(bucket)
         if self.side_stream is not None:
             torch.cuda.current_stream().wait_stream(self.side_stream)
 
-    def _synchronize(self, unit: SyncUnit) -> None:
-        if len(unit.ranks) == 1:
+    def _synchronize(self, bucket: GradientBucket) -> None:
+        if len(bucket.ranks) == 1:
             return
-        kind = REDUCE_SCATTER if self._is_sharded(unit) else ALL_REDUCE
-        collective = self._collective(unit, kind, unit.compress)
-        collective.run(unit.parameters.gradients, unit.ready if self.pool else None)
+        kind = REDUCE_SCATTER if self._is_sharded(bucket) else ALL_REDUCE
+        collective = self._collective(bucket, kind, bucket.compress)
+        collective.run(bucket.parameters.gradients, bucket.ready if self.pool else None)
 
-    def _collective(self, unit: SyncUnit, kind: str, compressed: bool) -> Collective:
-        steps = ALGORITHMS[self.program.gradient_sync](self._group(unit), kind)
-        recorder, layer = self.recorder, min(unit.layers)
+    def _collective(self, bucket: GradientBucket, kind: str, compressed: bool) -> Collective:
+        steps = ALGORITHMS[self.program.gradient_sync](self._group(bucket), kind)
+        recorder, layer = self.recorder, min(bucket.layers)
         activity = "all_gather" if kind == ALL_GATHER else "gradient_sync"
 
         def record(peer: int, start: float, end: float, is_received: bool, phase: int) -> None:
             recorder.add(activity, start, end, is_received=is_received, layer=layer, phase=phase, peer=peer)
 
-        return Collective(self.transport, steps, unit.ranks, self._tag(unit, kind), compressed,
+        return Collective(self.transport, steps, bucket.ranks, self._tag(bucket, kind), compressed,
                           record if recorder.enabled else None)
 
-    def _tag(self, unit: SyncUnit, kind: str) -> int:
+    def _tag(self, bucket: GradientBucket, kind: str) -> int:
         """The same on all ranks of the group, and another one for every group."""
-        return SYNC_TAG + 2 * unit.number + 1 + (kind == ALL_GATHER)
+        return SYNC_TAG + 2 * bucket.number + 1 + (kind == ALL_GATHER)
 
     # ---------------------------------------------------------------------------------------------- tied embeddings
 
@@ -310,19 +323,19 @@ class Trainer:
         pair = self.tied.get(self.program.ranks[self.rank].pipeline)
         return pair if pair is not None and self.rank in pair else None
 
-    def _ties(self, unit: SyncUnit) -> bool:
-        return any(self._tied_slice(unit, end) is not None for end in (0, 1)) if self._tied_pair() else False
+    def _ties(self, bucket: GradientBucket) -> bool:
+        return any(self._tied_slice(bucket, end) is not None for end in (0, 1)) if self._tied_pair() else False
 
-    def _tied_slice(self, unit: SyncUnit, end: int) -> Optional[torch.Tensor]:
+    def _tied_slice(self, bucket: GradientBucket, end: int) -> Optional[torch.Tensor]:
         """Gradients of the tied matrix in this group: of the embedding (end 0) or the head (end 1)."""
         layer = (0, self.model.layers - 1)[end]
-        for entry in unit.parameters.entries:
+        for entry in bucket.parameters.entries:
             if entry.layer == layer and entry.name == self.model.tied[end]:
-                return unit.parameters.gradients[entry.first:entry.end]
+                return bucket.parameters.gradients[entry.first:entry.end]
         return None
 
     def _tied_gradients(self, end: int) -> torch.Tensor:
-        return next(it for it in (self._tied_slice(unit, end) for unit in self.units) if it is not None)
+        return next(it for it in (self._tied_slice(bucket, end) for bucket in self.buckets) if it is not None)
 
     def _sum_tied(self, ready: Optional[threading.Event] = None) -> None:
         """Sums the gradients of embedding and head. ZeRO-1 does so before the reduce-scatter, whose shards would not
@@ -350,38 +363,40 @@ class Trainer:
     def _update(self) -> None:
         with self.recorder.span("update"):
             if self.emulated:
-                shares = [len(unit.ranks) if self._is_sharded(unit) else 1 for unit in self.units]
-                time.sleep(sum(self.emulated[entry].update / share for unit, share in zip(self.units, shares)
-                               for entry in {it.layer for it in unit.parameters.entries}))
+                shares = [len(bucket.ranks) if self._is_sharded(bucket) else 1 for bucket in self.buckets]
+                for bucket in self.buckets:
+                    bucket.parameters.steps += 1
+                time.sleep(sum(self.emulated[entry].update / share for bucket, share in zip(self.buckets, shares)
+                               for entry in {it.layer for it in bucket.parameters.entries}))
                 return
             overflow = self._overflows()
-            for unit in self.units:
+            for bucket in self.buckets:
                 if not overflow:
-                    unit.parameters.update(self.optimizer, self.scale.value)
+                    bucket.parameters.update(self.optimizer, self.scale.value)
             self.scale.after(overflow)
 
     def _overflows(self) -> bool:
         """Whether some rank has gradients that are not finite, in which case none updates."""
         if not self.scale.enabled:
             return False
-        finite = all(bool(torch.isfinite(unit.parameters.gradients[slice(*unit.parameters.owned)]).all())
-                     for unit in self.units)
+        finite = all(bool(torch.isfinite(bucket.parameters.gradients[slice(*bucket.parameters.owned)]).all())
+                     for bucket in self.buckets)
         flag = torch.tensor([0.0 if finite else 1.0])
         if self.transport is not None:
             self.transport.maximum(flag)
         return bool(flag.item() > 0)
 
     def _gather_parameters(self) -> None:
-        units = [unit for unit in self.units if self._is_sharded(unit)]
+        buckets = [bucket for bucket in self.buckets if self._is_sharded(bucket)]
 
-        def gather(unit: SyncUnit) -> None:
-            self._collective(unit, ALL_GATHER, False).run(unit.parameters.flat)
+        def gather(bucket: GradientBucket) -> None:
+            self._collective(bucket, ALL_GATHER, False).run(bucket.parameters.flat)
 
         if self.pool is None:
-            for unit in units:
-                gather(unit)
+            for bucket in buckets:
+                gather(bucket)
             return
-        for future in [self._submit(gather, unit) for unit in units]:
+        for future in [self._submit(gather, bucket) for bucket in buckets]:
             future.result()
 
     # ------------------------------------------------------------------------------------------------------- losses
@@ -419,63 +434,64 @@ class Trainer:
 
     def save(self, folder: str, meta: dict) -> None:
         """Writes a checkpoint of the iterations so far. Every layer is written by the first rank of its group."""
-        for unit in self.units:
-            states = self._gather_states(unit)
-            if unit.ranks[0] == self.rank:
-                for layer in sorted({entry.layer for entry in unit.parameters.entries}):
-                    checkpoint.write_layer(folder, self.iteration, layer, self._layer_state(unit, states, layer))
+        for bucket in self.buckets:
+            states = self._gather_states(bucket)
+            if bucket.ranks[0] == self.rank:
+                for layer in sorted({entry.layer for entry in bucket.parameters.entries}):
+                    checkpoint.write_layer(folder, self.iteration, layer, self._layer_state(bucket, states, layer))
         if self.transport is not None:
             self.transport.barrier(len(self.program.ranks))
         if self.rank == 0:
             checkpoint.commit(folder, self.iteration, {**meta, "loss_scale": self.scale.value}, self.model.layers)
-        if self.transport is not None:  # nobody goes on with a checkpoint that is not complete
+        if self.transport is not None:  # nobody continues before the checkpoint is complete
             self.transport.barrier(len(self.program.ranks))
 
-    def _gather_states(self, unit: SyncUnit) -> dict[str, torch.Tensor]:
+    def _gather_states(self, bucket: GradientBucket) -> dict[str, torch.Tensor]:
         """Parameters and states of the optimizer in full on the first rank of the group, on the CPU."""
-        mine = {"": unit.parameters.master, **unit.parameters.states}
-        whole = {name: torch.zeros(unit.parameters.length, dtype=it.dtype) for name, it in mine.items()}
+        mine = {"": bucket.parameters.master, **bucket.parameters.states}
+        whole = {name: torch.zeros(bucket.parameters.length, dtype=it.dtype) for name, it in mine.items()}
         for name, values in mine.items():
-            whole[name][slice(*unit.parameters.owned)] = values.cpu()
-        if not self._is_sharded(unit):
+            whole[name][slice(*bucket.parameters.owned)] = values.cpu()
+        if not self._is_sharded(bucket):
             return whole
-        tag = STATES + unit.number
+        tag = STATES + bucket.number
         ranges = {}  # the first rank that has each
-        for rank in unit.ranks:
-            ranges.setdefault(owned_range(self.program.gradient_sync, self._group(unit, rank)), rank)
+        for rank in bucket.ranks:
+            ranges.setdefault(owned_range(self.program.gradient_sync, self._group(bucket, rank)), rank)
         for owned, rank in ranges.items():
-            if owned[0] == owned[1] or rank == unit.ranks[0]:
+            if owned[0] == owned[1] or rank == bucket.ranks[0]:
                 continue
             for values in whole.values():
                 if self.rank == rank:
-                    self.transport.control_send(values[slice(*owned)], unit.ranks[0], tag).wait()
-                elif self.rank == unit.ranks[0]:
+                    self.transport.control_send(values[slice(*owned)], bucket.ranks[0], tag).wait()
+                elif self.rank == bucket.ranks[0]:
                     self.transport.control_receive(values[slice(*owned)], rank, tag).wait()
         return whole
 
-    def _layer_state(self, unit: SyncUnit, states: dict[str, torch.Tensor], layer: int) -> checkpoint.LayerState:
-        """A tied head is that of the first layer, and not written."""
+    def _layer_state(self, bucket: GradientBucket, states: dict[str, torch.Tensor],
+                     layer: int) -> checkpoint.LayerState:
+        """A tied head is stored with the first layer only."""
         parameters, optimizer = {}, {}
-        for entry in unit.parameters.entries:
+        for entry in bucket.parameters.entries:
             if entry.layer == layer and not self._is_tied_head(layer, entry.name):
                 shape = entry.parameter.shape
                 parts = {name: values[entry.first:entry.end].view(shape) for name, values in states.items()}
                 parameters[entry.name] = parts.pop("")
                 optimizer[entry.name] = parts
-        return checkpoint.LayerState(parameters, optimizer, unit.parameters.steps)
+        return checkpoint.LayerState(parameters, optimizer, bucket.parameters.steps)
 
     def load(self, folder: str, step: int, meta: dict) -> None:
         """Resumes from a checkpoint of any plan of the same model."""
-        for unit in self.units:
-            layers = sorted({entry.layer for entry in unit.parameters.entries})
+        for bucket in self.buckets:
+            layers = sorted({entry.layer for entry in bucket.parameters.entries})
             for layer in layers:
-                self._load_layer(unit, layer, folder, step)
+                self._load_layer(bucket, layer, folder, step)
         scale = meta.get("loss_scale")
         if self.scale.enabled and isinstance(scale, (int, float)) and 1 <= scale <= 2.0 ** 64:
             self.scale.value = float(scale)
 
-    def _load_layer(self, unit: SyncUnit, layer: int, folder: str, step: int) -> None:
-        entries = [it for it in unit.parameters.entries if it.layer == layer]
+    def _load_layer(self, bucket: GradientBucket, layer: int, folder: str, step: int) -> None:
+        entries = [it for it in bucket.parameters.entries if it.layer == layer]
         shapes = {name: list(it.shape) for name, it in self.modules[layer].named_parameters()
                   if not self._is_tied_head(layer, name)}
         state = checkpoint.read_layer(folder, step, layer, shapes)
@@ -483,13 +499,13 @@ class Trainer:
             name, found = entry.name, state
             if self._is_tied_head(layer, name):
                 name, found = self.model.tied[0], checkpoint.read_layer(folder, step, 0)
-            load_entry(unit.parameters, entry, found, name)
-        unit.parameters.steps = state.steps
+            load_entry(bucket.parameters, entry, found, name)
+        bucket.parameters.steps = state.steps
 
     def parameters(self) -> dict[tuple[int, str], torch.Tensor]:
         """What this rank has now."""
-        return {(entry.layer, entry.name): entry.parameter.detach().clone() for unit in self.units
-                for entry in unit.parameters.entries}
+        return {(entry.layer, entry.name): entry.parameter.detach().clone() for bucket in self.buckets
+                for entry in bucket.parameters.entries}
 
     def close(self) -> None:
         """After the last iteration: waits for what is still being sent."""
@@ -501,7 +517,7 @@ class Trainer:
 
 
 def load_entry(group: ParameterGroup, entry, state: checkpoint.LayerState, name: str) -> None:
-    """Takes a parameter, and this rank's share of what the optimizer keeps of it. Another optimizer starts anew."""
+    """Takes a parameter, and this rank's share of its optimizer state. State of a different optimizer is ignored."""
     values = state.parameters[name].reshape(-1)
     group.flat[entry.first:entry.end] = values.to(group.flat.dtype).to(group.flat.device)
     first, end = max(entry.first, group.owned[0]), min(entry.end, group.owned[1])

@@ -9,6 +9,7 @@ import datetime
 import fcntl
 import os
 import queue
+import re
 import socket
 import struct
 import threading
@@ -176,8 +177,8 @@ class NcclTransport(Control):
     def receive(self, tensor: torch.Tensor, peer: int, tag: int, kind: str = SYNC):
         return dist.irecv(tensor, peer, group=self._group(kind, peer < self.rank))
 
-    def exchange(self, sends, receives) -> None:
-        """All messages of a step at once, so that no order of the two ends can block."""
+    def send_and_receive(self, sends, receives) -> None:
+        """All messages of a step at once, so that the two ends cannot deadlock."""
         operations = [dist.P2POp(dist.isend, tensor, peer, self._sync) for tensor, peer in sends]
         operations += [dist.P2POp(dist.irecv, tensor, peer, self._sync) for tensor, peer in receives]
         for work in dist.batch_isend_irecv(operations) if operations else []:
@@ -185,7 +186,7 @@ class NcclTransport(Control):
 
     def keep_until_sent(self, work, tensor: torch.Tensor, peer: int, then: Callable[[], object] = lambda: None,
                         kind: str = ACTIVATIONS) -> None:
-        work.wait()  # orders the streams of the device; the processor does not wait
+        work.wait()  # orders the streams of the device; the host does not wait
         then()
 
     def check(self) -> None:
@@ -212,18 +213,24 @@ def environment() -> tuple[int, int, str, int, int]:
     """RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and LOCAL_RANK, checked."""
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if missing:
-        raise UserError(f"{', '.join(missing)} not set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR and "
-                        "MASTER_PORT, as the launchers beside train.py do, or give --single")
+        raise UserError(f"{', '.join(missing)} must be set: start every rank with RANK, WORLD_SIZE, MASTER_ADDR "
+                        "and MASTER_PORT, as the launchers beside train.py do, or use --single")
 
-    def number(name: str, least: int, most: int) -> int:
-        text = os.environ.get(name, "0")
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise UserError(f"{name} is {text[:40]!r}: it must be a whole number from {least} to {most}")
-        return int(text)
+    world = number_of("WORLD_SIZE", 1, 1_000_000)
+    return (number_of("RANK", 0, world - 1), world, os.environ["MASTER_ADDR"], number_of("MASTER_PORT", 1, 65535),
+            local_rank())
 
-    world = number("WORLD_SIZE", 1, 1_000_000)
-    return (number("RANK", 0, world - 1), world, os.environ["MASTER_ADDR"], number("MASTER_PORT", 1, 65535),
-            number("LOCAL_RANK", 0, 1_000_000))
+
+def local_rank() -> int:
+    return number_of("LOCAL_RANK", 0, 1_000_000)
+
+
+def number_of(variable: str, least: int, most: int) -> int:
+    """A variable of the environment; 0 if it is not set."""
+    text = os.environ.get(variable, "0")
+    if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise UserError(f"{variable} is {text[:40]!r}: it must be a whole number from {least} to {most}")
+    return int(text)
 
 
 def interface_towards(address: str, port: int) -> Optional[str]:
@@ -247,8 +254,8 @@ def interface_towards(address: str, port: int) -> Optional[str]:
 
 
 def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
-    """Waits until rank 0 has made its store. TCPStore would wait with the interpreter locked, so that the watchdog could
-    neither show that this rank lives nor end it."""
+    """Waits until rank 0 has made its store. TCPStore would wait with the interpreter locked, so that the watchdog
+    could neither send heartbeats nor end this rank."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         watchdog.check()
@@ -260,7 +267,8 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
 
 
 def connect(rank: int, world: int, address: str, port: int, limit_s: float, digest: str, use_gpu: bool, watchdog):
-    """Meets all ranks, which have been found to be there by the watchdog. `digest` is that of what all must have."""
+    """Joins the process group, once the watchdog has found all ranks. `digest` identifies program and options, which
+    all ranks must share."""
     if not use_gpu and "GLOO_SOCKET_IFNAME" not in os.environ:
         name = interface_towards(address, port)
         if name is not None:
@@ -273,12 +281,14 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
         store.set(f"dtfm/{rank}", digest)
         for other in range(world):
             if store.get(f"dtfm/{other}").decode(errors="replace") != digest:
-                raise UserError(f"rank {other} has another program.json or other options than rank {rank}: copy one "
-                                "folder to all machines and give all ranks the same options")
+                raise UserError(f"program.json or the options differ between rank {min(rank, other)} and rank "
+                                f"{max(rank, other)}: copy the same folder to all machines, and start all ranks with "
+                                "the same options")
         dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank,
                                 world_size=world)
     except (RuntimeError, ValueError, OSError) as error:
-        watchdog.wait_for_failure(min(5.0, limit_s))  # raises if another rank is the reason
+        if "in use" not in str(error):
+            watchdog.wait_for_failure()  # raises if another rank is the reason
         raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free "
                         "port on all ranks, and check firewalls") from None
 

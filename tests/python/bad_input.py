@@ -42,7 +42,7 @@ def test_start(folder):
     program = write_program(folder, two_ranks())
     run = lambda *arguments, **variables: ranks.train_forked("--program", program, "--device", "cpu", *arguments, **variables)
     at = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ranks.free_port()}
-    check_error(run(), "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT not set", "--single")
+    check_error(run(), "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT must be set", "--single")
     check_error(run(RANK=0, WORLD_SIZE=3, **at), "WORLD_SIZE is 3, but the plan has 2 ranks: start 2 processes")
     check_error(run(RANK=2, WORLD_SIZE=2, **at), "RANK is '2'", "from 0 to 1")
     check_error(run(RANK="x", WORLD_SIZE=2, **at), "RANK is 'x'")
@@ -66,38 +66,52 @@ def test_start(folder):
 def test_ranks_disagree(folder):
     program = write_program(folder, two_ranks())
     results = ranks.train_ranks(2, "--program", program, "--device", "cpu", "--steps", 2, each=lambda rank: ("--lr", 0.1 * (rank + 1)))
-    check_error(next(it for it in results if it[0] == BAD_INPUT), "another program.json or other options")
+    check_error(next(it for it in results if it[0] == BAD_INPUT), "program.json or the options differ between rank 0 and rank 1")
     assert all(code != 0 for code, _, _ in results), results
 
 
 def test_arguments(folder):
     program = write_program(folder, two_ranks())
-    run = lambda *arguments, **variables: ranks.train_forked("--program", program, "--single", "--device", "cpu", "--steps", 1, *arguments, **variables)
-    for arguments, text in ((("--resume",), "--resume requires --checkpoint-dir"), (("--steps", "-1"), "must be at least 0"),
+    common = ("--program", program, "--single", "--device", "cpu", "--steps", 1)
+    run = lambda *arguments, **variables: ranks.train_forked(*common, *arguments, **variables)
+    for arguments, text in ((("--resume",), "--resume requires --checkpoint-dir"), (("--steps", "-1"), "must be from 0 to 1000000000"),
                             (("--lr", "0"), "must be above 0"), (("--nonsense",), "unrecognized arguments"),
-                            (("--emulate-compute", "x"), "--single cannot be combined")):
-        code, _, errors = run(*arguments)
-        assert code == BAD_INPUT and text in errors, (arguments, errors)
+                            (("--emulate-compute", "x"), "--single cannot be combined"),
+                            (("--threads", 100_000_000), "--threads: must be from 1 to "), (("--seed", "x"), "--seed: 'x' is not a whole number"),
+                            (("--lr", "x"), "--lr: 'x' is not a number"), (("--lr", "1e300"), "must be above 0 and at most 1000000"),
+                            (("--weight-decay", "nan"), "must be from 0 to 1000000"), (("--timeout", "inf"), "must be from 1 to "),
+                            (("--timeout", "1e-9"), "must be from 1 to "), (("--checkpoint-every", 10**10), "must be from 1 to "),
+                            (("--micro-batches", "1,2,"), "'' is not a whole number"), (("--micro-batches", 10**7), "must be from 1 to "),
+                            (("--micro-batches", ",".join(map(str, range(1, 80)))), "must have at most 64 sizes")):
+        check_error(run(*((arguments,) if isinstance(arguments, str) else arguments)), text)
+    check_error(run(LOCAL_RANK="x"), "LOCAL_RANK is 'x': it must be a whole number")
     check_error(run("--data", Path(folder) / "missing.txt"), "cannot read --data", "missing.txt")
     (Path(folder) / "short.txt").write_text("short", encoding="utf-8")
-    check_error(run("--data", Path(folder) / "short.txt"), "may have 256 different bytes, but model.vocabulary is 32")
+    check_error(run("--data", Path(folder) / "short.txt"), "can contain 256 different byte values, but model.vocabulary is 32")
     check_error(run("--model", "nothing"), "--model must be module:function")
     check_error(run("--model", "no_such_module:f"), "--model no_such_module:f cannot be loaded")
     (Path(folder) / "mine.py").write_text("import torch\ndef f(): return [(torch.nn.Linear(2, 2), (2,), None)]\n"
                                           "def g(): return [3, 4]\n"
                                           "def h(): return [(torch.nn.BatchNorm1d(2), (2,), None), (torch.nn.Linear(2, 2), (2,), None)]\n",
                                           encoding="utf-8")
-    check_error(run("--model", "mine:f", PYTHONPATH=folder), "has 1 layers, but the plan 2")
+    check_error(run("--model", "mine:f", PYTHONPATH=folder), "has 1 layers, but the plan has 2: make a plan")
     check_error(run("--model", "mine:g", PYTHONPATH=folder), "layer 0 must be (module, input shape, input dtype)")
-    check_error(run("--model", "mine:h", PYTHONPATH=folder), "this model has no data", "`batch`")
+    check_error(run("--model", "mine:h", PYTHONPATH=folder), "--model has no training data", "`batch`")
     check_error(run("--log", Path(folder) / "no" / "log"), "cannot be written")
     large = write_program(folder, two_ranks(model={"vocabulary": 256}), "large.json")
     check_error(ranks.train_forked("--program", large, "--single", "--data", Path(folder) / "short.txt"), "has 5 bytes, fewer than a sequence of 9")
     check_error(ranks.train_forked("--program", Path(folder) / "none.json", "--single"), "cannot read", "--program")
     offload = write_program(folder, two_ranks(optimizer="host-offload"), "offload.json")
-    check_error(ranks.train_forked("--program", offload, "--single"), "host-offload", "give --optimizer adamw or sgd")
+    check_error(ranks.train_forked("--program", offload, "--single"), "host-offload", "choose one with --optimizer")
     check_error(ranks.train_forked("--profile", Path(folder) / "p.json", "--shape", "nonsense"), "--shape must be a JSON object")
     check_error(ranks.train_forked("--profile", Path(folder) / "p.json", "--shape", '{"layers": 2}'), "model.hidden must be a whole number")
+    shape = lambda **sizes: ("--profile", Path(folder) / "p.json", "--device", "cpu", "--shape", json.dumps({**MODEL, **sizes}))
+    check_error(ranks.train_forked(*shape(hidden=10**9)), "measuring `embedding`", "GB of memory, but this machine has")
+    check_error(ranks.train_forked(*shape(sequence=10**6)), "measuring `block`", "smaller --micro-batches")
+    check_error(ranks.train_forked(*shape(hidden=4096, vocabulary=10**6), "--micro-batches", "1,1000000"), "measuring `", "micro-batches of 1000000")
+    check_error(ranks.train_forked(*shape(layers=10**9)), "model.layers must be a whole number from 1 to 100000, not 1000000000")
+    huge = write_program(folder, two_ranks(model={"hidden": 10**6}), "huge.json")
+    check_error(ranks.train_forked("--program", huge, "--single", "--device", "cpu"), "training 2 layers of this model needs at least")
 
 
 def test_checkpoints(folder):
@@ -108,7 +122,7 @@ def test_checkpoints(folder):
     assert code == 0, errors
     check_error(run(program, "--steps", 2), "has a checkpoint of step 1: add --resume")
     other = write_program(folder, two_ranks(model={"hidden": 32}), "other.json")
-    check_error(run(other, "--steps", 2, "--resume"), "is of another model", "64 there and 128 here")
+    check_error(run(other, "--steps", 2, "--resume"), "belongs to a different model", "64 in the checkpoint and 128 in this plan")
     layer = next(it for it in sorted(kept.rglob("*layer*")) if it.is_file())
     layer.write_bytes(layer.read_bytes()[:-100])
     check_error(run(program, "--steps", 2, "--resume"), layer.name, "is truncated")

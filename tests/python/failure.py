@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""When a rank fails, all others end within the time limit and name it, and training goes on from the last checkpoint as
+"""When a rank fails, all others end within the time limit and name it, and training resumes from the last checkpoint as
 if nothing had happened. Ranks are processes on this machine that are killed, suspended or interrupted: first with the
 watchdog only, then while they train.
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 from dtfm_runtime.errors import INTERRUPTED, PeerFailed, UserError
-from dtfm_runtime.failure import Limits, Watchdog, end_process
+from dtfm_runtime.failure import ITS_PORT, Limits, Watchdog, end_process
 
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where waiting for the disk takes no time
 LIMIT_S = 3.0
@@ -155,7 +155,7 @@ def expect_failure(ranks, failed, reason, begin, others):
 def killed(world, failed, mode):
     with Ranks(world, mode) as ranks:
         begin = ranks.signal(failed, signal.SIGKILL)
-        expect_failure(ranks, failed, "its process ended; go on from the last checkpoint with --resume", begin,
+        expect_failure(ranks, failed, "its process ended or its connection was lost; resume from the last checkpoint with --resume", begin,
                        [rank for rank in range(world) if rank != failed])
 
 
@@ -163,10 +163,10 @@ def suspended(world, failed, mode):
     """The suspended rank learns it, too, when it wakes up."""
     with Ranks(world, mode) as ranks:
         begin = ranks.signal(failed, signal.SIGSTOP)
-        expect_failure(ranks, failed, "no sign of life for ", begin, [rank for rank in range(world) if rank != failed])
+        expect_failure(ranks, failed, "no heartbeat for ", begin, [rank for rank in range(world) if rank != failed])
         ranks.signal(failed, signal.SIGCONT)
         code, lines, _, _ = ranks.end_of(failed)
-        assert code == 3 and lines[0].startswith(f"failure.py: rank {failed} (gpu:{failed}), which is this one, failed: "), lines
+        assert code == 3 and lines[0].startswith(f"failure.py: this rank, rank {failed} (gpu:{failed}), failed: "), lines
 
 
 def several_killed():
@@ -250,9 +250,9 @@ def started_wrongly():
 
     port = next(PORTS)
     (text, code), = lines_of((1, 2, port))
-    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} within 2 s (Connection refused): check MASTER_ADDR"), text
+    assert code == 2 and text.startswith(f"cannot reach rank 0 at {HOST}:{port} {ITS_PORT} within 2 s (Connection refused): check MASTER_ADDR"), text
     (text, code), = lines_of((0, 4, port))
-    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} within 2 s: start all ranks with"), text
+    assert code == 2 and text.startswith(f"rank 1 and 2 more did not connect to {HOST}:{port} {ITS_PORT} within 2 s: start all ranks with"), text
     (zero, zero_code), (one, one_code) = lines_of((0, 3, port), (1, 3, port))
     assert zero_code == 2 and zero.startswith("rank 2 did not connect"), zero
     assert one_code == 3 and one.startswith("failure.py: rank 2 (gpu:2) failed: it did not connect within 2 s"), one
@@ -268,7 +268,8 @@ def started_wrongly():
     with socket.create_server((HOST, 0)) as silent:
         (text, code), (zero, zero_code) = lines_of((1, 2, silent.getsockname()[1]), (0, 2, silent.getsockname()[1]))
         assert code == 2 and "does not answer as rank 0 of this training: check MASTER_ADDR" in text, text
-        assert zero_code == 2 and zero.endswith("is in use: set MASTER_PORT to another number on all ranks"), zero
+        assert zero_code == 2 and zero.endswith(", the watchdog's (next to MASTER_PORT), is in use: set MASTER_PORT to another number "
+                                                "on all ranks"), zero
 
 
 def strangers_are_ignored():

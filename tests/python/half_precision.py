@@ -63,14 +63,14 @@ def check_checkpoint(trainer, rank, folder, checkpoint, torch):
     state = checkpoint.read_layer(folder, step, 0)
     assert all(values.dtype == torch.float32 for values in state.parameters.values())
     before = trainer.parameters()
-    for unit in trainer.units:
-        unit.parameters.flat.zero_()
-        unit.parameters.master.zero_()
+    for bucket in trainer.buckets:
+        bucket.parameters.flat.zero_()
+        bucket.parameters.master.zero_()
     trainer.load(folder, step, meta)
     assert all(torch.equal(values, before[key]) for key, values in trainer.parameters().items()), rank
-    masters = [unit.parameters.master.clone() for unit in trainer.units]
+    masters = [bucket.parameters.master.clone() for bucket in trainer.buckets]
     trainer.load(folder, step, meta)
-    assert all(torch.equal(unit.parameters.master, master) for unit, master in zip(trainer.units, masters))
+    assert all(torch.equal(bucket.parameters.master, master) for bucket, master in zip(trainer.buckets, masters))
 
 
 def check_overflow(rank, torch):
@@ -89,9 +89,9 @@ def check_overflow(rank, torch):
     if rank == 3:
         original = scaled._synchronize
 
-        def overflow(unit):
-            original(unit)
-            unit.parameters.gradients[unit.parameters.owned[0]] = float("inf")
+        def overflow(bucket):
+            original(bucket)
+            bucket.parameters.gradients[bucket.parameters.owned[0]] = float("inf")
 
         scaled._synchronize = overflow
     scaled.run_iteration()

@@ -156,7 +156,7 @@ def bad_profiles_are_explained(plan):
         Path("bad.json").write_text(text)
         assert error_of(profile.Emulation, "bad.json", model).startswith("bad.json is not a profile (dtfm-profile/1): write one with"), text
     Path("bad.json").write_text(json.dumps({"schema": profile.SCHEMA, "layers": [row]}))
-    assert "bad.json has no times of `embedding`: profile this model" in error_of(profile.Emulation, "bad.json", model)
+    assert "bad.json has no times for `embedding`: profile this model" in error_of(profile.Emulation, "bad.json", model)
     assert "--profile missing/p.json cannot be written" in error_of(profile.write, {"layers": []}, "missing/p.json")
 
 

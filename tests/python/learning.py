@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A small GPT learns the project's own texts, and the losses of four ranks with different cuts lie on those of one process.
+"""A small GPT learns a text, and the losses of four ranks with different cuts lie on those of one process. The text is an
+excerpt of the documentation that does not change with it.
 
-usage: learning.py [ITERATIONS]
+usage: learning.py [ITERATIONS [SEED]]
 """
 import json
 import sys
@@ -15,7 +16,10 @@ from programs import make_program
 MODEL = {"kind": "transformer", "layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 256}
 # One pipeline of three ranks with five micro-batches, and one rank alone with three.
 PIPELINES = [(5, [(0, 1), (1, 3), (3, 4)]), (3, [(0, 4)])]
-TOLERANCE = 1e-3
+TEXT = Path(__file__).with_name("text.txt")
+TOLERANCE = 1e-4
+# AdamW divides by the size of the gradients, which amplifies rounding errors of small ones until the curves part.
+OPTIMIZER = ("--optimizer", "sgd", "--lr", 0.1)
 
 
 def losses(path):
@@ -24,13 +28,13 @@ def losses(path):
 
 def test():
     iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        text = "".join(path.read_text(encoding="utf-8") for path in sorted((ranks.ROOT / "docs").glob("*.md")))
-        (folder / "text.txt").write_text(text, encoding="utf-8")
         document = make_program(MODEL, PIPELINES, "1f1b", "sharded-ps", micro_batch=2)
         (folder / "program.json").write_text(json.dumps(document), encoding="utf-8")
-        common = ("--program", folder / "program.json", "--data", folder / "text.txt", "--steps", iterations, "--lr", 0.005, "--device", "cpu")
+        common = ("--program", folder / "program.json", "--data", TEXT, "--steps", iterations, "--seed", seed, *OPTIMIZER,
+                  "--device", "cpu")
         with ThreadPoolExecutor() as pool:
             single = pool.submit(ranks.train, *common, "--single", "--threads", 1, "--log", folder / "single")
             results = ranks.train_ranks(4, *common, "--log", folder / "ranks")

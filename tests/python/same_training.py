@@ -35,6 +35,36 @@ def options_of(document):
     return Options(optimizer=name, lr={"adamw": 1e-3, "sgd": 0.5}[name], epsilon=1e-6, seed=3, steps=ITERATIONS)
 
 
+def grouped_transport(rank, dist):
+    """Sends the messages of a step together and without tags, as NCCL does."""
+    from dtfm_runtime.transport import SYNC_TAG, GlooTransport
+
+    class Grouped(GlooTransport):
+        groups_messages = True
+
+        def send_and_receive(self, sends, receives):
+            works = [dist.irecv(tensor, peer, tag=SYNC_TAG) for tensor, peer in receives]
+            works += [dist.isend(tensor, peer, tag=SYNC_TAG) for tensor, peer in sends]
+            for work in works:
+                work.wait()
+
+    return Grouped(rank)
+
+
+def with_side_stream(trainer):
+    """A thread that synchronizes one group after another stands for the stream on which NCCL does."""
+    from concurrent.futures import ThreadPoolExecutor
+    side, running, finish = ThreadPoolExecutor(1), [], trainer._synchronize_in_order
+
+    def synchronize_in_order():
+        while running:
+            running.pop(0).result()
+        finish()
+
+    trainer._on_side_stream = lambda function: running.append(side.submit(function))
+    trainer._synchronize_in_order = synchronize_in_order
+
+
 def run_rank(rank, folder, seed, count):
     import torch
     import torch.distributed as dist
@@ -65,7 +95,10 @@ def run_rank(rank, folder, seed, count):
             continue
         program, model, batches, options = made(document)
         what = f"program {number}: {program.schedule} {program.gradient_sync} {document['execution']}"
-        trainer = Trainer(program, rank, model, batches, options, GlooTransport(rank), Recorder(rank, number % 4 == 0))
+        transport = grouped_transport(rank, dist) if number % 4 == 2 else GlooTransport(rank)
+        trainer = Trainer(program, rank, model, batches, options, transport, Recorder(rank, number % 4 == 0))
+        if transport.groups_messages:
+            with_side_stream(trainer)
         first = trainer.parameters()
         for _ in range(ITERATIONS):
             trainer.run_iteration()

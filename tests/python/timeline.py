@@ -235,7 +235,7 @@ def tables_grow(folder):
     assert "must not have commas" in error_of(runs.append, "table.csv", plan="p/plan.json", seconds=[1.0], name="a,b")
     assert "more than 200 rows" in error_of(runs.append, "table.csv", plan="p/plan.json", seconds=[1.0] * 198)
     Path("other.csv").write_text("plan,seconds\n")
-    assert "has other columns" in error_of(runs.append, "other.csv", plan="p/plan.json", seconds=[1.0])
+    assert "does not have the columns" in error_of(runs.append, "other.csv", plan="p/plan.json", seconds=[1.0])
     assert "cannot be written" in error_of(runs.append, "p", plan="p/plan.json", seconds=[1.0])
 
 
@@ -332,7 +332,8 @@ def check_causality(found):
 def main(programs):
     plan, sim, calibrate = (str(Path(it).resolve()) for it in programs) if programs else (None, None, None)
     tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,), (spans_are_recorded,),
-             (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,), (logs_are_read,), (tables_grow,), (training_is_recorded,)]
+             (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,), (logs_are_read,), (tables_grow,),
+             (training_is_recorded,)]
     if plan:
         tests += [(merged_traces_are_those_of_the_simulator, plan, sim), (tables_are_calibrated_with, plan, calibrate)]
     for test, *arguments in tests:
