@@ -126,9 +126,26 @@ def parse_arguments(arguments=None):
         parser.error("--resume requires --checkpoint-dir")
     if arguments.single and arguments.emulate_compute:
         parser.error("--single cannot be combined with --emulate-compute")
-    if arguments.shape and not arguments.profile:
-        parser.error("--shape requires --profile")
+    for option in ("shape", "precision", "gpu", "micro_batches"):
+        if getattr(arguments, option) and not arguments.profile:
+            parser.error(f"--{option.replace('_', '-')} requires --profile")
+    check_outputs(parser, arguments)
     return arguments
+
+
+def check_outputs(parser, arguments):
+    """Outputs are different files, and none that this program reads."""
+    exported = [HERE / name for name in ("plan.json", "program.json", "rank_table.json", "README.md", "train.py")]
+    inputs = [arguments.program, arguments.data, arguments.emulate_compute, *exported, *HERE.glob("*.sh"),
+              *HERE.glob("dtfm_runtime/*")]
+    taken = {os.path.realpath(name) for name in inputs if name is not None}
+    for option in ("log", "trace", "profile"):
+        name = getattr(arguments, option)
+        if name is None:
+            continue
+        if os.path.realpath(name) in taken:
+            parser.error(f"--{option} {name} would overwrite another file of this run: name a new one")
+        taken.add(os.path.realpath(name))
 
 
 def import_torch():
@@ -226,6 +243,13 @@ def find_checkpoint(arguments, meta):
     from dtfm_runtime import checkpoint
     if not arguments.checkpoint_dir:
         return 0, {}
+    try:
+        os.makedirs(arguments.checkpoint_dir, exist_ok=True)
+        writable = os.access(arguments.checkpoint_dir, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise UserError(f"--checkpoint-dir {arguments.checkpoint_dir} cannot be written: name another folder")
     if not arguments.resume:
         checkpoint.require_empty(arguments.checkpoint_dir)
         return 0, {}
@@ -377,6 +401,11 @@ def train_rank(torch, arguments, program, model):
     end_process(code, f"train.py: {message}" if message else "")
 
 
+def is_of_message(error):
+    """Whether an error comes from Gloo or NCCL, and not from a layer."""
+    return any(word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "store"))
+
+
 def after_error(torch, program, rank, watchdog, error, first_line):
     """A communication error usually means that another rank has failed; the watchdog knows which one."""
     if isinstance(error, getattr(torch.cuda, "OutOfMemoryError", MemoryError)) or "out of memory" in str(error):
@@ -385,7 +414,7 @@ def after_error(torch, program, rank, watchdog, error, first_line):
     try:
         if isinstance(error, RuntimeError):
             # A silent rank is known only after most of the time limit; who reports an error before would be blamed.
-            watchdog.wait_for_failure()
+            watchdog.wait_for_failure(None if is_of_message(error) else 5.0)
     except PeerFailed as failed:
         return PEER_FAILED, str(failed)
     traceback.print_exc()

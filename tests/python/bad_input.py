@@ -74,7 +74,11 @@ def test_arguments(folder):
     program = write_program(folder, two_ranks())
     common = ("--program", program, "--single", "--device", "cpu", "--steps", 1)
     run = lambda *arguments, **variables: ranks.train_forked(*common, *arguments, **variables)
-    for arguments, text in ((("--resume",), "--resume requires --checkpoint-dir"), (("--steps", "-1"), "must be from 0 to 1000000000"),
+    for arguments, text in ((("--resume",), "--resume requires --checkpoint-dir"),
+                            (("--precision", "bf16"), "--precision requires --profile"),
+                            (("--log", program), "would overwrite another file of this run"),
+                            (("--log", "same", "--trace", "same"), "--trace same would overwrite another file of this run"),
+                            (("--steps", "-1"), "must be from 0 to 1000000000"),
                             (("--lr", "0"), "must be above 0"), (("--nonsense",), "unrecognized arguments"),
                             (("--emulate-compute", "x"), "--single cannot be combined"),
                             (("--threads", 100_000_000), "--threads: must be from 1 to "), (("--seed", "x"), "--seed: 'x' is not a whole number"),

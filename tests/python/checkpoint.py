@@ -205,12 +205,12 @@ def another_model_is_explained(folder):
     checkpoint.require_same(folder, meta, model=model, seed=1)
     text = error_of(checkpoint.require_same, folder, meta, model={"layers": 3, "hidden": 32, "heads": 4})
     assert f"the checkpoint in {folder} belongs to a different model: `heads` is absent in the checkpoint and 4 in this plan; use" in text, text
-    assert "another seed: 1 there and 2 here" in error_of(checkpoint.require_same, folder, meta, seed=2)
+    assert "belongs to a different seed: 1 in the checkpoint and 2 in this plan" in error_of(checkpoint.require_same, folder, meta, seed=2)
     shapes = {name: tuple(tensor.shape) for name, tensor in state_of(0).parameters.items()}
     checkpoint.read_layer(folder, 4, 0, shapes)
     text = error_of(checkpoint.read_layer, folder, 4, 0, {**shapes, "mlp.weight": (2, 7)})
     assert "belongs to a different model: parameter `mlp.weight` is 2×6 in the checkpoint and 2×7 in this plan" in text, text
-    assert "`gate` is absent there and a number here" in error_of(checkpoint.read_layer, folder, 4, 0, {**shapes, "gate": ()})
+    assert "`gate` is absent in the checkpoint and a number in this plan" in error_of(checkpoint.read_layer, folder, 4, 0, {**shapes, "gate": ()})
     assert "has a checkpoint of step 4: add --resume" in error_of(checkpoint.require_empty, folder)
 
 
