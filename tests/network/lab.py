@@ -12,6 +12,9 @@ from emulation import ROOT, Emulation
 PYTHON = "/usr/bin/python3"  # that of the distribution, which has torch
 QUEUE_MS = 1000
 PORT = 29500
+# Of the simulator. The runtime posts receives early, so that Gloo's sends need not wait for them: what is left is TCP.
+TRANSPORT = "tcp"
+TRANSPORTS = ("none", "tcp", "gloo")
 # The times of the second kind of GPU are these times those of the first.
 SLOW = 2
 GPUS = ("T4", "K80")  # of the first and the second kind; only their memory and their names matter
@@ -38,8 +41,9 @@ class Programs:
 
 def profile_layers(folder, model, micro_batches):
     """Profiles of two kinds of GPU: measured on this machine, and slower by a factor. Returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
     measured = folder / "profile-0.json"
-    shape = {key: value for key, value in model.items() if key != "kind"}
+    shape = {**{key: value for key, value in model.items() if key != "kind"}, "layers": 2}
     run(PYTHON, ROOT / "python" / "train.py", "--profile", measured, "--shape", json.dumps(shape), "--gpu", GPUS[0],
         "--micro-batches", ",".join(map(str, micro_batches)), "--device", "cpu")
     profile = json.loads(measured.read_text(encoding="utf-8"))
@@ -54,8 +58,9 @@ def profile_layers(folder, model, micro_batches):
 class Lab:
     """`machines`: name → 0 or 1, the kind of its GPU. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair."""
 
-    def __init__(self, programs, folder, machines, links):
+    def __init__(self, programs, folder, machines, links, slow_start_after_idle=1):
         self.programs, self.folder, self.machines = programs, folder, machines
+        self.slow_start_after_idle = slow_start_after_idle
         self.folder.mkdir(parents=True, exist_ok=True)
         self.network = Emulation(list(machines), links, folder, QUEUE_MS)
         try:
@@ -79,7 +84,7 @@ class Lab:
     def tune(self):
         """The kernel's defaults, whatever this machine has been set to, and no memory of earlier connections."""
         settings = {"tcp_rmem": "4096 131072 6291456", "tcp_wmem": "4096 16384 4194304", "tcp_no_metrics_save": "1",
-                    "tcp_slow_start_after_idle": "1"}
+                    "tcp_slow_start_after_idle": str(self.slow_start_after_idle)}
         for machine, address in self.network.addresses.items():
             # Few kernels allow to set the congestion control of a namespace.
             run("ip", "-n", self.network.spaces[machine], "route", "replace", "10.79.0.0/24", "dev", "wan0", "proto", "kernel", "scope",
@@ -95,23 +100,23 @@ class Lab:
         run(ROOT / "scripts" / "measure.sh", "--hosts", hosts, "-o", self.folder / "measured", *MEASURING,
             env=dict(os.environ, DTFM_TOPOLOGY=str(self.programs.topology)))
         measured = (self.folder / "measured" / "topology.yaml").read_text(encoding="utf-8")
-        for transport in ("none", "gloo"):
+        for transport in TRANSPORTS:
             self.topology(transport).write_text(measured + (f"transport: {transport}\n" if transport != "none" else ""), encoding="utf-8")
 
     def topology(self, transport):
         return self.folder / f"topology-{transport}.yaml"
 
-    def plan(self, name, job, *options, transport="gloo"):
+    def plan(self, name, job, *options, transport=TRANSPORT):
         """Plans a job, a dictionary, and exports the plan. Returns the plan's file."""
         plan, file = self.folder / f"{name}.json", self.folder / f"{name}.yaml"
         file.write_text(json.dumps(job), encoding="utf-8")
         run(self.programs.plan, self.topology(transport), "--job", file, "--quiet", "-o", plan, *options)
         return plan
 
-    def predict(self, plan, *options, transport="gloo"):
+    def predict(self, plan, *options, transport=TRANSPORT):
         """Simulated seconds per iteration, with neutral constants unless options say otherwise."""
         calibration = () if "--calibration" in options else ("--calibration", "neutral")
-        if transport != "gloo":  # the plan is for the topology with the transport, and another topology is refused
+        if transport != TRANSPORT:  # the plan is for the topology with the transport, and another topology is refused
             text = json.loads(plan.read_text(encoding="utf-8"))
             del text["topology"]
             plan = plan.with_suffix(f".{transport}.json")
@@ -119,7 +124,7 @@ class Lab:
         text = run(self.programs.sim, self.topology(transport), plan, *calibration, "--quiet", "--format", "json", *options)
         return json.loads(text)["iterations"][-1]["duration_s"]
 
-    def export(self, plan, transport="gloo"):
+    def export(self, plan, transport=TRANSPORT):
         """Writes the folder that is run on every machine."""
         hosts, folder = self.folder / "machines.txt", plan.with_suffix("")
         hosts.write_text("".join(f"{machine}/0 {address}\n" for machine, address in self.network.addresses.items()), encoding="ascii")
