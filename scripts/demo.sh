@@ -42,6 +42,8 @@ ireland tokyo 105 30
 frankfurt tokyo 110 30'
 shape='"layers": 6, "hidden": 128, "heads": 4, "sequence": 128, "vocabulary": 256, "tied": false'
 port=29500
+# Of a plan, for `field`.
+describe='"\n".join("  pipeline %d, %d micro-batches: %s" % (p, q["micro_batches"], ", ".join("layers %d to %d on %s" % (s["layers"][0], s["layers"][1] - 1, s["devices"][0]) for s in q["stages"])) for p, q in enumerate(it["pipelines"]))'
 
 folder='' programs=$root/build/release python='' steps=10 seconds=2
 processes=() namespaces=() emulator=''
@@ -142,8 +144,9 @@ emulate() {
   done >"$folder/network.txt"
   # The redirection above is no subshell, so that the names are kept for the cleaning.
   while read -r a b latency rate; do
-    echo "link $(namespace_of "$a") $(namespace_of "$b") $latency $rate 500"
-    echo "link $(namespace_of "$b") $(namespace_of "$a") $latency $rate 500"
+    # Queues hold a round trip, but at least 50 ms.
+    echo "link $(namespace_of "$a") $(namespace_of "$b") $latency $rate $((latency > 25 ? 2 * latency : 50))"
+    echo "link $(namespace_of "$b") $(namespace_of "$a") $latency $rate $((latency > 25 ? 2 * latency : 50))"
   done <<<"$links" >>"$folder/network.txt"
   mkfifo "$folder/ready"
   "$folder/emulate_network" "$folder/network.txt" >"$folder/ready" &
@@ -183,8 +186,15 @@ profile: profile.json
 END
 }
 
-export_plan() { # NAME TOPOLOGY
-  "$programs/dtfm-export" "$folder/$1.json" --to pytorch --topology "$2" --hosts "$folder/machines.txt" -o "$folder/$1" --quiet
+# plan NAME TOPOLOGY OPTION...: plans, shows the plan and exports it.
+plan() {
+  local region
+  "$programs/dtfm-plan" "$2" --job "$folder/job.yaml" --quiet -o "$folder/$1.json" "${@:3}" >"$folder/$1.txt"
+  field "$folder/$1.json" "$describe"
+  for region in "${regions[@]}"; do
+    if grep -q "\"$region/0\"" "$folder/$1.json"; then echo "$region/0 $(address_of "$region")"; fi
+  done >"$folder/$1.machines"
+  "$programs/dtfm-export" "$folder/$1.json" --to pytorch --topology "$2" --hosts "$folder/$1.machines" -o "$folder/$1" --quiet
 }
 
 field() { # FILE EXPRESSION: a value of a JSON file
@@ -213,9 +223,9 @@ wait_for_ranks() { # NAME
   local rank status failed=0
   for rank in "${!processes[@]}"; do
     status=0
-    wait "${processes[$rank]}" || status=$?
+    { wait "${processes[$rank]}" || status=$?; } 2>/dev/null # without the shell's message about one that was killed
     [ $status -eq 0 ] || failed=1
-    [ $status -eq 0 ] || printf 'rank %d: exit code %d: %s\n' "$rank" $status "$(grep '^train.py:' "$folder/$1/rank-$rank.txt" | tail -n 1)"
+    [ $status -eq 0 ] || printf '  rank %d: exit code %d. %s\n' "$rank" $status "$(grep '^train.py:' "$folder/$1/rank-$rank.txt" | tail -n 1)"
   done
   processes=()
   return $failed
@@ -271,12 +281,8 @@ profile
 field "$folder/profile.json" '"\n".join("  %s: forward %.2f ms, backward %.2f ms" % (row["kind"], row["forward_s"] * 1e3, row["backward_s"] * 1e3) for row in it["layers"] if row["micro_batch"] == 1)'
 
 step '4. Planning'
-for region in "${regions[@]}"; do echo "$region/0 $(address_of "$region")"; done >"$folder/machines.txt"
 cat "$root"/docs/*.md >"$folder/text.txt"
-"$programs/dtfm-plan" "$folder/network/topology.yaml" --job "$folder/job.yaml" --quiet -o "$folder/first.json"
-export_plan first "$folder/network/topology.yaml"
-describe='"\n".join("  pipeline %d, %d micro-batches: %s" % (p, q["micro_batches"], ", ".join("layers %d to %d on %s" % (s["layers"][0], s["layers"][1] - 1, s["devices"][0]) for s in q["stages"])) for p, q in enumerate(it["pipelines"]))'
-field "$folder/first.json" "$describe"
+plan first "$folder/network/topology.yaml"
 
 step "5. Training $steps iterations"
 start first --steps 100000
@@ -295,9 +301,7 @@ for region in "${regions[@]}"; do [ "$region" = "$lost" ] || left+=("$region"); 
 mkdir -p "$folder/network-without-$lost"
 cp -r "$folder/network/raw" "$folder/network-without-$lost/"
 measure "$folder/network-without-$lost" "${left[@]}"
-"$programs/dtfm-plan" "$folder/network-without-$lost/topology.yaml" --job "$folder/job.yaml" --warm-start "$folder/first.json" --quiet -o "$folder/second.json"
-export_plan second "$folder/network-without-$lost/topology.yaml"
-field "$folder/second.json" "$describe"
+plan second "$folder/network-without-$lost/topology.yaml" --warm-start "$folder/first.json"
 resumed=$(tr -dc 0-9 <"$folder/checkpoints/latest")
 start second --steps $((10#$resumed + steps)) --resume
 wait_for_ranks second || fail "the resumed training failed: see $folder/second"

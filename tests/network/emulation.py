@@ -28,9 +28,10 @@ def need(programs):
 
 class Emulation:
     """`sites`: names. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair. `queue_ms`: what
-    the queue of every link holds before it drops packets."""
+    the queue of every link holds before it drops packets; by default a round trip, which is how routers are dimensioned,
+    but at least 50 ms."""
 
-    def __init__(self, sites, links, folder, queue_ms=100):
+    def __init__(self, sites, links, folder, queue_ms=None):
         self.addresses = {site: f"10.79.0.{i}" for i, site in enumerate(sites, 1)}
         self.spaces = {site: f"dtfm{os.getpid()}{chr(ord('a') + i)}" for i, site in enumerate(sites)}
         self.made = []
@@ -39,7 +40,8 @@ class Emulation:
         if not program.exists():
             subprocess.run(["g++", "-O2", "-std=c++20", ROOT / "scripts" / "lib" / "emulate_network.cpp", "-o", program], check=True)
         lines = [f"machine {self.spaces[site]} {self.addresses[site]}" for site in sites]
-        lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} {queue_ms}" for (a, b), (delay, rate) in links.items()]
+        lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} {queue_ms or max(50, 2 * delay)}"
+                  for (a, b), (delay, rate) in links.items()]
         spec.write_text("\n".join(lines) + "\n", encoding="ascii")
         try:
             self.start(program, spec)

@@ -10,7 +10,6 @@ from pathlib import Path
 from emulation import ROOT, Emulation
 
 PYTHON = "/usr/bin/python3"  # that of the distribution, which has torch
-QUEUE_MS = 1000
 PORT = 29500
 # Of the simulator. The runtime posts receives early, so that Gloo's sends need not wait for them: what is left is TCP.
 TRANSPORT = "tcp"
@@ -40,12 +39,14 @@ class Programs:
 
 
 def profile_layers(folder, model, micro_batches):
-    """Profiles of two kinds of GPU: measured on this machine, and slower by a factor. Returns their paths."""
+    """Profiles of two kinds of GPU: measured on this machine, unless they have been, and slower by a factor. Returns their
+    paths."""
     folder.mkdir(parents=True, exist_ok=True)
     measured = folder / "profile-0.json"
     shape = {**{key: value for key, value in model.items() if key != "kind"}, "layers": 2}
-    run(PYTHON, ROOT / "python" / "train.py", "--profile", measured, "--shape", json.dumps(shape), "--gpu", GPUS[0],
-        "--micro-batches", ",".join(map(str, micro_batches)), "--device", "cpu")
+    if not measured.exists():
+        run(PYTHON, ROOT / "python" / "train.py", "--profile", measured, "--shape", json.dumps(shape), "--gpu", GPUS[0],
+            "--micro-batches", ",".join(map(str, micro_batches)), "--device", "cpu")
     profile = json.loads(measured.read_text(encoding="utf-8"))
     profile["gpu"], profile["source"] = GPUS[1], "imported"
     for row in profile["layers"]:
@@ -62,7 +63,7 @@ class Lab:
         self.programs, self.folder, self.machines = programs, folder, machines
         self.slow_start_after_idle = slow_start_after_idle
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.network = Emulation(list(machines), links, folder, QUEUE_MS)
+        self.network = Emulation(list(machines), links, folder)
         try:
             self.tune()
         except BaseException:

@@ -7,6 +7,7 @@ usage: planned_order.py FOLDER-WITH-PROGRAMS [OUTPUT-FOLDER]
 """
 import json
 import random
+import signal
 import sys
 import tempfile
 from itertools import combinations
@@ -69,6 +70,7 @@ def make_plans(it, profiles):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # so that namespaces are deleted
     emulation.need(["ip", "g++", "ping", "iperf3", lab.PYTHON])
     programs = lab.Programs(sys.argv[1])
     base = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="dtfm-order-")).resolve()

@@ -10,6 +10,7 @@ Needs root, /dev/net/tun, iperf3 and a quiet machine. Takes about 15 minutes. Se
 import argparse
 import csv
 import json
+import signal
 import statistics
 import sys
 import tempfile
@@ -160,6 +161,7 @@ def calibrated_errors(programs, base, plans, rows, fitted):
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # so that namespaces are deleted
     emulation.need(["ip", "g++", "ping", "iperf3", lab.PYTHON])
     base = Path(options.o or tempfile.mkdtemp(prefix="dtfm-predicted-")).resolve()
     base.mkdir(parents=True, exist_ok=True)
