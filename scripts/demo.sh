@@ -141,15 +141,15 @@ emulate() {
     namespaces+=("$(namespace_of "$region")")
     ip -n "$(namespace_of "$region")" link set lo up
     echo "machine $(namespace_of "$region") $(address_of "$region")"
-  done >"$folder/network.txt"
+  done >"$folder/links.txt"
   # The redirection above is no subshell, so that the names are kept for the cleaning.
   while read -r a b latency rate; do
     # Queues hold a round trip, but at least 50 ms.
     echo "link $(namespace_of "$a") $(namespace_of "$b") $latency $rate $((latency > 25 ? 2 * latency : 50))"
     echo "link $(namespace_of "$b") $(namespace_of "$a") $latency $rate $((latency > 25 ? 2 * latency : 50))"
-  done <<<"$links" >>"$folder/network.txt"
+  done <<<"$links" >>"$folder/links.txt"
   mkfifo "$folder/ready"
-  "$folder/emulate_network" "$folder/network.txt" >"$folder/ready" &
+  "$folder/emulate_network" "$folder/links.txt" >"$folder/ready" &
   emulator=$!
   read -r ready <"$folder/ready" || fail 'the emulator did not start'
   rm "$folder/ready"
@@ -167,7 +167,7 @@ measure() {
   local names region
   for region in "${@:2}"; do names+=("$region netns:$(namespace_of "$region") $(address_of "$region") -"); done
   printf '%s\n' "${names[@]}" >"$1.hosts"
-  DTFM_TOPOLOGY=$programs/dtfm-topology "$root/scripts/measure.sh" --hosts "$1.hosts" -o "$1" --seconds "$seconds" --pings 5 --flows 1 --quiet \
+  DTFM_TOPOLOGY=$programs/dtfm-topology "$root/scripts/measure.sh" --hosts "$1.hosts" -o "$1" --seconds "$seconds" --omit 2 --pings 5 --flows 1 --quiet \
     >"$1.txt" 2>&1 || fail "the network could not be measured: $(tail -n 1 "$1.txt")"
   # The processor of this machine is the `GPU`. Messages are those of TCP.
   sed -i -e 's/^  - {site: \("[a-z]*"\)}/  - {site: \1, gpu: CPU}/' -e '/^devices:/i gpus:\n  - {name: CPU, memory: 4 GB}\ntransport: tcp' "$1/topology.yaml"
@@ -181,7 +181,7 @@ name: demo
 target: pytorch
 model: {kind: transformer, $shape}
 training: {global_batch: 16, micro_batch: 1, precision: fp32}
-parallelism: {pipeline: auto, data: auto, schedule: 1f1b, gradient_sync: ring}
+parallelism: {pipeline: auto, data: 2, schedule: 1f1b, gradient_sync: ring}
 profile: profile.json
 END
 }

@@ -26,6 +26,11 @@ def need(programs):
         skip(f"missing: {', '.join(missing)}")
 
 
+def need_torch(python):
+    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        skip(f"{python} has no PyTorch")
+
+
 class Emulation:
     """`sites`: names. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair. `queue_ms`: what
     the queue of every link holds before it drops packets; by default a round trip, which is how routers are dimensioned,

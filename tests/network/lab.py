@@ -14,8 +14,8 @@ PORT = 29500
 # Of the simulator. The runtime posts receives early, so that Gloo's sends need not wait for them: what is left is TCP.
 TRANSPORT = "tcp"
 TRANSPORTS = ("none", "tcp", "gloo")
-# The times of the second kind of GPU are these times those of the first.
-SLOW = 2
+BLOCK_S = 0.018  # forward, one sample
+SLOW = 2  # the second kind of GPU, compared to the first
 GPUS = ("T4", "K80")  # of the first and the second kind; only their memory and their names matter
 MEASURING = ["--seconds", "2", "--omit", "2", "--pings", "5", "--flows", "1", "--quiet"]
 
@@ -39,21 +39,26 @@ class Programs:
 
 
 def profile_layers(folder, model, micro_batches):
-    """Profiles of two kinds of GPU: measured on this machine, unless they have been, and slower by a factor. Returns their
-    paths."""
+    """Profiles of two kinds of GPU, by which computing is emulated: layers take in proportion to what was measured on
+    this machine, a block BLOCK_S, or longer by a factor. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    measured = folder / "profile-0.json"
+    measured = folder / "profile.json"
     shape = {**{key: value for key, value in model.items() if key != "kind"}, "layers": 2}
     if not measured.exists():
         run(PYTHON, ROOT / "python" / "train.py", "--profile", measured, "--shape", json.dumps(shape), "--gpu", GPUS[0],
             "--micro-batches", ",".join(map(str, micro_batches)), "--device", "cpu")
+    rows = json.loads(measured.read_text(encoding="utf-8"))["layers"]
+    factor = BLOCK_S / min(row["forward_s"] for row in rows if row["kind"] == "block")
+    return [scaled_profile(measured, folder / f"profile-{kind}.json", gpu, factor * SLOW**kind) for kind, gpu in enumerate(GPUS)]
+
+
+def scaled_profile(measured, path, gpu, factor):
     profile = json.loads(measured.read_text(encoding="utf-8"))
-    profile["gpu"], profile["source"] = GPUS[1], "imported"
+    profile["gpu"], profile["source"] = gpu, "imported"
     for row in profile["layers"]:
-        row.update({key: SLOW * value for key, value in row.items() if key.endswith("_s")})
-    slow = folder / "profile-1.json"
-    slow.write_text(json.dumps(profile), encoding="utf-8")
-    return [measured, slow]
+        row.update({key: factor * value for key, value in row.items() if key.endswith("_s")})
+    path.write_text(json.dumps(profile), encoding="utf-8")
+    return path
 
 
 class Lab:

@@ -17,10 +17,12 @@ import emulation
 import lab
 
 DIFFERENT = 0.05
-MACHINES = ["east1", "west1", "east2", "west2", "east3", "west3"]
-NEAR, FAR = (5, 100), (40, 40)  # one-way latency in ms, Mbit/s
+# The kind of each machine's GPU: 1 is the slower one.
+KINDS = {"east1": 0, "west1": 0, "east2": 0, "west2": 0, "east3": 1, "west3": 1}
+MACHINES = list(KINDS)
+NEAR, FAR = (5, 100), (20, 100)  # one-way latency in ms, Mbit/s
 LINKS = {(a, b): NEAR if a[0] == b[0] else FAR for a in MACHINES for b in MACHINES if a != b}
-LAYERS, BATCH = 6, 24
+LAYERS, BATCH = 6, 32
 MODEL = {"kind": "transformer", "hidden": 256, "heads": 4, "sequence": 256, "vocabulary": 256}
 
 
@@ -28,7 +30,7 @@ def job(profiles, pipeline, data):
     return {"version": 1, "name": "order", "target": "pytorch", "model": {**MODEL, "layers": LAYERS},
             "training": {"global_batch": BATCH, "micro_batch": 1, "precision": "fp32"},
             "parallelism": {"pipeline": pipeline, "data": data, "schedule": "1f1b", "gradient_sync": "ring"},
-            "profile": [json.loads(path.read_text(encoding="utf-8")) for path in profiles[:1]]}
+            "profile": [json.loads(path.read_text(encoding="utf-8")) for path in profiles]}
 
 
 def even(order, stages):
@@ -72,12 +74,13 @@ def make_plans(it, profiles):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # so that namespaces are deleted
     emulation.need(["ip", "g++", "ping", "iperf3", lab.PYTHON])
+    emulation.need_torch(lab.PYTHON)
     programs = lab.Programs(sys.argv[1])
     base = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="dtfm-order-")).resolve()
     base.mkdir(parents=True, exist_ok=True)
     profiles = lab.profile_layers(base, MODEL, [1])
     predicted, measured = {}, {}
-    with lab.Lab(programs, base / "network", {machine: 0 for machine in MACHINES}, LINKS) as it:
+    with lab.Lab(programs, base / "network", KINDS, LINKS) as it:
         it.measure()
         for name, plan in make_plans(it, profiles).items():
             predicted[name] = it.predict(plan, "--trace", plan.with_suffix(".trace.json"))

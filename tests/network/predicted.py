@@ -20,7 +20,7 @@ import emulation
 import lab
 
 BAR_MEAN, BAR_WORST, BAR_CALIBRATED = 0.10, 0.20, 0.05
-ITERATIONS, SKIPPED = 7, 2
+ITERATIONS, SKIPPED = 6, 2
 COLUMNS = ["network", "latency_ms", "rate_mbps", "ranks", "schedule", "sync", "pipelines", "options", "none_s", "gloo_s",
            "predicted_s", "measured_s", "iterations_s"]
 
@@ -77,17 +77,17 @@ SETTINGS = [
     setting("continent", "small", 6, 24, "1f1b", "tree", 3, 2),
     setting("continent", "small", 6, 24, "zb-h1", "ring", 2, 3),
     setting("continent", "wide", 8, 32, "gpipe", "sharded-ps", "auto", "auto"),
-    setting("oceans", "small", 6, 32, "1f1b", "ring", 2, 2),
+    setting("oceans", "small", 4, 16, "1f1b", "ring", 2, 2),
     setting("oceans", "small", 4, 16, "gpipe", "tree", 2, 2),
-    setting("oceans", "wide", 4, 32, "zb-h1", "sharded-ps", 2, 2),
-    setting("oceans", "small", 8, 16, "interleaved", "central-ps", 2, 2),
-    setting("sites", "small", 6, 32, "1f1b", "hierarchical", 2, 4),
+    setting("oceans", "wide", 4, 24, "zb-h1", "sharded-ps", 2, 2),
+    setting("oceans", "small", 4, 12, "interleaved", "central-ps", 2, 2),
+    setting("sites", "small", 4, 32, "1f1b", "hierarchical", 2, 4),
     setting("sites", "small", 8, 32, "gpipe", "ring", 4, 2),
-    setting("sites", "wide", 8, 32, "zb-h1", "hierarchical", 2, 4, tied=True),
-    setting("sites", "small", 8, 32, "1f1b", "ring", 2, 4, optimizer_sharding="zero1"),
-    setting("rural", "small", 5, 20, "1f1b", "ring", "auto", "auto"),
-    setting("rural", "small", 5, 20, "gpipe", "central-ps", 2, 2, compression={"activations": "8-bit", "gradients": "8-bit"}),
-    setting("rural", "small", 5, 16, "zb-h1", "tree", 2, 2, overlap=True),
+    setting("sites", "small", 4, 32, "zb-h1", "hierarchical", 2, 4, tied=True),
+    setting("sites", "small", 4, 32, "1f1b", "ring", 2, 4, optimizer_sharding="zero1"),
+    setting("rural", "small", 4, 16, "1f1b", "ring", "auto", "auto"),
+    setting("rural", "small", 4, 16, "gpipe", "central-ps", 2, 2, compression={"activations": "8-bit", "gradients": "8-bit"}),
+    setting("rural", "small", 4, 12, "zb-h1", "tree", 2, 2, overlap=True),
 ]
 
 
@@ -163,6 +163,7 @@ def main():
     options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # so that namespaces are deleted
     emulation.need(["ip", "g++", "ping", "iperf3", lab.PYTHON])
+    emulation.need_torch(lab.PYTHON)
     base = Path(options.o or tempfile.mkdtemp(prefix="dtfm-predicted-")).resolve()
     base.mkdir(parents=True, exist_ok=True)
     programs = lab.Programs(options.programs)
