@@ -46,7 +46,7 @@ port=29500
 describe='"\n".join("  pipeline %d, %d micro-batches: %s" % (p, q["micro_batches"], ", ".join("layers %d to %d on %s" % (s["layers"][0], s["layers"][1] - 1, s["devices"][0]) for s in q["stages"])) for p, q in enumerate(it["pipelines"]))'
 
 folder='' programs=$root/build/release python='' steps=10 seconds=2
-processes=() namespaces=() emulator=''
+processes=() namespaces=() emulator='' running=''
 
 usage() { sed -n '2,/^$/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -111,6 +111,16 @@ make_folder() {
   folder=$(cd -- "$folder" && pwd)
 }
 
+# Runs a program so that an interruption of this script ends it at once.
+run() { # COMMAND...
+  local status=0
+  "$@" &
+  running=$!
+  wait "$running" || status=$?
+  running=''
+  return $status
+}
+
 step() { printf '\n== %s\n' "$*"; }
 
 namespace_of() { printf 'dtfm%s%s' "$$" "$1"; } # REGION
@@ -125,6 +135,7 @@ address_of() { # REGION
 clean_up() {
   local status=$? it
   trap '' INT TERM
+  [ -z "$running" ] || kill "$running" 2>/dev/null || true
   for it in "${processes[@]}"; do kill -KILL "$it" 2>/dev/null || true; done
   [ -z "$emulator" ] || kill "$emulator" 2>/dev/null || true
   wait 2>/dev/null || true
@@ -135,7 +146,7 @@ clean_up() {
 
 emulate() {
   local region a b latency rate ready
-  g++ -O2 -std=c++20 "$root/scripts/lib/emulate_network.cpp" -o "$folder/emulate_network"
+  run g++ -O2 -std=c++20 "$root/scripts/lib/emulate_network.cpp" -o "$folder/emulate_network"
   for region in "${regions[@]}"; do
     ip netns add "$(namespace_of "$region")" || fail 'no network namespace can be made here'
     namespaces+=("$(namespace_of "$region")")
@@ -167,14 +178,14 @@ measure() {
   local names region
   for region in "${@:2}"; do names+=("$region netns:$(namespace_of "$region") $(address_of "$region") -"); done
   printf '%s\n' "${names[@]}" >"$1.hosts"
-  DTFM_TOPOLOGY=$programs/dtfm-topology "$root/scripts/measure.sh" --hosts "$1.hosts" -o "$1" --seconds "$seconds" --omit 2 --pings 5 --flows 1 --quiet \
+  run env DTFM_TOPOLOGY="$programs/dtfm-topology" "$root/scripts/measure.sh" --hosts "$1.hosts" -o "$1" --seconds "$seconds" --omit 2 --pings 5 --flows 1 --quiet \
     >"$1.txt" 2>&1 || fail "the network could not be measured: $(tail -n 1 "$1.txt")"
   # The processor of this machine is the `GPU`. Messages are those of TCP.
   sed -i -e 's/^  - {site: \("[a-z]*"\)}/  - {site: \1, gpu: CPU}/' -e '/^devices:/i gpus:\n  - {name: CPU, memory: 4 GB}\ntransport: tcp' "$1/topology.yaml"
 }
 
 profile() {
-  OMP_NUM_THREADS=1 "$python" "$root/python/train.py" --profile "$folder/profile.json" --shape "{$shape}" --gpu CPU --device cpu --micro-batches 1,2
+  run env OMP_NUM_THREADS=1 "$python" "$root/python/train.py" --profile "$folder/profile.json" --shape "{$shape}" --gpu CPU --device cpu --micro-batches 1,2
   cat >"$folder/job.yaml" <<END
 version: 1
 name: demo
@@ -189,12 +200,12 @@ END
 # plan NAME TOPOLOGY OPTION...: plans, shows the plan and exports it.
 plan() {
   local region
-  "$programs/dtfm-plan" "$2" --job "$folder/job.yaml" --quiet -o "$folder/$1.json" "${@:3}" >"$folder/$1.txt"
+  run "$programs/dtfm-plan" "$2" --job "$folder/job.yaml" --quiet -o "$folder/$1.json" "${@:3}" >"$folder/$1.txt"
   field "$folder/$1.json" "$describe"
   for region in "${regions[@]}"; do
     if grep -q "\"$region/0\"" "$folder/$1.json"; then echo "$region/0 $(address_of "$region")"; fi
   done >"$folder/$1.machines"
-  "$programs/dtfm-export" "$folder/$1.json" --to pytorch --topology "$2" --hosts "$folder/$1.machines" -o "$folder/$1" --quiet
+  run "$programs/dtfm-export" "$folder/$1.json" --to pytorch --topology "$2" --hosts "$folder/$1.machines" -o "$folder/$1" --quiet
 }
 
 field() { # FILE EXPRESSION: a value of a JSON file
@@ -311,7 +322,7 @@ show_training second
 step '8. Calibrating'
 add_runs first
 add_runs second
-"$programs/dtfm-calibrate" "$folder/network/topology.yaml" "$folder/runs.csv" --quiet -o "$folder/calibration.json" >"$folder/calibration.txt"
+run "$programs/dtfm-calibrate" "$folder/network/topology.yaml" "$folder/runs.csv" --quiet -o "$folder/calibration.json" >"$folder/calibration.txt"
 
 printf '\n%-32s %10s %10s %12s\n' 'seconds per iteration' predicted measured calibrated
 for name in first second; do
