@@ -38,9 +38,9 @@ def even(order, stages):
     count = len(order) // stages
     pipelines = [order[p * stages:(p + 1) * stages] for p in range(count)]
     return {"schema": "dtfm-plan/1", "pipelines": [
-        {"micro_batches": BATCH // count,
+        {"micro_batches": BATCH * (p + 1) // count - BATCH * p // count,
          "stages": [{"layers": [LAYERS * s // stages, LAYERS * (s + 1) // stages], "devices": [f"{machine}/0"]}
-                    for s, machine in enumerate(machines)]} for machines in pipelines]}
+                    for s, machine in enumerate(machines)]} for p, machines in enumerate(pipelines)]}
 
 
 def given(it, profiles, name, plan):

@@ -136,6 +136,14 @@ def run_setting(it, number, network, model, job, profiles):
                   "iterations_s": " ".join(f"{value:.3f}" for value in seconds)}
 
 
+def write_csv(path, rows):
+    if path:
+        with open(path, "w", encoding="ascii", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
 def error(row, column="predicted_s"):
     return float(row[column]) / float(row["measured_s"]) - 1
 
@@ -179,15 +187,11 @@ def main():
                     plan, row = run_setting(it, number, network, profiles=profiles[SETTINGS[number][1]], model=SETTINGS[number][1],
                                             job=SETTINGS[number][2])
                     rows[number], plans[number] = row, (it, plan)
+                    write_csv(options.csv, rows.values())
                     print(f"{number:3} {row['network']:9} {row['latency_ms']:>6} ms {row['rate_mbps']:>7} Mbps {row['ranks']} ranks "
                           f"{row['schedule']:11} {row['sync']:12} {row['pipelines']:22} {row['options']:8} predicted {row['predicted_s']:>7} s, "
                           f"measured {row['measured_s']:>7} s: {error(row):+6.1%} (none {error(row, 'none_s'):+.1%}, gloo {error(row, 'gloo_s'):+.1%}); "
                           f"{row['iterations_s']}", flush=True)
-    if options.csv:
-        with open(options.csv, "w", encoding="ascii", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows.values())
     errors = [error(row) for row in rows.values()]
     print(f"{len(rows)} settings, nothing fitted: {summary(errors)}")
     for transport in ("none", "gloo"):
