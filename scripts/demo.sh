@@ -268,8 +268,14 @@ measured() { # NAME: median of the iterations but the first two
 print("%.3f" % statistics.median([json.loads(line)["seconds"] for line in open(sys.argv[1])][2:]))' "$folder/$1/log.jsonl"
 }
 
-add_runs() { # NAME
-  PYTHONPATH=$root/python "$python" -m dtfm_runtime.runs "$folder/$1/log.jsonl" --plan "$folder/$1.json" -o "$folder/runs.csv" --skip 2 --each --name "$1"
+# add_runs NAME NETWORK: rows of the table for dtfm-calibrate, of the iterations but the first two. The second plan has
+# another topology than the first.
+add_runs() {
+  [ -e "$folder/runs.csv" ] || echo 'name,topology,plan,seconds' >"$folder/runs.csv"
+  "$python" -c 'import json, sys
+for line in list(open(sys.argv[1]))[2:]:
+    print(sys.argv[2], sys.argv[3] + "/topology.yaml", sys.argv[2] + ".json", json.loads(line)["seconds"], sep=",")' \
+    "$folder/$1/log.jsonl" "$1" "$2" >>"$folder/runs.csv"
 }
 
 read_arguments "$@"
@@ -320,8 +326,8 @@ sed -n 's/^resuming/  resuming/p' "$folder/second/rank-0.txt"
 show_training second
 
 step '8. Calibrating'
-add_runs first
-add_runs second
+add_runs first network
+add_runs second "network-without-$lost"
 run "$programs/dtfm-calibrate" "$folder/network/topology.yaml" "$folder/runs.csv" --quiet -o "$folder/calibration.json" >"$folder/calibration.txt"
 
 printf '\n%-32s %10s %10s %12s\n' 'seconds per iteration' predicted measured calibrated

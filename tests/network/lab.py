@@ -133,7 +133,8 @@ class Lab:
     def export(self, plan, transport=TRANSPORT):
         """Writes the folder that is run on every machine."""
         hosts, folder = self.folder / "machines.txt", plan.with_suffix("")
-        hosts.write_text("".join(f"{machine}/0 {address}\n" for machine, address in self.network.addresses.items()), encoding="ascii")
+        hosts.write_text("".join(f"{machine.split('/')[1] if '/' in machine else f'{machine}/0'} {address}\n"
+                                 for machine, address in self.network.addresses.items()), encoding="ascii")
         run(self.programs.export, plan, "--to", "pytorch", "--topology", self.topology(transport), "--hosts", hosts, "-o", folder, "--force",
             "--quiet")
         return folder
