@@ -177,6 +177,7 @@ class Measured(unittest.TestCase):
 
 
 @unittest.skipUnless(shutil.which("mpirun") and shutil.which("mpicxx"), "MPI is not installed")
+@unittest.skipUnless((TOOLS / "nsrsh").exists(), "there is no ../shared/tools/wan")
 class SimulatorAgainstMpi(unittest.TestCase):
     """Compares MPI on the measured network with dtfm-sim on the measured topology: same bytes, same
     messages in the same order.

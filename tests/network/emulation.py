@@ -1,5 +1,4 @@
-"""A wide-area network between network namespaces of this machine, using the emulator in
-../shared/tools/wan."""
+"""A wide-area network between network namespaces of this machine."""
 import os
 import shutil
 import subprocess
@@ -10,7 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT.parent / "shared" / "tools" / "wan"
 SKIPPED = 77
-SECONDS = 600  # after which the emulator ends by itself
 
 
 def skip(why):
@@ -19,8 +17,6 @@ def skip(why):
 
 
 def need(programs):
-    if not (TOOLS / "wanemu.cpp").exists():
-        skip("there is no ../shared/tools/wan")
     if os.geteuid() != 0:
         skip("network namespaces need root")
     if not os.path.exists("/dev/net/tun"):
@@ -30,22 +26,27 @@ def need(programs):
         skip(f"missing: {', '.join(missing)}")
 
 
+def need_torch(python):
+    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        skip(f"{python} has no PyTorch")
+
+
 class Emulation:
     """`sites`: names. `links`: (a, b) → (one-way latency in ms, Mbit/s) for every ordered pair. `queue_ms`: what
-    the queue of every link holds before it drops packets."""
+    the queue of every link holds before it drops packets; by default a round trip, which is how routers are dimensioned,
+    but at least 50 ms."""
 
-    def __init__(self, sites, links, folder, queue_ms=100):
+    def __init__(self, sites, links, folder, queue_ms=None):
         self.addresses = {site: f"10.79.0.{i}" for i, site in enumerate(sites, 1)}
         self.spaces = {site: f"dtfm{os.getpid()}{chr(ord('a') + i)}" for i, site in enumerate(sites)}
         self.made = []
         self.process = None
-        program, spec = folder / "wanemu", folder / "spec.txt"
-        source = (TOOLS / "wanemu.cpp").read_text(encoding="utf-8")
-        assert "qlim_ms = 100" in source
-        (folder / "wanemu.cpp").write_text(source.replace("qlim_ms = 100", f"qlim_ms = {queue_ms}"), encoding="utf-8")
-        subprocess.run(["g++", "-O2", "-std=c++20", folder / "wanemu.cpp", "-o", program], check=True)
-        lines = [f"ns {self.spaces[site]} {self.addresses[site]}" for site in sites]
-        lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} 0" for (a, b), (delay, rate) in links.items()]
+        program, spec = folder / "emulate_network", folder / "spec.txt"
+        if not program.exists():
+            subprocess.run(["g++", "-O2", "-std=c++20", ROOT / "scripts" / "lib" / "emulate_network.cpp", "-o", program], check=True)
+        lines = [f"machine {self.spaces[site]} {self.addresses[site]}" for site in sites]
+        lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} {queue_ms or max(50, 2 * delay)}"
+                  for (a, b), (delay, rate) in links.items()]
         spec.write_text("\n".join(lines) + "\n", encoding="ascii")
         try:
             self.start(program, spec)
@@ -61,7 +62,7 @@ class Emulation:
                 skip(f"no network namespace can be made: {added.stderr.strip()}")
             self.made.append(space)
             subprocess.run(["ip", "-n", space, "link", "set", "lo", "up"], check=True)
-        self.process = subprocess.Popen([program, str(SECONDS), spec], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, spec], stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != "ready":
             self.stop()
             skip("the emulator did not start")
