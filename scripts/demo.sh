@@ -146,7 +146,7 @@ clean_up() {
 
 emulate() {
   local region a b latency rate ready
-  run g++ -O2 -std=c++20 "$root/scripts/lib/emulate_network.cpp" -o "$folder/emulate_network"
+  run g++ -O2 -std=c++20 "$root/tests/network/emulate_network.cpp" -o "$folder/emulate_network"
   for region in "${regions[@]}"; do
     ip netns add "$(namespace_of "$region")" || fail 'no network namespace can be made here'
     namespaces+=("$(namespace_of "$region")")

@@ -43,7 +43,7 @@ class Emulation:
         self.process = None
         program, spec = folder / "emulate_network", folder / "spec.txt"
         if not program.exists():
-            subprocess.run(["g++", "-O2", "-std=c++20", ROOT / "scripts" / "lib" / "emulate_network.cpp", "-o", program], check=True)
+            subprocess.run(["g++", "-O2", "-std=c++20", ROOT / "tests" / "network" / "emulate_network.cpp", "-o", program], check=True)
         lines = [f"machine {self.spaces[site]} {self.addresses[site]}" for site in sites]
         lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} {queue_ms or max(50, 2 * delay)}"
                   for (a, b), (delay, rate) in links.items()]

@@ -1,6 +1,6 @@
-// Emulates a wide-area network between network namespaces of this machine, on kernels without netem, too. Every
-// namespace gets an interface `wan0` (a TUN device). Packets between two of them wait in the queue of their link, leave
-// it at its rate, and arrive after its latency. Linux only; needs root and /dev/net/tun.
+// Emulates a wide-area network between network namespaces of this machine, on kernels without netem, too.
+// Every namespace gets an interface `wan0` (a TUN device). Packets between two of them wait in the queue of
+// their link, leave it at its rate, and arrive after its latency. Linux only; needs root and /dev/net/tun.
 //
 // usage: emulate_network SPEC
 //
@@ -8,8 +8,8 @@
 //   machine NAMESPACE ADDRESS                           IPv4, all in one /24
 //   link FROM TO LATENCY_MS RATE_MBPS QUEUE_MS          one direction; every ordered pair needs one
 //
-// Prints `ready` when the interfaces are up, and ends with its parent or when it is interrupted. Exit codes: 0 done,
-// 2 bad usage or no permission.
+// Prints `ready` when the interfaces are up, and ends with its parent or when it is interrupted. Exit codes:
+// 0 done, 2 bad usage or no permission.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/if.h>
@@ -83,9 +83,13 @@ volatile std::sig_atomic_t is_interrupted = 0;
   std::exit(2);
 }
 
-[[noreturn]] void fail_with_errno(const std::string& what) { fail(what + ": " + std::strerror(errno)); }
+[[noreturn]] void fail_with_errno(const std::string& what) {
+  fail(what + ": " + std::strerror(errno));
+}
 
-Nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+Nanoseconds now() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
 
 void set_address(int socket, ifreq& request, unsigned long operation, in_addr_t address) {
   sockaddr_in value{};
@@ -95,8 +99,9 @@ void set_address(int socket, ifreq& request, unsigned long operation, in_addr_t 
   if (ioctl(socket, operation, &request) != 0) fail_with_errno("wan0 cannot be given an address");
 }
 
-/// Opens the device in the namespace. Packets have a header that says how the kernel would segment them, because TCP
-/// may hand over several segments as one packet, which costs far less processor time than one after another.
+/// Opens the device in the namespace. Packets have a header that says how the kernel would segment them,
+/// because TCP may hand over several segments as one packet, which costs far less processor time than one
+/// after another.
 int open_tun(const std::string& name, in_addr_t address) {
   const int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
   const int other = open(("/var/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
@@ -129,14 +134,18 @@ class Network {
     if (!file) fail(std::string(spec) + ": cannot be read");
     std::string line;
     for (int number = 1; std::getline(file, line); ++number)
-      if (!line.empty() && !read_line(line)) fail(std::string(spec) + ":" + std::to_string(number) + ": bad line: " + line);
-    if (links_.size() != machines_.size() * (machines_.size() - 1)) fail(std::string(spec) + ": not every ordered pair has a link");
+      if (!line.empty() && !read_line(line))
+        fail(std::string(spec) + ":" + std::to_string(number) + ": bad line: " + line);
+    if (links_.size() != machines_.size() * (machines_.size() - 1))
+      fail(std::string(spec) + ": not every ordered pair has a link");
   }
 
   void run() {
-    const int poll = epoll_create1(EPOLL_CLOEXEC), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    const int poll = epoll_create1(EPOLL_CLOEXEC),
+              timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     watch(poll, timer, no_machine);
-    for (std::size_t i = 0; i < machines_.size(); ++i) watch(poll, machines_[i].tun, static_cast<std::uint32_t>(i));
+    for (std::size_t i = 0; i < machines_.size(); ++i)
+      watch(poll, machines_[i].tun, static_cast<std::uint32_t>(i));
     std::puts("ready");
     std::fflush(stdout);
     while (!is_interrupted) {
@@ -145,7 +154,8 @@ class Network {
       std::array<epoll_event, 16> events{};
       const int count = epoll_wait(poll, events.data(), events.size(), -1);
       for (int i = 0; i < count; ++i)
-        if (events[static_cast<std::size_t>(i)].data.u32 != no_machine) accept_packets(events[static_cast<std::size_t>(i)].data.u32);
+        if (events[static_cast<std::size_t>(i)].data.u32 != no_machine)
+          accept_packets(events[static_cast<std::size_t>(i)].data.u32);
     }
   }
 
@@ -165,9 +175,10 @@ class Network {
     }
     double latency_ms = 0, rate_mbps = 0, queue_ms = 0;
     words >> latency_ms >> rate_mbps >> queue_ms;
-    if (kind != "link" || !words || !(rate_mbps > 0) || numbers_.count(from) == 0 || numbers_.count(to) == 0) return false;
-    links_[{numbers_[from], numbers_[to]}] = {static_cast<Nanoseconds>(latency_ms * 1e6), static_cast<Nanoseconds>(queue_ms * 1e6),
-                                              8e3 / rate_mbps};
+    if (kind != "link" || !words || !(rate_mbps > 0) || numbers_.count(from) == 0 || numbers_.count(to) == 0)
+      return false;
+    links_[{numbers_[from], numbers_[to]}] = {static_cast<Nanoseconds>(latency_ms * 1e6),
+                                              static_cast<Nanoseconds>(queue_ms * 1e6), 8e3 / rate_mbps};
     return true;
   }
 
@@ -182,13 +193,15 @@ class Network {
     while (!packets_.empty() && packets_.top().due <= now()) {
       const Packet& packet = packets_.top();
       // A namespace that is being deleted loses its packets, as a machine that is switched off does.
-      [[maybe_unused]] const auto written = write(machines_[static_cast<std::size_t>(packet.to)].tun, packet.bytes.data(), packet.bytes.size());
+      [[maybe_unused]] const auto written =
+          write(machines_[static_cast<std::size_t>(packet.to)].tun, packet.bytes.data(), packet.bytes.size());
       packets_.pop();
     }
   }
 
   void set_timer(int timer) const {
-    const Nanoseconds due = packets_.empty() ? now() + 100'000'000 : std::max<Nanoseconds>(packets_.top().due, 1);
+    const Nanoseconds due =
+        packets_.empty() ? now() + 100'000'000 : std::max<Nanoseconds>(packets_.top().due, 1);
     itimerspec at{};
     at.it_value.tv_sec = due / 1'000'000'000;
     at.it_value.tv_nsec = due % 1'000'000'000;
@@ -216,14 +229,17 @@ class Network {
     const Nanoseconds time = now();
     link.free_at = std::max(link.free_at, time);
     if (link.free_at - time > link.max_wait) return;  // dropped
-    link.free_at += static_cast<Nanoseconds>(link.ns_per_byte * static_cast<double>(bytes_on_line(header, size - sizeof header)));
-    packets_.push({link.free_at + link.latency, next_number_++, to->second, std::string(buffer_.data(), size)});
+    link.free_at += static_cast<Nanoseconds>(
+        link.ns_per_byte * static_cast<double>(bytes_on_line(header, size - sizeof header)));
+    packets_.push(
+        {link.free_at + link.latency, next_number_++, to->second, std::string(buffer_.data(), size)});
   }
 
   /// Every segment of a packet has headers of its own on the line.
   static std::size_t bytes_on_line(const PacketHeader& header, std::size_t size) {
     if (header.segmentation == 0 || header.segment_bytes == 0 || header.headers_bytes >= size) return size;
-    const std::size_t payload = size - header.headers_bytes, segments = (payload + header.segment_bytes - 1) / header.segment_bytes;
+    const std::size_t payload = size - header.headers_bytes,
+                      segments = (payload + header.segment_bytes - 1) / header.segment_bytes;
     return payload + segments * header.headers_bytes;
   }
 
