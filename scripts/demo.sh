@@ -337,3 +337,6 @@ for name in first second; do
   printf '%-32s %10s %10s %12s\n' "$name plan" "$(simulate "$topology" "$folder/$name.json" --calibration neutral)" "$(measured $name)" \
     "$(simulate "$topology" "$folder/$name.json" --calibration "$folder/calibration.json")"
 done
+if [ "$(nproc)" -lt ${#regions[@]} ]; then
+  printf 'The profile is that of one rank alone; here, the ranks share %d cores, which only the calibration sees.\n' "$(nproc)"
+fi
