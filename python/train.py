@@ -238,6 +238,12 @@ def describe_training(program, model):
     return {"model": sizes_of_model}
 
 
+def resumed_text(step, steps):
+    if step >= steps:
+        return f"nothing to do: the checkpoint is of step {step}, and --steps is {steps}"
+    return f"resuming from step {step}"
+
+
 def find_checkpoint(arguments, meta):
     """Step and metadata to resume from; step 0 if training starts anew."""
     from dtfm_runtime import checkpoint
@@ -444,7 +450,7 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
     if step:
         trainer.load(arguments.checkpoint_dir, step, found)
         if rank == 0:
-            print(f"resuming from step {step}", flush=True)
+            print(resumed_text(step, arguments.steps), flush=True)
     Run(arguments, program, trainer, options, meta, recorder, watchdog, rank).train()
     trainer.close()
     if arguments.trace:

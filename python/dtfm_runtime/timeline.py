@@ -218,14 +218,17 @@ def _message(event: Mapping[str, object], rank: int) -> tuple:
 
 
 def _iterations(ranks: Sequence[Tuple[int, List[dict]]]) -> Dict[int, Tuple[float, float]]:
-    """From the first rank's start to the last one's end."""
+    """From the first rank's start to that of the next iteration, or of the last one to the last rank's end. A rank begins
+    an iteration while others end the one before."""
     result: Dict[int, Tuple[float, float]] = {}
     for _, events in ranks:
         for event in events:
             if event["kind"] == "iteration":
                 start, end = result.get(event["iteration"], (event["start_s"], event["end_s"]))
                 result[event["iteration"]] = min(start, event["start_s"]), max(end, event["end_s"])
-    return result
+    starts = sorted(start for start, _ in result.values())
+    following = dict(zip(starts, starts[1:]))
+    return {number: (start, min(end, following.get(start, end))) for number, (start, end) in result.items()}
 
 
 class _ChromeTrace:
