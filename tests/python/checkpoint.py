@@ -9,29 +9,23 @@ import json
 import os
 import random
 import signal
-import socket
 import struct
-import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+from ranks import error_of, free_port, require_torch
 
-try:
-    import torch
-except ImportError:
-    print("skipped: PyTorch is missing")
-    sys.exit(77)
+require_torch()
+
+import torch
 
 import torch.distributed as dist
 
 from dtfm_runtime import checkpoint
 from dtfm_runtime.checkpoint import LayerState
 from dtfm_runtime.data import open_data
-from dtfm_runtime.errors import UserError
 from dtfm_runtime.model import Transformer, transformer_model
 from dtfm_runtime.program import parse_program
 from dtfm_runtime.single import SingleTrainer
@@ -42,15 +36,6 @@ from programs import make_program
 
 checkpoint.SHARED_FOLDER_DELAY_S = 0.0
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where waiting for the disk takes no time
-
-
-def error_of(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except UserError as error:
-        assert "\n" not in str(error), error
-        return str(error)
-    raise AssertionError("no error")
 
 
 def state_of(value, size=6):
@@ -126,7 +111,7 @@ def a_step_can_be_written_again(folder):
 def what_is_not_complete_is_not_resumed(folder):
     write(folder, 4)
     checkpoint.write_layer(folder, 8, 0, state_of(0))
-    assert "lacks layer-00001.safetensors and 1 more: --checkpoint-dir must be a folder that all ranks share" in error_of(
+    assert "does not contain layer-00001.safetensors and 1 more: --checkpoint-dir must be a folder that all ranks share" in error_of(
         checkpoint.commit, folder, 8, {}, 3)
     assert checkpoint.latest(folder)[0] == 4
     # The pointer may be older than the newest complete folder, be missing, or be nonsense.
@@ -287,11 +272,6 @@ def walk_over_all_pairs(names):
             walk.append(path.pop())
     assert len(walk) == len(names) * (len(names) - 1) + 1
     return walk
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 def run_turns(rank, turns, folder, port):

@@ -14,14 +14,11 @@ import time
 import warnings
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+from ranks import ROOT, error_of, require_torch
 
-try:
-    import torch
-except ImportError:
-    print("skipped: PyTorch is missing")
-    sys.exit(77)
+require_torch()
+
+import torch
 try:
     warnings.simplefilter("ignore", DeprecationWarning)  # from RefResolver, which all distributions have
     from jsonschema import Draft202012Validator, RefResolver
@@ -31,7 +28,6 @@ except ImportError:
 from torch import nn
 
 from dtfm_runtime import profile
-from dtfm_runtime.errors import UserError
 from dtfm_runtime.model import Transformer, model_of, transformer_model
 from dtfm_runtime.optimizer import SGD
 
@@ -41,15 +37,6 @@ MODELS = {"gpt": SIZES,
                     "tied": False, "attention": "flash"},
           "positions": {**SIZES, "positions": 10}}
 CPU = torch.device("cpu")
-
-
-def error_of(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except UserError as error:
-        assert "\n" not in str(error), error
-        return str(error)
-    raise AssertionError("no error")
 
 
 def transformer(sizes):

@@ -25,6 +25,17 @@ def require_torch():
         sys.exit(SKIPPED)
 
 
+def error_of(function, *arguments, **options):
+    """The message of the UserError that a function raises."""
+    from dtfm_runtime.errors import UserError
+    try:
+        function(*arguments, **options)
+    except UserError as error:
+        assert "\n" not in str(error), error
+        return str(error)
+    raise AssertionError("no error")
+
+
 def free_port():
     """A port with a free one after it, for the watchdog."""
     while True:

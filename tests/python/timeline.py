@@ -9,7 +9,6 @@ import json
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,17 +17,13 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+from ranks import ROOT, error_of, require_torch, train_ranks
 
-try:
-    import torch
-except ImportError:
-    print("skipped: PyTorch is missing")
-    sys.exit(77)
+require_torch()
+
+import torch
 
 from dtfm_runtime import runs, timeline
-from dtfm_runtime.errors import UserError
 from dtfm_runtime.failure import Clock
 from programs import make_program
 
@@ -58,15 +53,6 @@ DEVICES = ["a/0", "a/1", "b/0", "b/1"]
 def write_job(schedule, sync, other="", batch=8):
     text = JOB.replace("SCHEDULE", schedule).replace("SYNC", sync).replace("batch: 8", f"batch: {batch}")
     Path("job.yaml").write_text(text.replace(", OTHER", f", {other}" if other else ""))
-
-
-def error_of(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except UserError as error:
-        assert "\n" not in str(error), error
-        return str(error)
-    raise AssertionError("no error")
 
 
 def slices(trace):
@@ -270,14 +256,8 @@ def training_is_recorded(folder):
     document = make_program(model, [(2, [(0, 2), (2, 4)]), (1, [(0, 1), (1, 4)])], gradient_sync="ring")
     Path("program.json").write_text(json.dumps(document))
     Path("plan.json").write_text("{}")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1] - 10_000  # not one of those that the system gives to connections
-    ranks = []
-    for rank in range(4):
-        place = {"RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": "0"}
-        ranks.append(subprocess.Popen([sys.executable, ROOT / "python/train.py", "--program", "program.json", "--steps", "3", "--trace", "trace.json",
-                                       "--log", "log.jsonl", "--device", "cpu"], env={**os.environ, **place}, stdout=subprocess.DEVNULL))
-    assert [rank.wait(timeout=120) for rank in ranks] == [0] * 4
+    results = train_ranks(4, "--program", "program.json", "--steps", 3, "--trace", "trace.json", "--log", "log.jsonl", "--device", "cpu")
+    assert [code for code, _, _ in results] == [0] * 4, results
     found, names = slices("trace.json")
     assert names == {0: "test", 1: "here:0", 2: "here:1", 3: "here:2", 4: "here:3"}
     check_names(found)
