@@ -264,6 +264,17 @@ const tests = {
     await lost.close();
   },
 
+  async "a measured timeline is drawn below the simulated one on the same scale"() {
+    const { page, close } = await opened("measured.html");
+    assert.deepEqual((await sections(page)).slice(3, 5), ["timeline", "measured-timeline"]);
+    const views = await page.$$eval(".timeline", (boxes) => boxes.map(({ dataset }) => ({ ...dataset })));
+    assert.equal(views.length, 2);
+    assert.deepEqual(views[0], views[1]);
+    assert.match(await textOf(page, "#measured-timeline .note"), /It shows iteration [12] of the training: /);
+    assert.match(await textOf(page, "#about"), /Only the second timeline is a measurement/);
+    await close();
+  },
+
   async "the page of several runs has a distribution but no timeline"() {
     const { page, close } = await opened("samples.html");
     assert.equal(await countOf(page, "#samples .run"), 5);

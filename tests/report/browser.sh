@@ -66,6 +66,8 @@ scenario departure 'events: [{at: 0.5 s, device: ohio/0, speed: 0.5}]' >events.y
 "$sim" net.yaml uneven-plan.json --job job.yaml --scenario events.yaml --iterations 6 --quiet -o run.json --report run.html >log
 "$sim" net.yaml plan.json --scenario jitter.yaml --samples 5 --calibration "$here/../fuzz/corpus/calibration/fitted.json" --quiet \
   -o samples.json --report samples.html >log
+"$sim" net.yaml plan.json --quiet --trace measured.json >log
+"$sim" net.yaml plan.json --quiet --iterations 1 --measured measured.json --report measured.html >log
 
 sed 's/memory: 16 GB/memory: 100 MB/' net.yaml >tiny.yaml
 "$plan" tiny.yaml --job job.yaml --evaluations 3000 --quiet --report tiny.html >log || [[ $? == 3 ]] # nothing fits
