@@ -194,6 +194,8 @@ def measure_profile(torch, arguments):
     from dtfm_runtime import profile
     from dtfm_runtime.program import read_program
     from dtfm_runtime.transport import local_rank
+    if not os.access(os.path.dirname(os.path.abspath(arguments.profile)), os.W_OK):
+        raise UserError(f"--profile {arguments.profile} cannot be written: name a file in another folder")
     if arguments.shape:
         shape, precision, micro_batches = read_shape(arguments.shape), arguments.precision or "fp32", [1]
     else:
@@ -236,12 +238,6 @@ def describe_training(program, model):
     sizes_of_model = dict(vars(model.transformer)) if model.transformer else {"custom": model.name}
     sizes_of_model.pop("flash_attention", None)  # how attention is computed, not what
     return {"model": sizes_of_model}
-
-
-def resumed_text(step, steps):
-    if step >= steps:
-        return f"nothing to do: the checkpoint is of step {step}, and --steps is {steps}"
-    return f"resuming from step {step}"
 
 
 def find_checkpoint(arguments, meta):
@@ -409,7 +405,7 @@ def train_rank(torch, arguments, program, model):
 
 def is_of_message(error):
     """Whether an error comes from Gloo or NCCL, and not from a layer."""
-    return any(word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "store"))
+    return any(word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "tcpstore"))
 
 
 def after_error(torch, program, rank, watchdog, error, first_line):
@@ -450,7 +446,7 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
     if step:
         trainer.load(arguments.checkpoint_dir, step, found)
         if rank == 0:
-            print(resumed_text(step, arguments.steps), flush=True)
+            print(f"resuming from step {step}", flush=True)
     Run(arguments, program, trainer, options, meta, recorder, watchdog, rank).train()
     trainer.close()
     if arguments.trace:

@@ -29,7 +29,7 @@ export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 regions=(virginia oregon ireland frankfurt tokyo)
-# One-way latency in ms and Mbit/s between regions, both directions alike.
+# One-way latency in ms and Mbit/s between regions, the same in both directions.
 links='virginia oregon 30 80
 virginia ireland 35 80
 virginia frankfurt 45 60
@@ -105,7 +105,7 @@ check_requirements() {
 }
 
 make_folder() {
-  [ -n "$folder" ] || folder=$(mktemp -d -t dtfm-demo-XXXXXX)
+  [ -n "$folder" ] || folder=$(mktemp -d)
   mkdir -p -- "$folder" || refuse "$folder cannot be created"
   [ -z "$(ls -A -- "$folder")" ] || refuse "$folder is not empty: give -o another folder"
   folder=$(cd -- "$folder" && pwd)

@@ -72,7 +72,7 @@ def commit(folder: os.PathLike, step: int, meta: Mapping, layers: int) -> None:
     part, complete = _part_folder(folder, step), _step_folder(folder, step)
     missing = _missing_layers(part, layers)
     if missing:
-        raise UserError(f"{part} lacks {_layer_file(missing[0])}{_and_more(missing)}: --checkpoint-dir must be a "
+        raise UserError(f"{part} does not contain {_layer_file(missing[0])}{_and_more(missing)}: --checkpoint-dir must be a "
                         "folder that all ranks share")
     document = json.dumps({**meta, "schema": SCHEMA, "step": step, "layers": layers}).encode()
     if len(document) > MAX_META_BYTES:
