@@ -81,20 +81,16 @@ exporter::ExportBundle read_bundle(const ExportOptions& options, RankOrder order
 /// `files` use.
 std::vector<std::string> names_in(const fs::path& folder, const exporter::ExportFiles& files) {
   std::vector<std::string> names;
-  const auto is_for_files = [&](const std::string& name) {
-    return std::any_of(files.begin(), files.end(),
-                       [&](const exporter::ExportFile& it) { return it.name.starts_with(name + "/"); });
-  };
-  const auto add = [&](const auto& self, const fs::path& path, const std::string& prefix) -> void {
-    for (const auto& entry : fs::directory_iterator(path)) {
-      const std::string name = prefix + entry.path().filename().string();
-      if (entry.is_directory() && !entry.is_symlink() && is_for_files(name))
-        self(self, entry.path(), name + "/");
-      else
-        names.push_back(name);
-    }
-  };
-  add(add, folder, "");
+  for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::end(entry); ++entry) {
+    const std::string name = entry->path().lexically_relative(folder).generic_string();
+    const bool is_used = entry->is_directory() && !entry->is_symlink() &&
+                         std::any_of(files.begin(), files.end(), [&](const exporter::ExportFile& it) {
+                           return it.name.starts_with(name + "/");
+                         });
+    if (is_used) continue;
+    entry.disable_recursion_pending();
+    names.push_back(name);
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -168,15 +164,6 @@ struct TrainerTimes {
   }
 };
 
-/// The plan of the bundle with the devices of its topology.
-Plan on_topology(const exporter::ExportBundle& bundle) {
-  Plan plan = bundle.plan;
-  for (Pipeline& pipeline : plan.pipelines)
-    for (Stage& stage : pipeline.stages)
-      for (int& device : stage.devices) device = bundle.topology_device[at(device)];
-  return plan;
-}
-
 /// `planned` has the settings of the plan; `changes` are those that the trainer makes.
 TrainerTimes trainer_times(const ExportOptions& options, const exporter::ExportBundle& planned,
                            const std::vector<TargetChange>& changes, Target target) {
@@ -184,10 +171,10 @@ TrainerTimes trainer_times(const ExportOptions& options, const exporter::ExportB
   const Problem problem{*planned.topology, planned.job,
                         io::calibration_for(options.calibration, planned.job, *planned.topology).constants,
                         io::built_in_roofline()};
-  TrainerTimes times{api::time_on_target(problem, on_topology(planned), target)};
+  TrainerTimes times{api::time_on_target(problem, exporter::plan_on_topology(planned), target)};
   try {
     if (!times.trainer.obstacle.empty()) throw NotRunnable(times.trainer.obstacle);
-    times.planned_s = sim::simulate_undisturbed(problem, on_topology(planned)).seconds;
+    times.planned_s = sim::simulate_undisturbed(problem, exporter::plan_on_topology(planned)).seconds;
   } catch (const Error& error) {
     if (options.strict) throw;
     times.unknown = fmt::format("the time is not known: {}", error.what());

@@ -18,7 +18,7 @@ namespace {
 
 using Track = TimelineRow::Track;
 
-/// What tells spans of a timeline apart, except for the number of earlier ones that are alike.
+/// Spans with the same key are matched in the order of their start.
 using SpanKey = std::tuple<int, Track, SpanKind, int>;  // device, track, kind, micro-batch
 
 /// All spans by key, in the order of their start. Received messages are left out: they are those sent.
@@ -30,7 +30,7 @@ std::map<SpanKey, std::vector<TimelineSpan>> spans_by_key(const Timeline& timeli
   return spans;
 }
 
-bool has_pass(SpanKind kind) {
+bool is_pass(SpanKind kind) {
   return kind == SpanKind::forward || kind == SpanKind::backward || kind == SpanKind::weight_gradient;
 }
 
@@ -57,6 +57,7 @@ Timeline timeline_of(const io::MeasuredIteration& measured) {
 
 TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured, double tolerance) {
   TimelineComparison result;
+  result.tolerance = tolerance;
   result.simulated_s = simulated.end_s - simulated.start_s;
   result.measured_s = measured.end_s - measured.start_s;
   auto others = spans_by_key(measured);
@@ -73,7 +74,7 @@ TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& 
       sum.measured_s += found[i].length();
       const double start = spans[i].start - simulated.start_s,
                    late = found[i].start - measured.start_s - start;
-      if (!has_pass(kind) || std::abs(late) <= tolerance * result.simulated_s) continue;
+      if (!is_pass(kind) || std::abs(late) <= tolerance * result.simulated_s) continue;
       if (!result.parts_at || spans[i].start < result.parts_at->simulated.start)
         result.parts_at = {device, spans[i], found[i]};
     }
@@ -109,7 +110,7 @@ std::string format_comparison(const Topology& topology, const Timeline& measured
     text += fmt::format("{} only in one of the two timelines\n", format_count(comparison.unmatched, "span"));
   if (!comparison.parts_at)
     return text + fmt::format("no computation starts more than {:.0f} % of the iteration earlier or later\n",
-                              100 * timeline_tolerance);
+                              100 * comparison.tolerance);
   const auto& [device, simulated, found] = *comparison.parts_at;
   return text + fmt::format(
                     "They part at {} of micro-batch {} on {}: it starts after {:.6g} s, in the "

@@ -28,6 +28,7 @@ struct TimelineComparison {
   };
 
   double simulated_s = 0, measured_s = 0;  // length of the iterations
+  double tolerance = 0;
   std::vector<Kind> kinds;
   int unmatched = 0;  // spans that only one of them has
   /// The first computation, in simulated time, that starts earlier or later by more than `tolerance` of the
@@ -35,10 +36,10 @@ struct TimelineComparison {
   std::optional<Difference> parts_at = {};
 };
 
-inline constexpr double timeline_tolerance = 0.05;
-
+/// By default, the tolerance is the difference below which the order of plans is not expected to hold
+/// (tests/network/planned_order.py).
 TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured,
-                                     double tolerance = timeline_tolerance);
+                                     double tolerance = 0.05);
 
 /// A table of the kinds, and where the timelines part.
 std::string format_comparison(const Topology& topology, const Timeline& measured,

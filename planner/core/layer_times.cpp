@@ -99,14 +99,14 @@ std::string format_layer_names(const std::vector<std::string>& names, std::size_
       names.size() > max_shown ? fmt::format(" and {} more layers", names.size() - max_shown) : "");
 }
 
-}  // namespace
-
 /// ", only of V100-16GB, H100"; empty without profiles.
 std::string format_profiled_gpus(const Job& job) {
   std::vector<std::string_view> gpus;
   for (const LayerProfile& it : job.profiles) gpus.push_back(it.gpu);
   return gpus.empty() ? "" : fmt::format(", only of {}", fmt::join(gpus, ", "));
 }
+
+}  // namespace
 
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),

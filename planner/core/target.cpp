@@ -12,8 +12,6 @@ namespace {
 
 // docs/targets.md says which of these facts were read in sources, and which are assumed.
 
-// Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for
-// their sends before they compute on. torch.distributed.pipelining is assumed to do so, except with GPipe.
 // python/dtfm_runtime: pipeline.py, sync.py.
 constexpr std::array pytorch_schedules = {Schedule::one_f_one_b,          Schedule::gpipe,
                                           Schedule::interleaved,          Schedule::zero_bubble_h1,
@@ -22,6 +20,8 @@ constexpr std::array pytorch_syncs = {GradientSync::ring, GradientSync::sharded_
                                       GradientSync::tree, GradientSync::hierarchical};
 constexpr std::array only_8_bit = {CompressionMethod::quantize_8_bit};
 
+// Megatron-LM (core/pipeline_parallel/p2p_communication.py) and DeepSpeed (runtime/pipe/engine.py) wait for
+// their sends before they compute on. torch.distributed.pipelining is assumed to do so, except with GPipe.
 constexpr std::array megatron_schedules = {Schedule::one_f_one_b_blocking, Schedule::interleaved};
 constexpr std::array torch_schedules = {Schedule::one_f_one_b_blocking, Schedule::gpipe,
                                         Schedule::interleaved_blocking};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 
 namespace dtfm::exporter {
@@ -27,6 +29,15 @@ std::vector<int> micro_batch_counts(const Plan& plan) {
   std::vector<int> counts;
   for (const Pipeline& pipeline : plan.pipelines) counts.push_back(pipeline.micro_batches);
   return counts;
+}
+
+Plan plan_on_topology(const ExportBundle& bundle) {
+  DTFM_ASSERT(bundle.topology);
+  Plan plan = bundle.plan;
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      for (int& device : stage.devices) device = bundle.topology_device[at(device)];
+  return plan;
 }
 
 std::map<std::string, std::vector<int>> ranks_by_address(const ExportBundle& bundle) {

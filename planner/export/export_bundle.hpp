@@ -73,6 +73,9 @@ std::vector<RankAssignment> assign_ranks(const Plan& plan, const Job& job, RankO
 /// Number of micro-batches of each pipeline.
 std::vector<int> micro_batch_counts(const Plan& plan);
 
+/// The plan with its devices as indices into the topology of the bundle, which must have one.
+Plan plan_on_topology(const ExportBundle& bundle);
+
 /// Ranks on each machine in ascending order, keyed by address.
 std::map<std::string, std::vector<int>> ranks_by_address(const ExportBundle& bundle);
 

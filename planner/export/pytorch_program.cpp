@@ -75,8 +75,14 @@ class ProgramWriter {
 
   /// Throws NotRunnable without a topology.
   const Topology& topology_for(const std::string& what) const {
-    if (!bundle_.topology) reject("pytorch", fmt::format("{}; add --topology FILE", what));
+    if (!bundle_.topology) reject(name_of(Target::pytorch), fmt::format("{}; add --topology FILE", what));
     return *bundle_.topology;
+  }
+  const Topology& topology_with_links() const {
+    return topology_for("which links are slow enough for compression depends on the network");
+  }
+  const Topology& topology_with_sites() const {
+    return topology_for("gradient_sync hierarchical depends on the sites of the network");
   }
 
   ordered_json topology_json() const {
@@ -125,8 +131,7 @@ class ProgramWriter {
     const Compression& compression = execution_.compression;
     if (!compression.activation_preset || a == b) return false;
     if (!compression.bandwidth_threshold) return true;
-    const Topology& topology =
-        topology_for("which links are slow enough for compression depends on the network");
+    const Topology& topology = topology_with_links();
     return is_compressed(topology, compression, topology_device(a), topology_device(b)) ||
            is_compressed(topology, compression, topology_device(b), topology_device(a));
   }
@@ -135,8 +140,7 @@ class ProgramWriter {
     const Compression& compression = execution_.compression;
     if (!compression.gradient_preset) return false;
     if (!compression.bandwidth_threshold) return true;
-    const Topology& topology =
-        topology_for("which links are slow enough for compression depends on the network");
+    const Topology& topology = topology_with_links();
     std::vector<int> devices;
     for (const int rank : ranks) devices.push_back(topology_device(rank));
     return is_compressed(topology, compression, devices);
@@ -178,7 +182,7 @@ class ProgramWriter {
   /// Only `hierarchical` uses the sites.
   std::string site_of(int rank) const {
     if (execution_.gradient_sync != GradientSync::hierarchical) return bundle_.location(rank).address;
-    const Topology& topology = topology_for("gradient_sync hierarchical depends on the sites of the network");
+    const Topology& topology = topology_with_sites();
     return topology.sites[at(topology.devices[at(topology_device(rank))].site)].name;
   }
 
@@ -215,12 +219,7 @@ class ProgramWriter {
     if (execution_.gradient_sync != GradientSync::hierarchical ||
         !traits(execution_.optimizer_sharding).optimizer)
       return 0;
-    Plan plan = bundle_.plan;
-    for (Pipeline& pipeline : plan.pipelines)
-      for (Stage& stage : pipeline.stages)
-        for (int& device : stage.devices) device = bundle_.topology_device[at(device)];
-    return sharing_replicas(topology_for("gradient_sync hierarchical depends on the sites of the network"),
-                            plan);
+    return sharing_replicas(topology_with_sites(), plan_on_topology(bundle_));
   }
 
   ordered_json sync_groups_json() const {
