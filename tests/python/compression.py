@@ -3,10 +3,10 @@
 
 usage: compression.py
 """
+import itertools
 import queue
 import random
 import threading
-from collections import defaultdict
 
 import ranks
 from programs import SCHEDULES, SYNCS, make_program
@@ -53,18 +53,19 @@ class Threads:
         self.rank, self.queues = rank, queues
 
     def send(self, tensor, peer, tag):
-        self.queues[self.rank, peer, tag].put(tensor.clone())
+        self.queues[self.rank, peer].put(tensor.clone())
         return Work(lambda: None)
 
     def receive(self, buffer, peer, tag):
-        return Work(lambda: buffer.copy_(self.queues[peer, self.rank, tag].get(timeout=20)))
+        return Work(lambda: buffer.copy_(self.queues[peer, self.rank].get(timeout=20)))
 
 
 def run_group(algorithm, sites, length, shards, compressed, kinds):
     """Returns what every rank has after the collectives, what it should, and what each owns after a reduce-scatter."""
     import torch
     from dtfm_runtime.sync import ALGORITHMS, ALL_GATHER, REDUCE_SCATTER, Collective, Group, owned_range
-    queues = defaultdict(queue.Queue)
+    # Made before the threads: in a defaultdict, two threads may each make one of the same key.
+    queues = {pair: queue.Queue() for pair in itertools.permutations(range(len(sites)), 2)}
     data = [torch.randn(length) for _ in sites]
     expected = sum(data)
     groups = [Group(tuple(sites), position, length, shards) for position in range(len(sites))]
