@@ -7,6 +7,7 @@
 #include "planner/core/infinity.hpp"
 #include "planner/core/ranks.hpp"
 #include "planner/core/rng.hpp"
+#include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/memory_use.hpp"
@@ -50,13 +51,15 @@ LabelledGraph undisturbed_graph(const Problem& problem, const Plan& plan, const 
 }
 
 /// Throws WorkStopped.
-double undisturbed_makespan(const Problem& problem, const Plan& plan, const PathSchedule* paths,
-                            const StopFunction& stop) {
-  ReplayOptions options;
-  options.stop = stop;
-  const Replay replayed = replay(undisturbed_graph(problem, plan, paths, stop).graph, options);
-  if (replayed.ended == ReplayEnd::stopped) throw WorkStopped();
-  return replayed.makespan;
+double steady_seconds(LabelledGraph graph, const StopFunction& stop) {
+  const SteadyIteration last = replay_steady(graph, [&](double start) {
+    ReplayOptions options;
+    options.start = start;
+    options.stop = stop;
+    return replay(graph.graph, options);
+  });
+  if (last.replay.ended == ReplayEnd::stopped) throw WorkStopped();
+  return last.seconds;
 }
 
 Distribution iteration_time(const std::vector<IterationReport>& iterations) {
@@ -116,13 +119,16 @@ UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& pl
   LabelledGraph graph = reduced_iteration_graph(problem, plan, stop);
   IntervalReplay interval_replay;
   interval_replay.set_stop(stop);
-  const ReplayedInterval replayed = interval_replay.replay_interval(
-      graph, ScenarioProfiles(undisturbed, problem.topology, graph), 0, infinity);
-  if (replayed.ended == ReplayEnd::stopped) return {};
-  UndisturbedIteration result{replayed.ended == ReplayEnd::finished, replayed.end};
+  const ScenarioProfiles no_changes(undisturbed, problem.topology, graph);
+  const SteadyIteration last = replay_steady(graph, [&](double start) {
+    return interval_replay.replay_interval(graph, no_changes, start, infinity).replay;
+  });
+  if (last.replay.ended == ReplayEnd::stopped) return {};
+  UndisturbedIteration result{last.replay.ended == ReplayEnd::finished, last.seconds};
   MemoryUse memory(problem.topology->size(), stage_memory(problem, plan));
   memory.place(expand_virtual_stages(plan));
-  memory.on_interval({RunInterval::Kind::iteration, 0, 0, replayed.end, graph, replayed.replay, stop});
+  memory.on_interval(
+      {RunInterval::Kind::iteration, 0, last.start, last.replay.makespan, graph, last.replay, stop});
   for (const int device : pipeline_major(plan))
     if (const int gpu = problem.topology->devices[at(device)].gpu; gpu >= 0)
       result.exceeds_memory |= memory.peaks()[at(device)] > problem.topology->gpus[at(gpu)].memory.value();
@@ -133,25 +139,22 @@ UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& pl
 
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every,
                            const PathSchedule* paths, const StopFunction& stop) {
-  const double synchronized_s = undisturbed_makespan(problem, plan, paths, stop);
+  const double synchronized_s = steady_seconds(undisturbed_graph(problem, plan, paths, stop), stop);
   if (sync_every == 1) return synchronized_s;
   Plan unsynchronized = plan;
   unsynchronized.execution.gradient_sync = GradientSync::none;
-  return (synchronized_s + (sync_every - 1) * undisturbed_makespan(problem, unsynchronized, paths, stop)) /
-         sync_every;
+  const double unsynchronized_s =
+      steady_seconds(undisturbed_graph(problem, unsynchronized, paths, stop), stop);
+  return (synchronized_s + (sync_every - 1) * unsynchronized_s) / sync_every;
 }
 
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
                                                    const StopFunction& stop, const PathSchedule* paths) try {
-  TaskGraph graph = undisturbed_graph(problem, plan, paths, stop).graph;
-  ReplayOptions options;
-  options.stop = stop;
-  graph.model.weigh_by_latency = false;
-  const Replay equal = replay(graph, options);
-  graph.model.weigh_by_latency = true;
-  const Replay rtt = replay(graph, options);
-  if (equal.ended == ReplayEnd::stopped || rtt.ended == ReplayEnd::stopped) return std::nullopt;
-  return FairnessComparison{equal.makespan, rtt.makespan};
+  LabelledGraph graph = undisturbed_graph(problem, plan, paths, stop);
+  graph.graph.model.weigh_by_latency = false;
+  const double equal_s = steady_seconds(graph, stop);
+  graph.graph.model.weigh_by_latency = true;
+  return FairnessComparison{equal_s, steady_seconds(std::move(graph), stop)};
 } catch (const WorkStopped&) {
   return std::nullopt;
 }

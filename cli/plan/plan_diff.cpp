@@ -66,6 +66,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("uniform_pipelines", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.execution.overlap; });
   add("tied_embedding_sync", [](const auto& it) { return it.job.execution.tied_embedding_sync; });
+  add("iteration_barrier", [](const auto& it) { return it.job.execution.iteration_barrier; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
   add("micro_batch", [](const auto& it) { return it.job.execution.micro_batch; });

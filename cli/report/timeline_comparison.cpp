@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/common/style.hpp"
 #include "cli/common/text_formatting.hpp"
@@ -52,14 +53,15 @@ Timeline timeline_of(const io::MeasuredIteration& measured) {
   }
   std::vector<TimelineRow> list;
   for (auto& [place, row] : rows) list.push_back(std::move(row));
-  return make_timeline(fmt::format("iteration {}", measured.number), 0, measured.length_s, std::move(list));
+  return make_timeline(fmt::format("iteration {}", measured.number), {0, measured.length_s},
+                       measured.length_s, std::move(list));
 }
 
 TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured, double tolerance) {
   TimelineComparison result;
   result.tolerance = tolerance;
-  result.simulated_s = simulated.end_s - simulated.start_s;
-  result.measured_s = measured.end_s - measured.start_s;
+  result.simulated_s = simulated.length_s;
+  result.measured_s = measured.length_s;
   auto others = spans_by_key(measured);
   std::map<SpanKind, TimelineComparison::Kind> kinds;
   for (const auto& [key, spans] : spans_by_key(simulated)) {
@@ -93,6 +95,31 @@ TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& 
     result.parts_at->simulated.end -= simulated.start_s;
   }
   return result;
+}
+
+nlohmann::ordered_json comparison_json(const Topology& topology, const Timeline& measured,
+                                       const TimelineComparison& comparison) {
+  nlohmann::ordered_json json = {{"title", measured.title},
+                                 {"measured_s", comparison.measured_s},
+                                 {"simulated_s", comparison.simulated_s},
+                                 {"kinds", nlohmann::ordered_json::array()},
+                                 {"unmatched", comparison.unmatched},
+                                 {"tolerance", comparison.tolerance},
+                                 {"parts_at", nullptr}};
+  for (const TimelineComparison::Kind& it : comparison.kinds)
+    json["kinds"].push_back({{"kind", name_of(it.kind)},
+                             {"count", it.count},
+                             {"measured_s", it.measured_s},
+                             {"simulated_s", it.simulated_s}});
+  if (comparison.parts_at) {
+    const auto& [device, simulated, found] = *comparison.parts_at;
+    json["parts_at"] = {{"device", topology.devices[at(device)].id},
+                        {"kind", name_of(found.kind)},
+                        {"micro_batch", found.micro_batch},
+                        {"measured_start_s", found.start},
+                        {"simulated_start_s", simulated.start}};
+  }
+  return json;
 }
 
 std::string format_comparison(const Topology& topology, const Timeline& measured,

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "cli/report/timeline_recorder.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/io/measured_iteration.hpp"
@@ -40,6 +42,10 @@ struct TimelineComparison {
 /// (tests/network/planned_order.py).
 TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured,
                                      double tolerance = 0.05);
+
+/// The key `measured` of the result of dtfm-sim.
+nlohmann::ordered_json comparison_json(const Topology& topology, const Timeline& measured,
+                                       const TimelineComparison& comparison);
 
 /// A table of the kinds, and where the timelines part.
 std::string format_comparison(const Topology& topology, const Timeline& measured,

@@ -139,9 +139,9 @@ SpanKind kind_of(sim::Activity activity) {
   return SpanKind::overhead;
 }
 
-Timeline make_timeline(std::string title, double start_s, double end_s, std::vector<TimelineRow> rows) {
+Timeline make_timeline(std::string title, Interval time, double length_s, std::vector<TimelineRow> rows) {
   std::erase_if(rows, [](const TimelineRow& row) { return row.spans.empty(); });
-  Timeline timeline{std::move(title), start_s, end_s, 0, 0, false, std::move(rows)};
+  Timeline timeline{std::move(title), time.begin, time.end, length_s, 0, 0, false, std::move(rows)};
   for (TimelineRow& row : timeline.rows) {
     const auto by_start = [](const TimelineSpan& span) { return std::tie(span.start, span.end); };
     std::stable_sort(row.spans.begin(), row.spans.end(),
@@ -156,6 +156,7 @@ void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
   if (has_iteration_ && !is_iteration) return;
   has_iteration_ = is_iteration;
   title_ = title_of(run_interval);
+  length_s_ = run_interval.end - std::max(run_interval.start, end_s_);
   start_s_ = run_interval.start;
   end_s_ = run_interval.end;
   recorded_spans_.clear();
@@ -188,7 +189,7 @@ Timeline TimelineRecorder::timeline() const {
     received.peer = it.device;
     add(it.span.peer, Track::receive, received);
   }
-  return make_timeline(title_, start_s_, end_s_, std::move(rows));
+  return make_timeline(title_, {start_s_, end_s_}, length_s_, std::move(rows));
 }
 
 Timeline merged(Timeline timeline, long long max_span_count) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/core/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 
 namespace dtfm::cli {
@@ -52,6 +53,8 @@ struct TimelineRow {
 struct Timeline {
   std::string title;              // "iteration 2"
   double start_s = 0, end_s = 0;  // since the start of the run
+  /// Of the iteration, without what overlaps with the one before, which only is if there is no barrier.
+  double length_s = 0;
   long long tasks = 0;            // number of spans before merging
   double merged_below_s = 0;      // adjacent spans shorter and nearer than this may be merged; 0: none
   bool merges_kinds = false;      // whether spans of different kinds may be merged
@@ -59,7 +62,7 @@ struct Timeline {
 };
 
 /// Builds a timeline from rows that may be empty, with spans in any order.
-Timeline make_timeline(std::string title, double start_s, double end_s, std::vector<TimelineRow> rows);
+Timeline make_timeline(std::string title, Interval time, double length_s, std::vector<TimelineRow> rows);
 
 /// Keeps the last complete iteration of a run or, if there is none, its last interval. Only the times of
 /// tasks are recorded, overwriting those of the previous interval; rows are built once, by timeline().
@@ -81,7 +84,7 @@ class TimelineRecorder : public sim::RunObserver {
   int devices_;
   bool has_iteration_ = false;
   std::string title_;
-  double start_s_ = 0, end_s_ = 0;
+  double start_s_ = 0, end_s_ = 0, length_s_ = 0;
   std::vector<RecordedSpan> recorded_spans_;
 };
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/common/batch_option.hpp"
 #include "cli/common/common_work.hpp"
@@ -36,10 +37,12 @@
 #include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/control_characters.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/measured_iteration.hpp"
+#include "simulator/io/report_json.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -314,12 +317,12 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   return notes;
 }
 
-std::string format_run_summary(const Input& input, const Outcome& outcome, const io::SimRecord& record) {
+std::string format_run_summary(const Input& input, const Outcome& outcome, const io::SimRecord& record,
+                               const std::optional<TimelineComparison>& comparison) {
   if (input.swarm) return format_swarm_summary(input.problem, outcome.report, record);
   const std::string summary = format_summary({input.problem.topology, input.plan, outcome.report, record});
-  if (!input.measured || !outcome.timeline) return summary;
-  return join_blocks({summary, format_comparison(input.problem.topology, *input.measured,
-                                                 compare_timelines(*outcome.timeline, *input.measured))});
+  if (!comparison) return summary;
+  return join_blocks({summary, format_comparison(input.problem.topology, *input.measured, *comparison)});
 }
 
 void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
@@ -328,14 +331,20 @@ void write_output(const SimulateOptions& options, const Input& input, const Outc
                              outcome.fairness,       notes_of(options, input, outcome),
                              DTFM_VERSION,           outcome.interval,
                              outcome.swarm,          model_input(input.problem.job.model)};
-  const std::string json = io::report_json(input.problem.topology, outcome.report, record);
+  nlohmann::ordered_json document = io::sim_document(input.problem.topology, outcome.report, record);
+  std::optional<TimelineComparison> comparison;
+  if (input.measured && outcome.timeline) {
+    comparison = compare_timelines(*outcome.timeline, *input.measured);
+    document["measured"] = comparison_json(input.problem.topology, *input.measured, *comparison);
+  }
+  const std::string json = io::format_json(document);
   if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must exist even if the report fails
     write_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline,
                      input.measured);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;
-  print_result(options.format == OutputFormat::json ? json : format_run_summary(input, outcome, record),
+  print_result(options.format == OutputFormat::json ? json : format_run_summary(input, outcome, record, comparison),
                options.color);
 }
 

@@ -100,6 +100,8 @@ std::vector<PlanConflict> plan_conflicts(const Plan& plan, const Job& job) {
                fmt::format("{}", of_job.overlap));
   list.compare("tied_embedding_sync", "parallelism.tied_embedding_sync",
                fmt::format("{}", planned.tied_embedding_sync), fmt::format("{}", of_job.tied_embedding_sync));
+  list.compare("iteration_barrier", "parallelism.iteration_barrier",
+               fmt::format("{}", planned.iteration_barrier), fmt::format("{}", of_job.iteration_barrier));
   if (!open.recomputation)
     list.compare("recompute", "training.recompute", std::string(name_of(planned.recomputation)),
                  std::string(name_of(of_job.recomputation)), Choice::may_be_auto);

@@ -126,6 +126,7 @@ constexpr auto targets = std::to_array<TargetTraits>({
      .flushes = FlushSupport::any,
      .overlap = OverlapSupport::optional,
      .tied_embedding_sync = true,
+     .iteration_barrier = false,
      .nccl_chooses_all_reduce = false},
     {.kind = Target::megatron,
      .name = "megatron",

@@ -78,6 +78,7 @@ struct TargetTraits {
   FlushSupport flushes = FlushSupport::never;
   OverlapSupport overlap = OverlapSupport::never;
   bool tied_embedding_sync = false;            // as in ExecutionConfig
+  bool iteration_barrier = true;               // as in ExecutionConfig; with fp16 always
   std::optional<bool> sequence_parallel = {};  // empty: as the job says
   bool scatter_gather = false;                 // supports Parallelism::scatter_gather
   bool nccl_chooses_all_reduce = true;         // NCCL picks the algorithm of gradient all-reduces

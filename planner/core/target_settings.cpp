@@ -52,6 +52,9 @@ class TargetSettings {
       set_flag("parallelism.overlap", execution_.overlap, target_.overlap == OverlapSupport::always);
     set_flag("parallelism.tied_embedding_sync", execution_.tied_embedding_sync,
              target_.tied_embedding_sync && has_tied_layers());
+    // With loss scaling, all devices agree in every iteration whether gradients have overflowed.
+    set_flag("parallelism.iteration_barrier", execution_.iteration_barrier,
+             target_.iteration_barrier || job_.training.precision == Precision::fp16);
     if (target_.flushes == FlushSupport::never && execution_.flush)
       change("parallelism.flush", format_flush(std::exchange(execution_.flush, std::nullopt)), "none");
     remove_compression();

@@ -142,29 +142,42 @@ class EmulatedLayer:
     weight_share: float
 
 
+class Sleeper:
+    """Sleeps instead of computing. A sleep ends late, on a busy machine by milliseconds; the next one is shorter by as
+    much, so that the device computes for as long as it should in all."""
+
+    def __init__(self) -> None:
+        self.late_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds - self.late_s
+        time.sleep(max(0.0, end - time.monotonic()))
+        self.late_s = time.monotonic() - end
+
+
 class EmulatedChunk:
     """Sleeps for the time of the profile instead of computing. What it returns has the real size."""
 
-    def __init__(self, layers: Sequence[int], times: Mapping[int, EmulatedLayer], splits_backward: bool,
-                 recompute: bool, make_output: Callable[[], Optional[torch.Tensor]],
+    def __init__(self, layers: Sequence[int], times: Mapping[int, EmulatedLayer], sleeper: Sleeper,
+                 splits_backward: bool, recompute: bool, make_output: Callable[[], Optional[torch.Tensor]],
                  make_gradient: Callable[[], Optional[torch.Tensor]]):
         self.layers, self.times, self.splits_backward, self.recompute = layers, times, splits_backward, recompute
-        self.make_output, self.make_gradient = make_output, make_gradient
+        self.sleeper, self.make_output, self.make_gradient = sleeper, make_output, make_gradient
 
     def forward(self, micro_batch: int, x, seed, target=None) -> Optional[torch.Tensor]:
-        time.sleep(sum(self.times[layer].forward for layer in self.layers))
+        self.sleeper.sleep(sum(self.times[layer].forward for layer in self.layers))
         return self.make_output()
 
     def backward(self, micro_batch: int, gradient, done: LayerDone) -> Optional[torch.Tensor]:
         for layer in reversed(self.layers):
             it = self.times[layer]
             share = 1 - it.weight_share if self.splits_backward else 1
-            time.sleep(it.backward * share + it.recompute * self.recompute)
+            self.sleeper.sleep(it.backward * share + it.recompute * self.recompute)
             if not self.splits_backward:
                 done(layer)
         return self.make_gradient()
 
     def weight_gradients(self, micro_batch: int, done: LayerDone) -> None:
         for layer in reversed(self.layers):
-            time.sleep(self.times[layer].backward * self.times[layer].weight_share)
+            self.sleeper.sleep(self.times[layer].backward * self.times[layer].weight_share)
             done(layer)

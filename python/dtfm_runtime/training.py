@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Callable, Optional, Sequence
@@ -10,7 +9,7 @@ from typing import Callable, Optional, Sequence
 import torch
 
 from . import checkpoint
-from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment
+from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment, Sleeper
 from .model import Model, segments_of
 from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
 from .pipeline import Boundary, Pipeline, channels
@@ -76,7 +75,7 @@ class Trainer:
     def __init__(self, program: Program, rank: int, model: Model, batches, options: Options, transport, recorder,
                  emulated: Optional[dict[int, EmulatedLayer]] = None):
         self.program, self.rank, self.model, self.batches, self.options = program, rank, model, batches, options
-        self.transport, self.recorder, self.emulated = transport, recorder, emulated
+        self.transport, self.recorder, self.emulated, self.sleeper = transport, recorder, emulated, Sleeper()
         self.device = torch.device(options.device)
         self.dtype = message_type(program.precision) if emulated else compute_type(program.precision, self.device)
         self.optimizer = make_optimizer(options.optimizer, options.lr, options.epsilon, options.weight_decay)
@@ -193,8 +192,8 @@ class Trainer:
                 it = boundaries.get(number)
                 return lambda: None if it is None else torch.zeros(it.shape, dtype=it.dtype)
 
-            return EmulatedChunk(layers, self.emulated, self.program.splits_backward, self.program.recompute,
-                                 zeros(outputs), zeros(inputs))
+            return EmulatedChunk(layers, self.emulated, self.sleeper, self.program.splits_backward,
+                                 self.program.recompute, zeros(outputs), zeros(inputs))
         segments = []
         for layer in layers:
             parts = segments_of(self.modules[layer])
@@ -366,8 +365,8 @@ class Trainer:
                 shares = [len(bucket.ranks) if self._is_sharded(bucket) else 1 for bucket in self.buckets]
                 for bucket in self.buckets:
                     bucket.parameters.steps += 1
-                time.sleep(sum(self.emulated[entry].update / share for bucket, share in zip(self.buckets, shares)
-                               for entry in {it.layer for it in bucket.parameters.entries}))
+                self.sleeper.sleep(sum(self.emulated[entry].update / share for bucket, share in zip(self.buckets, shares)
+                                       for entry in {it.layer for it in bucket.parameters.entries}))
                 return
             overflow = self._overflows()
             for bucket in self.buckets:

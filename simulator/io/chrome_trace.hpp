@@ -54,6 +54,7 @@ class ChromeTrace : public sim::RunObserver {
   sim::StageMemoryOf memory_of_;
   TextSink sink_;
   bool is_first_ = true;
+  std::int64_t run_until_ = 0;                         // the end of the last interval, ns
   std::vector<std::vector<std::int64_t>> busy_until_;  // [device and kind][row of that kind], ns
   std::map<std::pair<int, int>, Load> loads_;          // by pair of sites
   std::vector<std::pair<int, int>> changed_;

@@ -43,6 +43,7 @@ class IterationGraph {
         model_(problem, plan),
         builder_(problem.topology, problem.constants, std::move(symmetry)),
         overhead_(problem.constants.iteration_overhead_s),
+        has_barrier_(plan.execution.iteration_barrier || paths),
         is_sharded_(traits(plan.execution.optimizer_sharding).optimizer),
         replicas_(replicas) {
     builder_.set_stop(stop);
@@ -61,9 +62,8 @@ class IterationGraph {
     if (plan_.execution.tied_embedding_sync) add_tied_sync();
     add_updates();
     for (const LayerGroup& group : scattered_) add_all_gather(group);
-    TaskLabel step;
-    step.activity = Activity::step;
-    builder_.wait(overhead_, last_, step);
+    for (const auto& [device, task] : gathered_) add_end_task(device, task);
+    add_end();
     return builder_.take();
   }
 
@@ -93,6 +93,22 @@ class IterationGraph {
         add_end_task(stages[stage].devices[rank], last[stage][rank]);
   }
 
+  void add_end() {
+    TaskLabel step;
+    step.activity = Activity::step;
+    if (has_barrier_) {
+      builder_.wait(overhead_, last_, step);
+      return;
+    }
+    std::vector<int> ends;
+    for (const auto& [device, tasks] : last_by_device_) {
+      step.device = device;
+      ends.push_back(builder_.end(device, overhead_, tasks, step));
+    }
+    step.device = no_index;
+    builder_.wait(0, ends, step);
+  }
+
   /// Adds the optimizer steps that take time: one per device, for all of its layers together, or for its part
   /// of them.
   void add_updates() {
@@ -105,7 +121,7 @@ class IterationGraph {
     for (const auto& [device, update_s] : seconds) {
       if (update_s == 0) continue;
       last_.push_back(builder_.compute(device, update_s / replicas_, last_by_device_[device], label));
-      if (is_sharded_) last_by_device_[device] = {last_.back()};
+      last_by_device_[device] = {last_.back()};
     }
   }
 
@@ -132,8 +148,8 @@ class IterationGraph {
                                group.label,
                                Collective::all_gather,
                                shards()};
-    for (const int end : add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group))
-      last_.push_back(end);
+    const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
+    for (std::size_t i = 0; i < ends.size(); ++i) gathered_.push_back({group.holders[i], ends[i]});
   }
 
   /// Returns the stages that hold the layer, and the pipeline of each.
@@ -300,12 +316,14 @@ class IterationGraph {
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_;
-  const bool is_sharded_;  // the replicas of a layer partition its optimizer state
-  const int replicas_;     // how many do; 1 if it is not sharded
+  const bool has_barrier_;  // at the end of the iteration
+  const bool is_sharded_;   // the replicas of a layer partition its optimizer state
+  const int replicas_;      // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
   std::vector<int> last_;                           // tasks for which the end of the iteration waits
   std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
   std::vector<LayerGroup> scattered_;               // those whose gradients have been reduce-scattered
+  std::vector<DeviceTask> gathered_;                // the ends of the all-gathers of their parameters
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };

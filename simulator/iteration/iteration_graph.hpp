@@ -18,7 +18,8 @@ namespace dtfm::sim {
 /// the previous stage; otherwise the synchronization would delay the stages that still compute. A device
 /// updates its weights when all its computations and gradient synchronizations are complete, if its optimizer
 /// step takes time (StageLoad::update_s). The iteration ends with a barrier for all devices and the fixed
-/// overhead.
+/// overhead; without `iteration_barrier`, the graph says when each device may begin the next one
+/// (LabelledGraph::starts and ends).
 ///
 /// With `overlap`, the last backward of every replica is computed layer by layer, and the gradient
 /// synchronization of a layer begins when all replicas have its gradients.
@@ -32,7 +33,8 @@ namespace dtfm::sim {
 /// part of the gradients is synchronized separately, and a device that holds several parts takes part in
 /// several synchronizations.
 ///
-/// The two copies of tied embeddings, at the ends of a pipeline, are not synchronized with each other.
+/// With `tied_embedding_sync`, the two copies of tied embeddings, at the ends of a pipeline, are all-reduced
+/// after the replicas have synchronized theirs.
 ///
 /// With optimizer_sharding zero1, the replicas of a layer reduce-scatter its gradients instead. Each device
 /// then updates its part of the parameters, in 1 / n of the time, and when all holders of a layer have, they

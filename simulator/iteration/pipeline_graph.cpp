@@ -55,6 +55,7 @@ class PipelineGraph {
   std::span<int> arrived(int stage, const Operation& operation);
   Direction make_direction(Kind kind);
 
+  void add_starts(int stage);
   bool can_run(int stage, const Operation& operation);
   void run(int stage, const Operation& operation);
   int receive(int stage, const Operation& operation);
@@ -133,10 +134,14 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
   forward_ = make_direction(Kind::forward);
   backward_ = make_direction(Kind::backward);
   gradients_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
-  for (int device = 0; device < devices_; ++device) last_.emplace_back(at(degree(device)), no_index);
+  for (int device = 0; device < devices_; ++device) {
+    last_.emplace_back(at(degree(device)), no_index);
+    if (!plan.execution.iteration_barrier) add_starts(device);
+  }
   ends_.gradients.resize(at(model.layers()));
-  for (const Stage& stage : pipeline_.stages)
-    set_gradients(stage.layers, std::vector<int>(stage.devices.size(), no_index));
+  // Without micro-batches, it stays like this.
+  for (int stage = 0; stage < stages(); ++stage)
+    set_gradients(pipeline_.stages[at(stage)].layers, last_[at(stage % devices_)]);
 }
 
 Direction PipelineGraph::make_direction(Kind kind) {
@@ -154,6 +159,18 @@ Direction PipelineGraph::make_direction(Kind kind) {
     result.arrived[at(receiver)].assign(at(pipeline_.micro_batches) * at(parts), no_index);
   }
   return result;
+}
+
+/// Lets the devices of a stage wait before their first computation.
+void PipelineGraph::add_starts(int stage) {
+  TaskLabel label;
+  label.pipeline = number_;
+  label.stage = stage;
+  label.phase = 8;
+  for (int rank = 0; rank < degree(stage); ++rank) {
+    label.rank = rank;
+    last_[at(stage)][at(rank)] = builder_.start(device_of(stage, rank), label);
+  }
 }
 
 std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {

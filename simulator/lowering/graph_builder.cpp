@@ -39,7 +39,7 @@ int GraphBuilder::compute(int device, double seconds, std::span<const int> after
 }
 
 void GraphBuilder::add_transport(const Channel& channel, double messages, Task& task) {
-  const auto [from, to, route, queue, both_ends_send] = channel;
+  const int from = channel.from, to = channel.to;
   task.overhead = messages * message_overhead_s(constants_, topology_, from, to);
   const Transport* transport = from == to ? nullptr : topology_.transport_between(from, to);
   if (transport == nullptr) return;
@@ -47,9 +47,10 @@ void GraphBuilder::add_transport(const Channel& channel, double messages, Task& 
                round_trip_s = topology_.round_trip(from, to).value();
   const double bytes_per_s =
       topology_.uncontended_bandwidth(from, to).value() / bits_per_byte * constants_.network_efficiency;
-  task.rate =
-      connection_rate({bytes_per_s, latency_s, round_trip_s}, transport->window.value(), both_ends_send);
-  SlowStart& connection = connections_.try_emplace(queue, transport->initial_window.value()).first->second;
+  task.rate = connection_rate({bytes_per_s, latency_s, round_trip_s}, transport->window.value(),
+                              channel.both_ends_send);
+  SlowStart& connection =
+      connections_.try_emplace({from, to}, transport->initial_window.value()).first->second;
   task.overhead +=
       messages * transport->handshakes * latency_s + connection.stall_s(task.amount, task.rate, round_trip_s);
 }
@@ -83,6 +84,18 @@ int GraphBuilder::wait(double seconds, std::span<const int> after, TaskLabel lab
 
 int GraphBuilder::join(std::span<const int> tasks, TaskLabel label) {
   return tasks.size() == 1 ? tasks.front() : wait(0, tasks, label);
+}
+
+int GraphBuilder::start(int device, TaskLabel label) {
+  const int task = wait(0, {}, label);
+  result_.starts.push_back({device, task});
+  return task;
+}
+
+int GraphBuilder::end(int device, double seconds, std::span<const int> after, TaskLabel label) {
+  const int task = wait(seconds, after, label);
+  result_.ends.push_back({device, task});
+  return task;
 }
 
 LabelledGraph GraphBuilder::take() {

@@ -13,11 +13,19 @@
 
 namespace dtfm::sim {
 
+/// A task with a special role for a device.
+struct DeviceTask {
+  int device = no_index, task = no_index;
+};
+
 /// A graph, and what its tasks and links stand for.
 struct LabelledGraph {
   TaskGraph graph;                // without names; host i is device i
   std::vector<TaskLabel> labels;  // [task]
   std::vector<LinkRole> links;    // [link]
+  /// Of an iteration without a barrier: the delays before devices begin, and the tasks after which devices
+  /// have completed it (simulator/iteration/device_starts.hpp). Empty if all begin at the same time.
+  std::vector<DeviceTask> starts, ends;
 };
 
 /// Messages of one kind from one device to another, which are sent one after another.
@@ -58,6 +66,10 @@ class GraphBuilder {
   int wait(double seconds, std::span<const int> after, TaskLabel label);
   /// Returns a task that waits for all `tasks`, which must not be empty; adds none if there is only one.
   int join(std::span<const int> tasks, TaskLabel label);
+  /// A delay, at first of 0 s, before `device` begins the iteration.
+  int start(int device, TaskLabel label);
+  /// The fixed overhead of `seconds` after which `device` has completed the iteration.
+  int end(int device, double seconds, std::span<const int> after, TaskLabel label);
 
   LabelledGraph take();
 
@@ -73,7 +85,7 @@ class GraphBuilder {
   LoweredNetwork network_;
   StopFunction stop_;
   std::map<std::pair<Activity, std::pair<int, int>>, int> queues_;
-  std::map<int, SlowStart> connections_;  // by queue
+  std::map<std::pair<int, int>, SlowStart> connections_;  // by sender and receiver
 };
 
 }  // namespace dtfm::sim

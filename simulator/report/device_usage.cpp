@@ -4,6 +4,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/stoppable_sort.hpp"
+#include "simulator/iteration/device_starts.hpp"
 #include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
@@ -82,12 +83,14 @@ DeviceTimes split_window(Interval window, const std::vector<Interval>& computing
   return times;
 }
 
-DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, const std::vector<Interval>& down) {
+/// `window`: from when the device takes part in the interval, and until when.
+DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, Interval window,
+                     const std::vector<Interval>& down) {
   const auto& records = run_interval.replay.tasks;
   stable_sort_unless_stopped(tasks.computations.begin(), tasks.computations.end(), run_interval.stop,
                              [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
   std::vector<Interval> computing, network;
-  double idle_since = run_interval.start;
+  double idle_since = window.begin;
   for (const int task : tasks.computations) {
     computing.push_back(busy(records[at(task)], run_interval));
     const auto [begin, end] = computing.back();
@@ -98,9 +101,8 @@ DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, const s
     }
     idle_since = end;
   }
-  add(network, clip(tasks.messages, {idle_since, run_interval.end}));
-  DeviceTimes times =
-      split_window({run_interval.start, run_interval.end}, computing, subtract(network, down), down);
+  add(network, clip(tasks.messages, {idle_since, window.end}));
+  DeviceTimes times = split_window(window, computing, subtract(network, down), down);
   times.sending_s = union_length(std::move(tasks.sending));
   times.receiving_s = union_length(std::move(tasks.receiving));
   return times;
@@ -119,22 +121,28 @@ void add(DeviceTimes& sum, const DeviceTimes& more) {
 
 void DeviceUsage::on_interval(const RunInterval& run_interval) {
   times_ = times(run_interval.start);
-  observed_until_ = run_interval.end;
+  std::vector<double> ends(times_.size(), run_interval.end);
+  if (run_interval.kind == RunInterval::Kind::iteration)
+    for (const auto& [device, date] : device_ends(run_interval.graph, run_interval.replay))
+      ends[at(device)] = date;
   std::vector<DeviceTasks> by_device = tasks_by_device(run_interval, times_.size());
   for (std::size_t device = 0; device < times_.size(); ++device) {
     if (by_device[device].computations.size() > 1000) throw_if_stopped(run_interval.stop);
-    const std::vector<Interval> down = clip_to_window(down_[device], {run_interval.start, run_interval.end});
-    add(times_[device], times_of(std::move(by_device[device]), run_interval, down));
+    const Interval window{std::max(run_interval.start, observed_until_[device]), ends[device]};
+    const std::vector<Interval> down = clip_to_window(down_[device], window);
+    add(times_[device], times_of(std::move(by_device[device]), run_interval, window, down));
+    observed_until_[device] = ends[device];
   }
 }
 
 /// Between intervals and after the last one, no device computes or sends.
 std::vector<DeviceTimes> DeviceUsage::times(double length_s) const {
   std::vector<DeviceTimes> times = times_;
-  const Interval gap{observed_until_, length_s};
-  if (gap.begin < gap.end)
-    for (std::size_t device = 0; device < times.size(); ++device)
+  for (std::size_t device = 0; device < times.size(); ++device) {
+    const Interval gap{observed_until_[device], length_s};
+    if (gap.begin < gap.end)
       add(times[device], split_window(gap, {}, {}, clip_to_window(down_[device], gap)));
+  }
   return times;
 }
 

@@ -36,7 +36,7 @@ ReplayedInterval IntervalReplay::replay_interval(LabelledGraph& graph, const Sce
     const double known_until = changes.changes_after(window_end) ? window_end : infinity;
     ReplayedInterval replayed{
         replay(graph.graph, {now, std::min(until, known_until), stop_, keep_unfinished}), ReplayEnd::finished,
-        0};
+        now, 0};
     replayed.ended = replayed.replay.ended;
     if (replayed.ended == ReplayEnd::stopped) return replayed;
     const bool is_futile = replayed.ended == ReplayEnd::deadlocked &&

@@ -13,7 +13,7 @@ namespace dtfm::sim {
 struct ReplayedInterval {
   Replay replay;
   ReplayEnd ended = ReplayEnd::finished;
-  double end = 0;  // s since the start of the run
+  double start = 0, end = 0;  // s since the start of the run
 };
 
 class IntervalReplay {

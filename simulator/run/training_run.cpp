@@ -143,6 +143,7 @@ void TrainingRun::interrupt() {
 
 /// Advances the time to `date` and applies all events up to then.
 void TrainingRun::advance(double date) {
+  device_ends_.clear();
   now_ = std::min(date, end_of_run());
   while (const DeviceEvent* event = device_timeline_.take(now_)) take(*event);
 }
@@ -203,6 +204,7 @@ void TrainingRun::replan() {
 
 void TrainingRun::decide() {
   needs_decision_ = false;
+  device_ends_.clear();
   replan();
   Decision decision = policy_.decide(
       {plan_, device_timeline_.available(), spares_, &initial_plan_, iteration_aborted_, &problem_});
@@ -298,7 +300,8 @@ void TrainingRun::run_iteration() {
   iteration_start_ = now_;
   partial_work_s_.assign(is_running_.size(), 0);
   has_failed_.assign(is_running_.size(), false);
-  const ReplayedInterval replayed = replay_interval(graph_, *changes_);
+  const ReplayedInterval replayed =
+      replay_interval(graph_, *changes_, set_starts(graph_, device_ends_, now_));
   if (policy_.resumes_iteration && was_aborted_by_failure(replayed)) return resume_iteration(replayed);
   finish_iteration(replayed, graph_);
 }
@@ -312,6 +315,7 @@ void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const Label
     notify_observers(done);
     if (has_periodic_checkpoint()) uncheckpointed_work_s_ += before + computed_seconds(done);
     complete_iteration(replayed.end);
+    device_ends_ = device_ends(graph, replayed.replay);
     return is_checkpoint_due() ? write_checkpoint() : void();
   }
   const RunInterval lost = make_interval(RunInterval::Kind::lost_iteration, replayed, graph);
@@ -341,9 +345,10 @@ void TrainingRun::draw_jitter(LabelledGraph& graph) {
     if (task.kind == TaskKind::compute) task.amount *= factors.next();
 }
 
-/// Replays `graph` until it is finished or aborted by the next failure or the end of the run.
-ReplayedInterval TrainingRun::replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes) {
-  return interval_replay_.replay_interval(graph, changes, now_, std::min(next_failure(), end_of_run()),
+/// Replays `graph` from `start` until it is finished or aborted by the next failure or the end of the run.
+ReplayedInterval TrainingRun::replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes,
+                                              double start) {
+  return interval_replay_.replay_interval(graph, changes, start, std::min(next_failure(), end_of_run()),
                                           policy_.resumes_iteration);
 }
 
@@ -356,7 +361,7 @@ RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInt
                                        const LabelledGraph& graph) const {
   return {kind,
           static_cast<int>(report_.iterations.size()),
-          now_,
+          replayed.start,
           replayed.end,
           graph,
           replayed.replay,

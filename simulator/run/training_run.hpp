@@ -7,6 +7,7 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "simulator/iteration/device_starts.hpp"
 #include "simulator/observation/device_timeline.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
@@ -41,6 +42,8 @@ struct RunLength {
 ///     others wait. A failure meanwhile aborts it, and it is written after the next iteration.
 ///   - When all devices load the checkpoint, because of the policy or because no device has some of the
 ///     weights, the iterations after it are lost: they are removed from the report and repeated.
+///   - Without an iteration barrier, every device begins an iteration when it has completed the one before,
+///     unless something happens between them. An iteration counts from the end of the one before.
 ///   - An iteration that is incomplete at the end of the run counts neither as an iteration nor as lost.
 ///   - A run that is interrupted reports what was complete by then.
 class TrainingRun {
@@ -106,9 +109,9 @@ class TrainingRun {
   void keep_only_pipelines(const std::vector<bool>& pipelines);
   bool run_until_detected(ResumedIteration& resumed);
   bool redistribute(ResumedIteration& resumed);
-  ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes);
+  ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes, double start);
   bool stays_deadlocked(const ReplayedInterval& replayed) const;
-  /// An interval of the current iteration that starts now. `replayed` and `graph` must outlive it.
+  /// An interval of the current iteration. `replayed` and `graph` must outlive it.
   RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
                             const LabelledGraph& graph) const;
   void notify_observers(const RunInterval& run_interval);
@@ -139,7 +142,9 @@ class TrainingRun {
   std::vector<bool> is_needed_;                  // [device]: its failure aborts the current activity
   std::uint64_t attempts_ = 0;                   // number of iterations started
 
-  double iteration_start_ = 0;          // s at which the current iteration started
+  /// When the devices completed the iteration that ends now, if they go on with the next one.
+  std::vector<DeviceEnd> device_ends_;
+  double iteration_start_ = 0;          // s at which the iteration before ended, or the current one started
   std::vector<double> partial_work_s_;  // [device]: computed in earlier parts of the iteration
   std::vector<bool> has_failed_;        // [device]: it has left since the iteration started
 

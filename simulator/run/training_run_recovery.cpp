@@ -55,7 +55,7 @@ bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
     if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
   const ReplayedInterval replayed =
-      replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+      replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph), now_);
   if (replayed.ended == ReplayEnd::stopped) {
     interrupt();
     return false;
@@ -113,7 +113,7 @@ void TrainingRun::write_checkpoint() {
   LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
                                          static_cast<int>(first), *scenario_.checkpoint);
   const ReplayedInterval replayed =
-      replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+      replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph), now_);
   if (replayed.ended == ReplayEnd::stopped) return interrupt();
   notify_observers(make_interval(RunInterval::Kind::checkpoint, replayed, graph));
   const bool is_done = replayed.ended == ReplayEnd::finished;

@@ -66,8 +66,8 @@ void TrainingRun::resume_iteration(const ReplayedInterval& first) {
       keep_only_pipelines(unaffected);
       if (!run_until_detected(resumed) || !redistribute(resumed)) return;
     }
-    replayed =
-        replay_interval(resumed.remaining, ScenarioProfiles(scenario_, problem_.topology, resumed.remaining));
+    replayed = replay_interval(resumed.remaining,
+                               ScenarioProfiles(scenario_, problem_.topology, resumed.remaining), now_);
   }
   finish_iteration(replayed, resumed.remaining);
 }

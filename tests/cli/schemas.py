@@ -276,7 +276,8 @@ class Schemas(unittest.TestCase):
     def test_results_of_simulations(self):
         (self.folder / "leaves.yaml").write_text("version: 1\ncompute_jitter: {kind: lognormal, cv: 0.1}\nevents:\n"
                                                  "  - {at: 10 ms, device: oregon/0, leave: true}\n  - {at: 20 ms, device: oregon/0, join: true}\n")
-        for options in ([], ["--scenario", "leaves.yaml"], ["--scenario", "leaves.yaml", "--samples", "3"]):
+        self.run_program(SIM, self.net, self.plan, "--trace", "trace.json", "--quiet")
+        for options in ([], ["--measured", "trace.json"], ["--scenario", "leaves.yaml"], ["--scenario", "leaves.yaml", "--samples", "3"]):
             done = self.run_program(SIM, self.net, self.plan, *options, "--format", "json")
             self.assertIn(done.returncode, (0, 3), done.stderr)
             self.check("simulation", json.loads(done.stdout), options)

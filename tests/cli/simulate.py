@@ -217,6 +217,12 @@ def test_measured():
     check(re.search(r"Measured: iteration [0-9]+ takes [0-9.]+ s, 0.0 % (less|longer) than the simulated one", done.stdout), done.stdout)
     check("no computation starts more than 5 % of the iteration earlier or later" in done.stdout, done.stdout)
     check('"measured_timeline":' in Path("measured.html").read_text(encoding="utf-8"), "the page lacks the measured timeline")
+    found = json.loads(run(*small("--measured", "measured.json", "--format", "json")).stdout)["measured"]
+    # Traces are exact to the nanosecond.
+    close_to_ns = lambda it: math.isclose(it["measured_s"], it["simulated_s"], rel_tol=1e-6, abs_tol=2e-9)
+    check(found["parts_at"] is None and close_to_ns(found), found)
+    check({it["kind"] for it in found["kinds"]} >= {"forward", "backward"}, found["kinds"])
+    check(all(it["count"] > 0 and close_to_ns(it) for it in found["kinds"]), found["kinds"])
     refused("no.json: cannot be opened: No such file or directory", *small("--measured", "no.json"))
     refused("--measured: cannot be combined with --samples", *small("--samples", 2, "--measured", "measured.json"))
     Path("other.json").write_text('{"traceEvents": []}', encoding="utf-8")

@@ -67,6 +67,8 @@ TEST_CASE("every setting that contradicts the job is a conflict") {
   CHECK(conflict([](ExecutionConfig& it) { it.tied_embedding_sync = true; }) ==
         "tied_embedding_sync true, but the job's parallelism.tied_embedding_sync is false; set the job's to "
         "true");
+  CHECK(conflict([](ExecutionConfig& it) { it.iteration_barrier = false; }) ==
+        "iteration_barrier false, but the job's parallelism.iteration_barrier is true; set the job's to false");
   CHECK(conflict([](ExecutionConfig& it) { it.recomputation = Recomputation::none; }) ==
         "recompute none, but the job's training.recompute is full; set the job's to none or auto");
   CHECK(

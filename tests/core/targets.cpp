@@ -159,6 +159,18 @@ TEST_CASE("restricting a job or a plan again changes nothing") {
   }
 }
 
+TEST_CASE("only pytorch needs no barrier between iterations, and with fp16 it does") {
+  for (const TargetTraits& target : target_table())
+    for (const Precision precision : {Precision::fp16, Precision::bf16, Precision::fp32}) {
+      CAPTURE(target.name, precision);
+      Job job = gpt_job();
+      job.training.precision = precision;
+      restrict_to_target(job, target.kind);
+      CHECK(job.execution.iteration_barrier ==
+            (target.kind != Target::pytorch || precision == Precision::fp16));
+    }
+}
+
 TEST_CASE("tensor parallelism of a target applies only to plans that have it") {
   Job job = gpt_job();
   job.parallelism.sequence_parallel = false;

@@ -96,8 +96,8 @@ TEST_CASE("the published job is the built-in one without open settings") {
 TEST_CASE("every key is read and the job written as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
-  optimizer_sharding: zero1, overlap: true, tied_embedding_sync: true, sequence_parallel: false, scatter_gather: true,
-  uniform_pipelines: true}
+  optimizer_sharding: zero1, overlap: true, tied_embedding_sync: true, iteration_barrier: false, sequence_parallel: false,
+  scatter_gather: true, uniform_pipelines: true}
 compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, bandwidth_threshold: 1 Gbps}
 profile: {analytic: true, efficiency: 0.3}
 comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
@@ -112,6 +112,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.execution.optimizer_sharding == OptimizerSharding::zero1);
   CHECK(job.execution.overlap);
   CHECK(job.execution.tied_embedding_sync);
+  CHECK_FALSE(job.execution.iteration_barrier);
   CHECK_FALSE(job.parallelism.sequence_parallel);
   CHECK(job.parallelism.scatter_gather);
   CHECK(job.parallelism.uniform_pipelines);
@@ -414,6 +415,7 @@ TEST_CASE("a job for a target has the settings that it runs and may not have oth
   CHECK(job.automatic.schedule);
   CHECK(job.execution.gradient_sync == GradientSync::ring);
   CHECK(job.execution.tied_embedding_sync);
+  CHECK(job.execution.iteration_barrier);
   CHECK(job.parallelism.uniform_pipelines);
   CHECK(job.training.optimizer == Optimizer::adam_20);
   CHECK(job_json(job_of(job_json(job).dump())).dump() == job_json(job).dump());

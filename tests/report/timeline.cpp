@@ -35,7 +35,7 @@ Timeline recorded() {
 /// Returns one device with `count` computations that alternate between `kinds`, each of 1 s followed by a gap
 /// of 1 s.
 Timeline alternating(int count, const std::string& kinds) {
-  Timeline timeline{"iteration 0", 0, 0, 0, 0, false, {{0, Track::compute, {}}}};
+  Timeline timeline{"iteration 0", 0, 0, 0, 0, 0, false, {{0, Track::compute, {}}}};
   for (int i = 0; i < count; ++i) {
     for (const char kind : kinds) {
       timeline.rows[0].spans.push_back(

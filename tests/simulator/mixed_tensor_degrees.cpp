@@ -158,7 +158,7 @@ TEST_CASE("tasks of stages of different degrees have unique names and come after
       if (schedule == Schedule::interleaved) job.execution.chunks = 2;
       job.execution.compression = {0.5, 0.5, BitsPerSecond(1e9)};
       const Problem problem{hosts_of({4, 4, 4, 4, 4}, instant, instant), job, {}};
-      const auto [graph, labels, links] =
+      const auto [graph, labels, links, starts, ends] =
           iteration_graph(problem, degrees_plan(job, {{4, 2}, {1, 4}, {1, 1}, {2, 2}}, 4));
       std::set<std::string> names;
       for (std::size_t i = 0; i < labels.size(); ++i) {

@@ -134,6 +134,7 @@ TEST_CASE("a reduced graph has the times of the whole graph") {
     set_training(rng, problem.job);
     problem.job.execution.tied_embedding_sync = number % 3 == 0;
     if (number % 3 == 0) tie_last_layer(problem.job);
+    problem.job.execution.iteration_barrier = number % 2 == 0;
     const Plan plan = rng.below(5) == 0 ? arbitrary_plan(rng, problem, 2 - problem.topology->size() % 2, true)
                                         : regular_plan(rng, problem);
     INFO("problem " << number);
@@ -145,6 +146,7 @@ TEST_CASE("a reduced graph has the times of the whole graph") {
       REQUIRE(expected.count(name) == 1);
       CHECK(seconds == Approx(expected.at(name)).epsilon(1e-9));
     }
+    CHECK(steady_seconds(reduced) == Approx(steady_seconds(whole)).epsilon(1e-9));
     REQUIRE(reduced.labels.size() <= whole.labels.size());
     if (reduced.labels.size() < whole.labels.size()) ++reduced_graphs;
   }

@@ -182,7 +182,8 @@ TEST_CASE("tasks of tensor-parallel stages have unique names and come after thei
     job.execution.overlap = overlap;
     job.execution.compression = {0.5, 0.5, BitsPerSecond(1e9)};
     const Problem problem{hosts_with(4, 3, instant, instant), job, {}};
-    const auto [graph, labels, links] = iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
+    const auto [graph, labels, links, starts, ends] =
+        iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
     std::set<std::string> names;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       CAPTURE(overlap, format_label(labels[i]));

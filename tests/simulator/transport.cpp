@@ -19,12 +19,11 @@ Topology pair_over(std::string_view library) {
 }
 
 /// Seconds until the second of two equal messages has arrived.
-double two_messages_s(const Topology& topology, double bytes) {
+double two_messages_s(const Topology& topology, double bytes, Activity second = Activity::gradient_sync) {
   const Calibration neutral;
   GraphBuilder builder(topology, neutral);
-  const Channel channel = builder.channel(0, 1, Activity::gradient_sync);
-  const int first = builder.send(channel, bytes, {}, {});
-  builder.send(channel, bytes, std::array{first}, {});
+  const int first = builder.send(builder.channel(0, 1, Activity::gradient_sync), bytes, {}, {});
+  builder.send(builder.channel(0, 1, second), bytes, std::array{first}, {});
   return replay_makespan(builder.take());
 }
 
@@ -67,6 +66,11 @@ TEST_CASE("libraries add their handshakes, and a window limits the rate") {
   narrow.transport->window = Bytes(100e3);
   const double rate = 100e3 / (2 * a);
   CHECK(two_messages_s(narrow, 1e6) == Approx(2 * (a + 1e6 / rate) + 3 * 2 * a - 7 * 14480 / rate));
+}
+
+TEST_CASE("messages of all kinds between two devices use one connection") {
+  const Topology topology = pair_over("tcp");
+  CHECK(two_messages_s(topology, 1e6, Activity::send_activations) == two_messages_s(topology, 1e6));
 }
 
 // The sender's connections share its link, on which a window leaves room for the others.

@@ -9,6 +9,7 @@
 
 #include "planner/core/index.hpp"
 #include "simulator/graph/graph_replay.hpp"
+#include "simulator/iteration/device_starts.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
 
 namespace dtfm {
@@ -87,6 +88,17 @@ inline double replay_makespan(const LabelledGraph& lowered) {
   for (const TaskRecord& task : result.tasks)
     if (task.state != TaskState::done) return -1;
   return result.makespan;
+}
+
+/// The mean length of the iterations after the first.
+inline double steady_seconds(LabelledGraph lowered) {
+  return replay_steady(lowered,
+                       [&](double start) {
+                         ReplayOptions options;
+                         options.start = start;
+                         return replay(lowered.graph, options);
+                       })
+      .seconds;
 }
 
 /// Returns heterogeneous devices with prices; all decisions that these layers permit are automatic.

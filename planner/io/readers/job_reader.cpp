@@ -128,6 +128,8 @@ void read_schedule_and_sync(const YamlMap& map, Job& job) {
   execution.overlap = overlap && overlap->boolean();
   const auto tied = map.optional("tied_embedding_sync");
   execution.tied_embedding_sync = tied && tied->boolean();
+  const auto barrier = map.optional("iteration_barrier");
+  execution.iteration_barrier = !barrier || barrier->boolean();
   const ScheduleTraits& schedule = traits(execution.schedule);
   if (schedule.has_chunks && !execution.chunks)
     throw map.required("schedule")
@@ -159,8 +161,8 @@ void read_single_devices(const YamlMap& map, Job& job) {
 
 void read_parallelism(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync",
-                                 "optimizer_sharding", "overlap", "tied_embedding_sync", "sequence_parallel",
-                                 "scatter_gather", "uniform_pipelines"});
+                                 "optimizer_sharding", "overlap", "tied_embedding_sync", "iteration_barrier",
+                                 "sequence_parallel", "scatter_gather", "uniform_pipelines"});
   job.parallelism.pipeline = count_or_auto(map, "pipeline");
   job.parallelism.data = count_or_auto(map, "data");
   job.parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
@@ -359,7 +361,7 @@ PlacedExecution parse_execution(std::string text, const std::string& file, const
   const YamlValue root = document.root();
   const YamlMap map =
       root.map({"micro_batch", "schedule", "chunks", "flush", "gradient_sync", "optimizer_sharding",
-                "overlap", "tied_embedding_sync", "recompute", "compression"});
+                "overlap", "tied_embedding_sync", "iteration_barrier", "recompute", "compression"});
   Job decided;
   decided.model = job.model;
   decided.training = job.training;

@@ -24,9 +24,9 @@ struct PlacedExecution {
   Automatic undecided;                        // settings that the file leaves open
 };
 
-/// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush` or
-/// `overlap` or `tied_embedding_sync` the plan has none; other missing settings are those of the job. Throws
-/// Error at file:line:column.
+/// Parses the `execution` of a plan for this job. The keys are those of jobs. Without `chunks`, `flush`,
+/// `overlap` or `tied_embedding_sync` the plan has none, and without `iteration_barrier` it has one; other
+/// missing settings are those of the job. Throws Error at file:line:column.
 PlacedExecution parse_execution(std::string text, const std::string& file, const Job& job);
 
 /// The job of configs/gpt3-xl.yaml, which is compiled in.

@@ -64,6 +64,7 @@ ordered_json parallelism_json(const Job& job) {
         unless_auto(automatic.optimizer_sharding, name_of(execution.optimizer_sharding));
   if (execution.overlap) json["overlap"] = true;
   if (execution.tied_embedding_sync) json["tied_embedding_sync"] = true;
+  if (!execution.iteration_barrier) json["iteration_barrier"] = false;
   if (!parallelism.sequence_parallel) json["sequence_parallel"] = false;
   if (parallelism.scatter_gather) json["scatter_gather"] = true;
   if (parallelism.uniform_pipelines) json["uniform_pipelines"] = true;
@@ -100,6 +101,7 @@ ordered_json execution_json(const ExecutionConfig& execution) {
     json["optimizer_sharding"] = name_of(execution.optimizer_sharding);
   json["overlap"] = execution.overlap;
   if (execution.tied_embedding_sync) json["tied_embedding_sync"] = true;
+  if (!execution.iteration_barrier) json["iteration_barrier"] = false;
   json["recompute"] = name_of(execution.recomputation);
   json["compression"] = compression_json(execution.compression, Automatic());
   return json;
