@@ -56,7 +56,8 @@ UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& pl
                                           const StopFunction& stop = {});
 
 /// Seconds of an iteration without jitter, failures or other events. With `sync_every` > 1, the mean over
-/// `sync_every` iterations, of which one synchronizes gradients. Throws Error for a plan that cannot be run,
+/// `sync_every` iterations, of which one synchronizes gradients; without an iteration barrier, each is as long
+/// as if it followed one of its kind. Throws Error for a plan that cannot be run,
 /// and WorkStopped.
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1,
                            const PathSchedule* paths = nullptr, const StopFunction& stop = {});

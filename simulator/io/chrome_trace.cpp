@@ -82,9 +82,10 @@ void ChromeTrace::name_process(int process, const std::string& name) {
                     process));
 }
 
-void ChromeTrace::slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end) {
-  event(fmt::format(R"("ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "name": {})", process, row,
-                    microseconds(begin), microseconds(end - begin), quoted(name)));
+void ChromeTrace::slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end,
+                        const std::string& more) {
+  event(fmt::format(R"("ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "name": {}{})", process, row,
+                    microseconds(begin), microseconds(end - begin), quoted(name), more));
 }
 
 /// The thread of the first row of this kind that is free. Thread numbers of rows of a kind are `rows` apart.
@@ -114,8 +115,11 @@ void ChromeTrace::task_slices(const sim::RunInterval& run_interval, int number) 
   const auto time = sim::busy(run_interval.replay.tasks[at(number)], run_interval);
   const std::int64_t begin = nanoseconds(time.begin), end = nanoseconds(time.end);
   const std::string name = sim::format_label(run_interval.graph.labels[at(number)]);
+  std::string iteration;
+  if (run_interval.kind == sim::RunInterval::Kind::iteration)
+    iteration = fmt::format(R"(, "args": {{"iteration": {}}})", run_interval.iteration);
   const auto add_slice = [&](int device, Row row) {
-    slice(process_of(device), free_row(device, row, begin, end), name, begin, end);
+    slice(process_of(device), free_row(device, row, begin, end), name, begin, end, iteration);
   };
   if (task.kind == sim::TaskKind::compute) return add_slice(task.host, Row::compute);
   add_slice(task.host, Row::send);

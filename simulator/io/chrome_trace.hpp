@@ -18,7 +18,8 @@ namespace dtfm::io {
 /// is the run: a row of its iterations, and for each ordered pair of sites a counter with the sum of the mean
 /// rates of the messages in transit, each its bytes ÷ its duration (0 for aborted messages). Process 1 + d is
 /// device d: rows compute, send and receive, with additional rows of a kind (`send 2`) where several messages
-/// are in transit at once, and a counter of memory. Times are microseconds, exact to the nanosecond.
+/// are in transit at once, and a counter of memory. What belongs to a complete iteration has its number as an
+/// argument. Times are microseconds, exact to the nanosecond.
 class ChromeTrace : public sim::RunObserver {
  public:
   /// `topology` must outlive this.
@@ -42,7 +43,8 @@ class ChromeTrace : public sim::RunObserver {
 
   void event(const std::string& fields);
   void name_process(int process, const std::string& name);
-  void slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end);
+  void slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end,
+             const std::string& more = "");
   int free_row(int device, Row row, std::int64_t begin, std::int64_t end);
   void task_slices(const sim::RunInterval& run_interval, int task);
   void count(const sim::RunInterval& run_interval, int task, bool is_start);

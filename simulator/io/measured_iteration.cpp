@@ -46,6 +46,13 @@ std::optional<int> iteration_number(std::string_view name) {
   return error == std::errc() && read == end ? std::optional(number) : std::nullopt;
 }
 
+/// The iteration that an activity belongs to, if the trace says so.
+std::optional<int> iteration_of(const JsonCursor& event) {
+  const auto args = event.optional("args");
+  const auto number = args ? args->optional("iteration") : std::nullopt;
+  return number ? std::optional(number->as_int(0, max_number)) : std::nullopt;
+}
+
 /// Devices by process, and the iterations. Process 0 is the run.
 class TraceIndex {
  public:
@@ -53,7 +60,8 @@ class TraceIndex {
     for (int device = 0; device < topology.size(); ++device)
       device_of_.emplace(topology.devices[at(device)].id, device);
     read_json_items(text, file, events_key, [&](const JsonCursor& event) { add(event); });
-    if (iterations_.empty()) throw Error(file, "has no iterations; expected a file written by train.py --trace");
+    if (iterations_.empty())
+      throw Error(file, "has no iterations; expected a file written by train.py --trace");
   }
 
   IterationTimes median() {
@@ -114,7 +122,9 @@ MeasuredIteration parse_measured_iteration(std::string_view text, const std::str
     if (!has_text(event, "ph", "X")) return;
     const auto device = index.device(event);
     const double start = time_of(event, "ts");
-    if (!device || start < chosen.start_us || start >= chosen.end_us) return;
+    const auto number = iteration_of(event);
+    const bool is_in = number ? *number == chosen.number : start >= chosen.start_us && start < chosen.end_us;
+    if (!device || !is_in) return;
     const auto label = sim::parse_label(event.required("name").as_string());
     if (!label) return;
     const int thread = event.required("tid").as_int(0, max_number);
@@ -122,6 +132,13 @@ MeasuredIteration parse_measured_iteration(std::string_view text, const std::str
                                     (start - chosen.start_us) * microsecond,
                                     (start - chosen.start_us + time_of(event, "dur")) * microsecond});
   });
+  // Without a barrier, an iteration begins before the one before has ended.
+  double first_s = 0;
+  for (const MeasuredActivity& it : iteration.activities) first_s = std::min(first_s, it.start_s);
+  for (MeasuredActivity& it : iteration.activities) {
+    it.start_s -= first_s;
+    it.end_s -= first_s;
+  }
   std::stable_sort(
       iteration.activities.begin(), iteration.activities.end(),
       [](const MeasuredActivity& a, const MeasuredActivity& b) { return a.start_s < b.start_s; });

@@ -26,6 +26,9 @@ struct MeasuredIteration {
   std::vector<MeasuredActivity> activities;  // by start
 };
 
+/// Activities are those with the number of the iteration as an argument. Without such arguments, they are
+/// those that start between its beginning and its end.
+///
 /// The iteration of median length; the first one is left out if there are others, because it includes
 /// warm-up. A device is found by its id in the topology, with or without ":0" at the end. Throws Error, with
 /// its position in `file`, if the text is not such a timeline, has no iterations, or names an unknown device.

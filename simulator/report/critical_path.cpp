@@ -64,16 +64,21 @@ class CriticalPathWalk {
   explicit CriticalPathWalk(const RunInterval& run_interval)
       : graph_(run_interval.graph.graph),
         records_(run_interval.replay.tasks),
+        is_start_(records_.size()),
         queues_(
             records_, at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; },
             run_interval.stop),
         hosts_(
-            records_, graph_.hosts.size(), [&](std::size_t i) { return fifo_host(i); }, run_interval.stop) {}
+            records_, graph_.hosts.size(), [&](std::size_t i) { return fifo_host(i); }, run_interval.stop) {
+    for (const DeviceTask& start : run_interval.graph.starts) is_start_[at(start.task)] = true;
+  }
 
-  /// The tasks of the critical path, from first to last.
+  /// The tasks of the critical path, from first to last. It begins with the first computation of a device,
+  /// also if that had to end the iteration before.
   std::vector<int> path() {
     std::vector<int> path;
-    for (int task = last(); task != no_index; task = before(task)) path.push_back(task);
+    for (int task = last(); task != no_index && !is_start_[at(task)]; task = before(task))
+      path.push_back(task);
     std::reverse(path.begin(), path.end());
     return path;
   }
@@ -119,6 +124,7 @@ class CriticalPathWalk {
 
   const TaskGraph& graph_;
   const std::vector<TaskRecord>& records_;
+  std::vector<bool> is_start_;  // [task]: LabelledGraph::starts
   ServiceOrder queues_, hosts_;
 };
 

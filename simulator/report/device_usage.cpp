@@ -102,10 +102,7 @@ DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, Interva
     idle_since = end;
   }
   add(network, clip(tasks.messages, {idle_since, window.end}));
-  DeviceTimes times = split_window(window, computing, subtract(network, down), down);
-  times.sending_s = union_length(std::move(tasks.sending));
-  times.receiving_s = union_length(std::move(tasks.receiving));
-  return times;
+  return split_window(window, computing, subtract(network, down), down);
 }
 
 void add(DeviceTimes& sum, const DeviceTimes& more) {
@@ -113,8 +110,6 @@ void add(DeviceTimes& sum, const DeviceTimes& more) {
   sum.waiting_network_s += more.waiting_network_s;
   sum.waiting_others_s += more.waiting_others_s;
   sum.down_s += more.down_s;
-  sum.sending_s += more.sending_s;
-  sum.receiving_s += more.receiving_s;
 }
 
 }  // namespace
@@ -125,11 +120,14 @@ void DeviceUsage::on_interval(const RunInterval& run_interval) {
   if (run_interval.kind == RunInterval::Kind::iteration)
     for (const auto& [device, date] : device_ends(run_interval.graph, run_interval.replay))
       ends[at(device)] = date;
+  const bool overlaps_next = !run_interval.graph.ends.empty();
   std::vector<DeviceTasks> by_device = tasks_by_device(run_interval, times_.size());
   for (std::size_t device = 0; device < times_.size(); ++device) {
     if (by_device[device].computations.size() > 1000) throw_if_stopped(run_interval.stop);
     const Interval window{std::max(run_interval.start, observed_until_[device]), ends[device]};
     const std::vector<Interval> down = clip_to_window(down_[device], window);
+    sending_[device].add(std::move(by_device[device].sending), overlaps_next);
+    receiving_[device].add(std::move(by_device[device].receiving), overlaps_next);
     add(times_[device], times_of(std::move(by_device[device]), run_interval, window, down));
     observed_until_[device] = ends[device];
   }
@@ -142,6 +140,8 @@ std::vector<DeviceTimes> DeviceUsage::times(double length_s) const {
     const Interval gap{observed_until_[device], length_s};
     if (gap.begin < gap.end)
       add(times[device], split_window(gap, {}, {}, clip_to_window(down_[device], gap)));
+    times[device].sending_s = sending_[device].seconds();
+    times[device].receiving_s = receiving_[device].seconds();
   }
   return times;
 }

@@ -28,7 +28,11 @@ class DeviceUsage : public RunObserver {
  public:
   /// `down`: for each device the intervals in which it is unavailable, ascending.
   explicit DeviceUsage(std::vector<std::vector<Interval>> down)
-      : down_(std::move(down)), times_(down_.size()), observed_until_(down_.size()) {}
+      : down_(std::move(down)),
+        times_(down_.size()),
+        sending_(down_.size()),
+        receiving_(down_.size()),
+        observed_until_(down_.size()) {}
   void on_interval(const RunInterval& run_interval) override;
   /// The times of each device in a run of `length_s` seconds. The first four add up to `length_s`.
   std::vector<DeviceTimes> times(double length_s) const;
@@ -36,7 +40,8 @@ class DeviceUsage : public RunObserver {
  private:
   std::vector<std::vector<Interval>> down_;
   std::vector<DeviceTimes> times_;
-  std::vector<double> observed_until_;  // [device], s
+  std::vector<UnionLength> sending_, receiving_;  // [device]
+  std::vector<double> observed_until_;            // [device], s
 };
 
 }  // namespace dtfm::sim

@@ -110,6 +110,10 @@ class Changes {
 
 std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const StageMemoryOf& memory_of) {
   const std::vector<Computation> computations = computations_of(run_interval);
+  std::vector<double> starts(run_interval.graph.graph.hosts.size(), run_interval.start);
+  for (const auto& [device, task] : run_interval.graph.starts)
+    if (const TaskRecord& record = run_interval.replay.tasks[at(task)]; record.state == TaskState::done)
+      starts[at(device)] = record.finish;
   Changes changes;
   StageMemory memory;
   const Computation* counted = nullptr;  // the last one whose stage has its state counted
@@ -124,7 +128,7 @@ std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const Stag
     const int device = begin->device;
     if (counted == nullptr || counted->stage_key() != begin->stage_key()) {
       memory = memory_of(device, begin->stage);
-      changes.take(device, memory.state, run_interval.start);
+      changes.take(device, memory.state, starts[at(device)]);
     }
     counted = &*begin;
     changes.hold(device, memory.activation, *held);

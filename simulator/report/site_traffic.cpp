@@ -18,13 +18,14 @@ void SiteTraffic::on_interval(const RunInterval& run_interval) {
     under_way[sites].push_back(busy(record, run_interval));
     if (record.state == TaskState::done) uses_[sites].bytes += tasks[i].amount;
   }
-  for (auto& [sites, intervals] : under_way) uses_[sites].busy_s += union_length(std::move(intervals));
+  for (auto& [sites, intervals] : under_way)
+    uses_[sites].busy.add(std::move(intervals), !run_interval.graph.ends.empty());
 }
 
 std::vector<LinkReport> SiteTraffic::reports() const {
   std::vector<LinkReport> reports;
   for (const auto& [sites, use] : uses_)
-    reports.push_back({sites.first, sites.second, use.bytes, use.busy_s});
+    reports.push_back({sites.first, sites.second, use.bytes, use.busy.seconds()});
   std::stable_sort(reports.begin(), reports.end(),
                    [](const LinkReport& a, const LinkReport& b) { return a.bytes > b.bytes; });
   return reports;

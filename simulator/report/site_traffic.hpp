@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/intervals.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/report/sim_report.hpp"
 
@@ -22,7 +23,8 @@ class SiteTraffic : public RunObserver {
 
  private:
   struct Use {
-    double bytes = 0, busy_s = 0;
+    double bytes = 0;
+    UnionLength busy;
   };
   std::vector<int> site_;
   std::map<std::pair<int, int>, Use> uses_;

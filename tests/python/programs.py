@@ -98,6 +98,10 @@ def make_program(model, pipelines, schedule="1f1b", gradient_sync="ring", micro_
             group["shards"] = shards
     last = model["layers"] - 1
     tied = [[holders[p, 0], holders[p, last]] for p in range(len(pipelines)) if holders[p, 0] != holders[p, last]]
+    if zero1 and tied and model.get("tied", True):  # 8-bit sums of the two copies of the matrix would differ
+        for group in groups:
+            if group["layers"][0] == 0 or group["layers"][1] == model["layers"]:
+                group["compress"] = None
     execution = {"schedule": schedule, "gradient_sync": gradient_sync, "optimizer_sharding": "zero1" if zero1 else "none",
                  "overlap": overlap, "tied_embedding_sync": bool(tied), "blocking_sends": blocking}
     if flush:

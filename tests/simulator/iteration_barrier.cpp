@@ -90,6 +90,10 @@ TEST_CASE("a stage begins an iteration while another one is synchronized") {
   CHECK(report.iterations[1].start_s == Approx(14));
   CHECK(report.iterations[1].end_s == Approx(27));
   CHECK(report.length_s == Approx(40));
+  // The iteration before ended when the last stage could begin.
+  CHECK(report.critical_path.front().text == "compute stage 1 on s0/1");
+  CHECK(report.critical_path.front().start_s == Approx(27));
+  CHECK(report.critical_path.back().end_s == Approx(40));
   // Stage 0 waits from its end at 33 for that of the run.
   CHECK(report.devices[0].compute_s == Approx(9));
   CHECK(report.devices[0].waiting_network_s + report.devices[0].waiting_others_s == Approx(31));
@@ -137,6 +141,7 @@ TEST_CASE("a run without a barrier repeats the undisturbed iteration") {
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s ==
             Approx(report.length_s).epsilon(1e-9));
+    for (const LinkReport& link : report.links) CHECK(link.busy_s <= report.length_s * (1 + 1e-9));
   }
 }
 

@@ -49,6 +49,15 @@ TEST_CASE("overlapping intervals are counted once") {
   CHECK(union_length(intervals) == 4);
   CHECK(union_length(intervals, {3.5, 6.25}) == 0.75);
   CHECK(union_length({}) == 0);
+  UnionLength groups;
+  groups.add({{4, 6}, {0, 1}, {5, 7}, {2, 2}}, true);
+  CHECK(groups.seconds() == 4);
+  groups.add({{6.5, 8}, {3, 5}, {0.5, 0.75}}, false);  // 3 … 4 and 7 … 8 are new
+  CHECK(groups.seconds() == 6);
+  groups.add({{8, 9}, {10, 11}}, true);
+  groups.add({}, true);
+  groups.add({{20, 21}}, true);
+  CHECK(groups.seconds() == 9);
   // [1, 3] and [2, 4] minus [0, 1.5] and [2.5, 3.5]: [1.5, 2.5], [2, 2.5] and [3.5, 4].
   CHECK(union_length(subtract({{1, 3}, {2, 4}}, {{0, 1.5}, {2.5, 3.5}})) == 1.5);
   CHECK(union_length(clip({{1, 3}, {5, 6}}, {2, 5})) == 1);

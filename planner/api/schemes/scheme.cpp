@@ -109,7 +109,8 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     const sim::SimReport report = sim::simulate(own, layout.plan, {}, options);
     if (report.iterations.empty()) return trial;  // interrupted
     trial.is_known = true;
-    trial.seconds = layout.sync_every == 1
+    const bool is_one_enough = layout.sync_every == 1 && layout.plan.execution.iteration_barrier;
+    trial.seconds = is_one_enough || layout.skipped
                         ? report.iterations.front().duration_s()
                         : sim::undisturbed_seconds(own, layout.plan, layout.sync_every, nullptr, stop);
     trial.fits = report.out_of_memory.empty();
