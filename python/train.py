@@ -98,7 +98,7 @@ def parse_arguments(arguments=None):
     group = parser.add_argument_group("measuring")
     group.add_argument("--log", metavar="FILE", help="rank 0 writes a line of JSON per iteration")
     group.add_argument("--trace", metavar="FILE",
-                       help="rank 0 writes a Chrome trace of all ranks, like dtfm-sim --trace")
+                       help="rank 0 writes a Chrome trace, like dtfm-sim --trace; all ranks need this option")
     group.add_argument("--profile", metavar="FILE",
                        help="measure the layers on this device, write a dtfm-profile file, and exit")
     group.add_argument("--micro-batches", metavar="N,N", type=sizes,
@@ -190,12 +190,22 @@ def make_model(arguments, sizes_of_job, layers):
     return transformer_model(Transformer.read(sizes_of_job))
 
 
+def require_writable(arguments, *options):
+    """Called before what takes long."""
+    for option in options:
+        path = getattr(arguments, option)
+        if path is None:
+            continue
+        place = path if os.path.exists(path) else os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path) or not os.access(place, os.W_OK):
+            raise UserError(f"--{option} {path} cannot be written: name a file in another folder")
+
+
 def measure_profile(torch, arguments):
     from dtfm_runtime import profile
     from dtfm_runtime.program import read_program
     from dtfm_runtime.transport import local_rank
-    if not os.access(os.path.dirname(os.path.abspath(arguments.profile)), os.W_OK):
-        raise UserError(f"--profile {arguments.profile} cannot be written: name a file in another folder")
+    require_writable(arguments, "profile")
     if arguments.shape:
         shape, precision, micro_batches = read_shape(arguments.shape), arguments.precision or "fp32", [1]
     else:
@@ -267,8 +277,11 @@ def digest_of(arguments, program, options):
     kept = {key: value for key, value in vars(arguments).items()
             if key not in ("program", "log", "trace", "device", "threads", "checkpoint_dir", "data", "emulate_compute")}
     from dtfm_runtime import __version__
+    is_file = arguments.data != "synthetic" and os.path.isfile(arguments.data)
+    # Where a sample is in the data depends on the size of the file.
     kept.update(version=__version__, program=program.digest, first_step=options.first_step,
-                data=Path(arguments.data).name,
+                data=Path(arguments.data).name, data_bytes=os.path.getsize(arguments.data) if is_file else None,
+                trace=bool(arguments.trace), checkpoints=bool(arguments.checkpoint_dir),
                 emulates=bool(arguments.emulate_compute), device=options.device.split(":")[0])
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
@@ -304,7 +317,6 @@ class Run:
         self.arguments, self.program, self.trainer, self.options, self.meta = arguments, program, trainer, options, meta
         self.recorder, self.watchdog, self.rank = recorder, watchdog, rank
         self.seconds = {}
-        self.sequence = program.model.get("sequence", 1)
 
     def train(self):
         from dtfm_runtime.timeline import IterationLog
@@ -334,7 +346,7 @@ class Run:
     def report(self, leave):
         if self.rank > 0:
             return
-        tokens = self.program.global_batch * self.sequence
+        tokens = self.program.global_batch * self.program.sequence
         for it in self.trainer.take_reports(leave):
             seconds = self.seconds.pop(it.iteration)
             loss = "" if it.loss is None else f"loss {it.loss:.4f}, "
@@ -344,11 +356,20 @@ class Run:
                                peak_memory_bytes=it.peak_memory_bytes)
 
 
+def write_trace(arguments, texts, devices, name):
+    from dtfm_runtime.timeline import MAX_EVENTS, merge_texts
+    dropped = merge_texts(texts, arguments.trace, devices, name)
+    if dropped:
+        print(f"{arguments.trace} leaves out the iterations after a rank has recorded {MAX_EVENTS} events: {dropped} "
+              "events were dropped", flush=True)
+
+
 def train_single(torch, arguments, program, model):
     from dtfm_runtime.data import open_data
     from dtfm_runtime.single import SingleTrainer
-    from dtfm_runtime.timeline import Recorder, merge_texts
+    from dtfm_runtime.timeline import Recorder
     from dtfm_runtime.transport import local_rank
+    require_writable(arguments, "log", "trace")
     device = choose_device(torch, arguments.device, local_rank())
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -362,7 +383,7 @@ def train_single(torch, arguments, program, model):
     recorder = Recorder(0, arguments.trace is not None)
     Run(arguments, program, trainer, options, meta, recorder).train()
     if arguments.trace:
-        merge_texts([recorder.text()], arguments.trace, ["single"])
+        write_trace(arguments, [recorder.text()], ["single"], "training")
 
 
 def train_rank(torch, arguments, program, model):
@@ -382,7 +403,11 @@ def train_rank(torch, arguments, program, model):
         require_memory_for(program, model, program.ranks[rank].layers(), device)
     watchdog = Watchdog(rank, world, address, port + 1 if port < 65535 else port - 1, arguments.timeout,
                         program.describe)
-    watchdog.start()
+    try:
+        watchdog.start()
+    except PeerFailed:
+        watchdog.stop()  # rank 0 tells those that have not connected yet
+        raise
     try:
         run_connected(torch, arguments, program, model, (rank, world, address, port), device, watchdog)
         watchdog.stop()
@@ -392,7 +417,7 @@ def train_rank(torch, arguments, program, model):
     except KeyboardInterrupt:
         code, message = INTERRUPTED, "interrupted; the last checkpoint is unchanged"
     except Exception as error:
-        code, message = after_error(torch, program, rank, watchdog, error, first_line)
+        code, message = after_error(program, rank, watchdog, error, first_line)
     if code not in (DONE, PEER_FAILED):
         with contextlib.suppress(PeerFailed):
             watchdog.stop("it was interrupted" if code == INTERRUPTED else message)
@@ -408,9 +433,14 @@ def is_of_message(error):
     return any(word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "tcpstore"))
 
 
-def after_error(torch, program, rank, watchdog, error, first_line):
+def is_out_of_memory(error):
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in ("out of memory", "allocate memory")))
+
+
+def after_error(program, rank, watchdog, error, first_line):
     """A communication error usually means that another rank has failed; the watchdog knows which one."""
-    if isinstance(error, getattr(torch.cuda, "OutOfMemoryError", MemoryError)) or "out of memory" in str(error):
+    if is_out_of_memory(error):
         return BAD_INPUT, (f"{program.describe(rank)} is out of memory: plan with recompute full or more devices "
                            f"({first_line(error)})")
     try:
@@ -425,21 +455,23 @@ def after_error(torch, program, rank, watchdog, error, first_line):
 
 def run_connected(torch, arguments, program, model, place, device, watchdog):
     from dtfm_runtime.data import open_data
-    from dtfm_runtime.timeline import Recorder, merge_texts
+    from dtfm_runtime.timeline import Recorder
     from dtfm_runtime.training import Trainer
     from dtfm_runtime.transport import GlooTransport, NcclTransport, connect
     rank, world, address, port = place
+    if rank == 0:
+        require_writable(arguments, "log", "trace")
     meta = describe_training(program, model)
     step, found = find_checkpoint(arguments, meta)
     options = make_options(arguments, program, device, step)
+    batches = None if arguments.emulate_compute else open_data(arguments.data, model, arguments.seed)
     transport, store = None, None
     if world > 1:
         use_gpu = device != "cpu"
         store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu,
                         watchdog)  # noqa: F841, lives on
-        transport = (NcclTransport if use_gpu else GlooTransport)(rank)
+        transport = NcclTransport(rank, arguments.timeout) if use_gpu else GlooTransport(rank)
     torch.backends.cuda.matmul.allow_tf32 = program.precision == "tf32"
-    batches = None if arguments.emulate_compute else open_data(arguments.data, model, arguments.seed)
     emulated = emulated_layers(program, model, arguments.emulate_compute) if arguments.emulate_compute else None
     recorder = Recorder(rank, arguments.trace is not None, torch.device(device))
     trainer = Trainer(program, rank, model, batches, options, transport, recorder, emulated)
@@ -453,7 +485,7 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
         text = recorder.text(watchdog.clock())
         texts = transport.gather_texts(text, world) if transport else [text]
         if rank == 0:
-            merge_texts(texts, arguments.trace, [it.device for it in program.ranks], program.topology or "training")
+            write_trace(arguments, texts, [it.device for it in program.ranks], program.topology or "training")
 
 
 def raise_interrupt(*_):
@@ -479,6 +511,13 @@ def main():
     except KeyboardInterrupt:
         print("train.py: interrupted; the last checkpoint is unchanged", file=sys.stderr)
         return INTERRUPTED
+    except (MemoryError, RuntimeError) as error:  # of ranks, their own function reports it
+        if not is_out_of_memory(error):
+            raise
+        from dtfm_runtime.transport import first_line
+        print("train.py: out of memory: use a smaller model, or more devices without --single "
+              f"({first_line(error)})", file=sys.stderr)
+        return BAD_INPUT
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from .model import Block, Embedding, Head, Model, Transformer
 from .optimizer import AdamW, ParameterGroup
 
 SCHEMA = "dtfm-profile/1"
-MAX_BYTES, MAX_ROWS = 64 << 20, 100_000
+MAX_BYTES, MAX_ROWS, MAX_MICRO_BATCH = 64 << 20, 100_000, 1_000_000_000
 WARM_UP_RUNS, MAX_RUNS = 2, 10_000
 MIN_COPIES, MAX_COPIES = 2, 16
 CACHE_BYTES = 64 << 20  # of the last level, generously
@@ -393,12 +393,12 @@ def _read_rows(path: os.PathLike) -> Dict[str, Dict[int, Dict[str, float]]]:
         return rows
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise UserError(f"{path} is not a profile ({SCHEMA}): write one with train.py --profile") from None
 
 
 def _size(value: object) -> int:
-    if type(value) is not int or value < 1:
+    if type(value) is not int or not 1 <= value <= MAX_MICRO_BATCH:
         raise ValueError
     return value
 

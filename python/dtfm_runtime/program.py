@@ -16,6 +16,8 @@ from .errors import UserError
 
 SCHEMA = "dtfm-program/1"
 MAX_BYTES, MAX_RANKS, MAX_OPERATIONS, MAX_LAYERS = 1 << 28, 100_000, 20_000_000, 100_000
+MAX_HELD_LAYERS = 5_000_000  # of all pipelines together; checking them takes memory
+MAX_SEQUENCE = 1_000_000_000
 SCHEDULES = ("gpipe", "1f1b", "1f1b-blocking", "interleaved", "interleaved-blocking", "zb-h1")
 SYNCS = ("ring", "tree", "sharded-ps", "central-ps", "hierarchical")
 SHARDABLE_SYNCS = ("ring", "sharded-ps", "hierarchical")  # those with a reduce-scatter and an all-gather
@@ -48,7 +50,6 @@ class Rank:
     host: str
     site: str
     pipeline: int
-    stage: int
     order: int
     chunks: tuple[Chunk, ...]
 
@@ -75,6 +76,7 @@ class Program:
     topology: str
     model: dict
     layers: int
+    sequence: int  # tokens per sample; 1 if the model does not say
     global_batch: int
     micro_batch: int
     precision: str
@@ -215,6 +217,7 @@ def parse_program(document: Any, digest: str = "") -> Program:
     program = Program(
         topology=root.get("topology").get("name", "").text(),
         model=root.get("model").value, layers=layers,
+        sequence=root.get("model").get("sequence", 1).int(1, MAX_SEQUENCE),
         global_batch=training.get("global_batch").int(1, 10**9), micro_batch=training.get("micro_batch").int(1, 10**9),
         precision=training.get("precision").one_of(PRECISIONS), optimizer=training.get("optimizer").one_of(OPTIMIZERS),
         recompute=training.get("recompute", "none").one_of(("none", "full")) == "full",
@@ -237,7 +240,12 @@ def parse_program(document: Any, digest: str = "") -> Program:
 
 def layer_count(model: _Reader) -> int:
     layers = model.get("layers")
-    return len(layers.list(MAX_LAYERS, 1)) if isinstance(layers.value, list) else layers.int(1, MAX_LAYERS)
+    if not isinstance(layers.value, list):
+        return layers.int(1, MAX_LAYERS)
+    count = sum(it.get("repeat", 1).int(1, MAX_LAYERS) for it in layers.list(MAX_LAYERS, 1))  # equal ones are one entry
+    if count > MAX_LAYERS:
+        layers.fail(f"has more than {MAX_LAYERS} layers")
+    return count
 
 
 def read_orders(orders: _Reader) -> tuple[tuple[Operation, ...], ...]:
@@ -268,9 +276,10 @@ def read_rank(it: _Reader, layers: int, ranks: int, pipelines: int, orders: int)
                          neighbour(chunk.get("output_to", None)), chunk.get("compress_input", None).compression(),
                          chunk.get("compress_output", None).compression())
                    for chunk in it.get("chunks").list(MAX_LAYERS, 1))
+    if sum(chunk.layers[1] - chunk.layers[0] for chunk in chunks) > layers:
+        it.fail(f"has more layers than the model, which has {layers}")
     return Rank(it.get("device").text(), it.get("host", "").text(), it.get("site", "").text(),
-                it.get("pipeline").int(0, pipelines - 1), it.get("stage").int(0, MAX_LAYERS),
-                it.get("order").int(0, orders - 1), chunks)
+                it.get("pipeline").int(0, pipelines - 1), it.get("order").int(0, orders - 1), chunks)
 
 
 def read_group(it: _Reader, layers: int, ranks: int) -> SyncGroup:
@@ -309,6 +318,8 @@ def check_batch(program: Program) -> None:
 
 def check_pipelines(program: Program) -> None:
     """Each pipeline has every layer once, and neighbours agree about each other and what they compress."""
+    if len(program.pipelines) * program.layers > MAX_HELD_LAYERS:
+        fail(f"the pipelines have more than {MAX_HELD_LAYERS} layers together")
     held: list[dict[int, int]] = [{} for _ in program.pipelines]  # [pipeline]: rank of the layer
     for number, rank in enumerate(program.ranks):
         for layer in rank.layers():
@@ -353,19 +364,22 @@ def check_groups(program: Program) -> None:
     for number, rank in enumerate(program.ranks):
         for layer in rank.layers():
             holders[layer].add(number)
-    synchronized = [0] * program.layers
+    synchronized: set[int] = set()
     for number, group in enumerate(program.sync_groups):
+        members = set(group.ranks)
         for layer in range(*group.layers):
-            synchronized[layer] += 1
-            if holders[layer] != set(group.ranks):
+            if layer in synchronized:
+                fail(f"two sync_groups have layer {layer}")
+            synchronized.add(layer)
+            if holders[layer] != members:
                 fail(f"sync_groups[{number}].ranks are not the ranks that hold layer {layer}")
         if program.zero1 and len(group.ranks) > 1 and program.gradient_sync not in SHARDABLE_SYNCS:
             fail(f"zero1 cannot be combined with gradient_sync {program.gradient_sync}")
         if group.shards > min(Counter(program.ranks[rank].site for rank in group.ranks).values()):
             fail(f"sync_groups[{number}].shards exceeds the number of ranks in the smallest site")
-    for layer, count in enumerate(synchronized):
-        if count > 1 or (count == 0 and len(program.pipelines) > 1):
-            fail(f"layer {layer} is in {count} sync_groups instead of one")
+    missing = set(range(program.layers)) - synchronized if len(program.pipelines) > 1 else ()
+    if missing:
+        fail(f"layer {min(missing)} is in no sync_group")
 
 
 def check_tied_groups(program: Program) -> None:

@@ -79,8 +79,9 @@ def _iteration(path: os.PathLike, number: int, line: str) -> dict:
         row = json.loads(line)
         if not row["seconds"] > 0:
             raise ValueError
+        float(row["seconds"])  # overflows if it is a whole number of hundreds of digits
         return row
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UserError(f"{path}:{number}: not an iteration of train.py --log") from None
 
 

@@ -104,18 +104,23 @@ class SingleTrainer:
         checkpoint.commit(folder, self.iteration, {**meta, "loss_scale": self.scale.value}, self.model.layers)
 
     def load(self, folder: str, step: int, meta: dict) -> None:
+        self.steps = step
         for layer in range(self.model.layers):
             rows = [(name, parameter, master) for (of, name, parameter), master in zip(self.names, self.masters)
                     if of == layer]
             state = checkpoint.read_layer(folder, step, layer,
                                           {name: list(parameter.shape) for name, parameter, _ in rows})
-            self.steps = state.steps
+            self.steps = min(self.steps, state.steps)
             for name, parameter, master in rows:
                 with torch.no_grad():
                     master.copy_(state.parameters[name])
                     parameter.copy_(master)
                 kept = state.optimizer.get(name, {})
-                if self.options.optimizer == "adamw" and {"exp_avg", "exp_avg_sq"} <= kept.keys():
+                if self.options.optimizer != "adamw":
+                    continue
+                if not {"exp_avg", "exp_avg_sq"} <= kept.keys():
+                    self.steps = 0  # The checkpoint is one of SGD: AdamW starts with new states.
+                else:
                     self.optimizer.state[master] = {"step": torch.tensor(float(state.steps)),
                                                     **{key: kept[key].float().to(self.device)
                                                        for key in ("exp_avg", "exp_avg_sq")}}

@@ -5,8 +5,10 @@ to the clock of rank 0 by the differences that the watchdog measured.
 """
 from __future__ import annotations
 
+import bisect
 import contextlib
 import json
+import math
 import os
 import resource
 import sys
@@ -90,11 +92,6 @@ class Recorder:
                 self.add(kind, start, end, **numbers)
         self._append({"kind": "iteration", "iteration": number, "start_s": start_s, "end_s": end_s})
 
-    def memory(self, allocated_bytes: int) -> None:
-        """Records how much memory is allocated now."""
-        now = time.monotonic()
-        self._append({"kind": "memory", "start_s": now, "end_s": now, "bytes": allocated_bytes})
-
     def _append(self, event: Event) -> None:
         if not self.enabled:
             return
@@ -164,38 +161,62 @@ def merge(folder: os.PathLike, output: os.PathLike, devices: Sequence[str] = (),
     merge_texts(texts, output, devices, name)
 
 
-def merge_texts(texts: Iterable[str], output: os.PathLike, devices: Sequence[str] = (), name: str = "training") -> None:
-    """Writes a Chrome trace of all ranks. `devices` are the names of the ranks' devices, by rank."""
-    ranks = sorted((_parsed(text) for text in texts), key=lambda rank: rank[0])
+def merge_texts(texts: Iterable[str], output: os.PathLike, devices: Sequence[str] = (), name: str = "training") -> int:
+    """Writes a Chrome trace of all ranks, whose activities have the number of their iteration. `devices` are the names
+    of the ranks' devices, by rank. Returns how many events the ranks have dropped. Iterations of which events may be
+    missing are left out."""
+    parsed = sorted((_parsed(text) for text in texts), key=lambda it: it[0])
+    ranks = [(rank, events) for rank, events, _ in parsed]
+    incomplete = min((_number_iterations(events, dropped) for _, events, dropped in parsed), default=math.inf)
     _join_ends_of_messages(ranks)
     trace = _ChromeTrace(name)
     start_s = min((event["start_s"] for _, events in ranks for event in events), default=0.0)
     for number, events in _iterations(ranks).items():
-        trace.slice(0, 0, f"iteration {number}", events[0] - start_s, events[1] - start_s)
+        if number < incomplete:
+            trace.slice(0, 0, f"iteration {number}", events[0] - start_s, events[1] - start_s)
     for rank, events in ranks:
         trace.name_process(rank + 1, devices[rank] if rank < len(devices) else f"rank {rank}")
         for event in events:
-            trace.add(rank, event, event["start_s"] - start_s, event["end_s"] - start_s)
+            number = event.get("iteration")
+            if number is None or number < incomplete:
+                trace.add(rank, event, event["start_s"] - start_s, event["end_s"] - start_s)
     with _writing(output):
         Path(output).write_text(trace.text(), encoding="utf-8")
+    return sum(dropped for _, _, dropped in parsed)
 
 
-def _parsed(text: str) -> Tuple[int, List[dict]]:
-    """The rank and its events by the clock of rank 0, in order of their start."""
+def _parsed(text: str) -> Tuple[int, List[dict], int]:
+    """The rank, its events by the clock of rank 0, in order of their start, and how many more it has dropped."""
     try:
         header, *events = map(json.loads, text.splitlines())
         if header["schema"] != SCHEMA:
             raise ValueError
         for event in events:
             event["start_s"], event["end_s"] = (float(event[key]) + header["offset_s"] for key in ("start_s", "end_s"))
-        return int(header["rank"]), sorted(events, key=lambda event: event["start_s"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return int(header["rank"]), sorted(events, key=lambda event: event["start_s"]), int(header["dropped"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UserError("a timeline of a rank is damaged: run train.py with --trace again") from None
+
+
+def _number_iterations(events: Sequence[dict], dropped: int) -> float:
+    """Gives every activity of a rank the number of the iteration in which it starts, which lasts until the rank starts
+    the next one: what it does in between, such as saving a checkpoint, belongs to the first of the two. Returns the
+    number of the first iteration of which events may be missing, or infinity. Where events were dropped, this is the
+    last one that the rank has recorded, because messages may end after their iteration."""
+    starts = [(event["start_s"], event["iteration"]) for event in events if event["kind"] == "iteration"]
+    if dropped and not starts:
+        starts = [(-math.inf, 0)]
+    for event in events:
+        before = bisect.bisect_right(starts, (event["start_s"], math.inf))
+        if event["kind"] != "iteration" and before > 0:
+            event["iteration"] = starts[before - 1][1]
+    return starts[-1][1] if dropped else math.inf
 
 
 def _join_ends_of_messages(ranks: Sequence[Tuple[int, List[dict]]]) -> None:
     """A message takes from when its sender starts to send it to when its receiver has it, as in dtfm-sim. Each end has
-    recorded something else: that the network took the data over, and how long it waited for them."""
+    recorded something else: that the network took the data over, and how long it waited for them. A receiver may begin
+    to wait in the iteration before, so the sender's iteration is that of the message."""
     sent: Dict[tuple, List[dict]] = {}
     for rank, events in ranks:
         for event in events:
@@ -207,6 +228,7 @@ def _join_ends_of_messages(ranks: Sequence[Tuple[int, List[dict]]]) -> None:
                 send = sent[_message(event, rank)].pop(0)  # events are in order of time
                 event["start_s"] = send["start_s"]
                 event["end_s"] = send["end_s"] = max(event["end_s"], send["start_s"])
+                event["iteration"] = send.get("iteration")
     for _, events in ranks:
         events.sort(key=lambda event: event["start_s"])
 
@@ -246,16 +268,17 @@ class _ChromeTrace:
 
     def add(self, rank: int, event: Mapping[str, object], start_s: float, end_s: float) -> None:
         kind = event["kind"]
-        if kind == "memory":
-            self._write({"ph": "C", "pid": rank + 1, "ts": _microseconds(start_s), "name": "memory",
-                         "args": {"GB": float(f"{event['bytes'] / 1e9:.6g}")}})
-        elif kind in LETTERS:
+        if kind in LETTERS:
             row = 0 if kind not in MESSAGES else 2 if event.get("is_received") else 1
-            self.slice(rank + 1, self._free_row(rank + 1, row, start_s, end_s), label(event, rank), start_s, end_s)
+            self.slice(rank + 1, self._free_row(rank + 1, row, start_s, end_s), label(event, rank), start_s, end_s,
+                       event.get("iteration"))
 
-    def slice(self, process: int, thread: int, name: str, start_s: float, end_s: float) -> None:
+    def slice(self, process: int, thread: int, name: str, start_s: float, end_s: float,
+              iteration: Optional[int] = None) -> None:
         start, end = _microseconds(start_s), _microseconds(end_s)
-        self._write({"ph": "X", "pid": process, "tid": thread, "ts": start, "dur": round(end - start, 3), "name": name})
+        arguments = {} if iteration is None else {"args": {"iteration": iteration}}
+        self._write({"ph": "X", "pid": process, "tid": thread, "ts": start, "dur": round(end - start, 3), "name": name,
+                     **arguments})
 
     def _free_row(self, process: int, row: int, start_s: float, end_s: float) -> int:
         """The thread of the first row of this kind that is free. Rows of a kind are len(ROWS) apart."""

@@ -54,19 +54,19 @@ def message_type(precision: str) -> torch.dtype:
 
 
 class GradientBucket:
-    """A group of parameters and the ranks that have them, too. `number` is that of the program's group, None if there
-    is none; `layers` are those whose backward pass adds to the gradients."""
+    """The parameters of layers and the ranks that have them, too. `number` is that of the program's group, None if
+    there is none; `sources` are the layers whose backward pass adds to the gradients."""
 
-    def __init__(self, parameters: ParameterGroup, ranks: Sequence[int], compress: bool, shards: int, layers: set[int],
-                 number: Optional[int]):
+    def __init__(self, parameters: ParameterGroup, ranks: Sequence[int], compress: bool, shards: int,
+                 layers: Sequence[int], sources: set[int], number: Optional[int]):
         self.parameters, self.ranks, self.compress, self.shards = parameters, tuple(ranks), compress, shards
-        self.layers, self.number = layers, number
+        self.layers, self.sources, self.number = tuple(layers), sources, number
         self.ready = threading.Event()  # the gradients are complete
         self.missing: set[int] = set()
 
     def start(self, waits_for_tied: bool) -> None:
         self.ready.clear()
-        self.missing = set(self.layers) | ({TIED} if waits_for_tied else set())
+        self.missing = set(self.sources) | ({TIED} if waits_for_tied else set())
 
 
 class Trainer:
@@ -152,10 +152,10 @@ class Trainer:
                    number: Optional[int]) -> GradientBucket:
         fp32_gradients = accumulates_in_fp32(self.program.optimizer)
         parameters = ParameterGroup(list(self._parameters(layers)), self.dtype, fp32_gradients, self.device)
-        waits = set(layers)
-        if self._shares_tied() and 0 in waits:
-            waits.add(self.model.layers - 1)
-        bucket = GradientBucket(parameters, ranks, compress, shards, waits, number)
+        sources = set(layers)
+        if self._shares_tied() and 0 in sources:
+            sources.add(self.model.layers - 1)
+        bucket = GradientBucket(parameters, ranks, compress, shards, layers, sources, number)
         if self._has_state():
             owned = (0, parameters.length)
             if self._is_sharded(bucket):
@@ -269,7 +269,11 @@ class Trainer:
 
     def _synchronize_ready(self) -> None:
         """Of NCCL, which needs the same order of messages at both ends: in the order of the program, which all ranks
-        have. With ZeRO-1, a group with the tied matrix is never ready here, because nobody sums it meanwhile."""
+        have. With ZeRO-1, the groups with the tied matrix must wait for its sum, which is made after all computations.
+        A rank that has such a group would reach the sum after fewer groups than another one, so all ranks synchronize
+        all groups after the sum."""
+        if self.program.zero1 and self.tied:
+            return
         while self.issued < len(self.buckets) and self.buckets[self.issued].ready.is_set():
             bucket = self.buckets[self.issued]
             self._on_side_stream(lambda: self._synchronize(bucket))
@@ -432,11 +436,12 @@ class Trainer:
     # -------------------------------------------------------------------------------------------------- checkpoints
 
     def save(self, folder: str, meta: dict) -> None:
-        """Writes a checkpoint of the iterations so far. Every layer is written by the first rank of its group."""
+        """Writes a checkpoint of the iterations so far. Every layer, also one without parameters, is written by the
+        first rank of its group."""
         for bucket in self.buckets:
             states = self._gather_states(bucket)
             if bucket.ranks[0] == self.rank:
-                for layer in sorted({entry.layer for entry in bucket.parameters.entries}):
+                for layer in bucket.layers:
                     checkpoint.write_layer(folder, self.iteration, layer, self._layer_state(bucket, states, layer))
         if self.transport is not None:
             self.transport.barrier(len(self.program.ranks))
@@ -482,24 +487,25 @@ class Trainer:
     def load(self, folder: str, step: int, meta: dict) -> None:
         """Resumes from a checkpoint of any plan of the same model."""
         for bucket in self.buckets:
-            layers = sorted({entry.layer for entry in bucket.parameters.entries})
-            for layer in layers:
-                self._load_layer(bucket, layer, folder, step)
+            bucket.parameters.steps = min(self._load_layer(bucket, layer, folder, step) for layer in bucket.layers)
         scale = meta.get("loss_scale")
         if self.scale.enabled and isinstance(scale, (int, float)) and 1 <= scale <= 2.0 ** 64:
             self.scale.value = float(scale)
 
-    def _load_layer(self, bucket: GradientBucket, layer: int, folder: str, step: int) -> None:
+    def _load_layer(self, bucket: GradientBucket, layer: int, folder: str, step: int) -> int:
+        """Returns the steps that the optimizer has made with its states: 0 if it starts with new ones."""
         entries = [it for it in bucket.parameters.entries if it.layer == layer]
         shapes = {name: list(it.shape) for name, it in self.modules[layer].named_parameters()
                   if not self._is_tied_head(layer, name)}
         state = checkpoint.read_layer(folder, step, layer, shapes)
+        steps = state.steps
         for entry in entries:
             name, found = entry.name, state
             if self._is_tied_head(layer, name):
                 name, found = self.model.tied[0], checkpoint.read_layer(folder, step, 0)
-            load_entry(bucket.parameters, entry, found, name)
-        bucket.parameters.steps = state.steps
+            if not load_entry(bucket.parameters, entry, found, name):
+                steps = 0
+        return steps
 
     def parameters(self) -> dict[tuple[int, str], torch.Tensor]:
         """What this rank has now."""
@@ -515,16 +521,18 @@ class Trainer:
             self.pool.shutdown()
 
 
-def load_entry(group: ParameterGroup, entry, state: checkpoint.LayerState, name: str) -> None:
-    """Takes a parameter, and this rank's share of its optimizer state. State of a different optimizer is ignored."""
+def load_entry(group: ParameterGroup, entry, state: checkpoint.LayerState, name: str) -> bool:
+    """Takes a parameter, and this rank's share of its optimizer state. State of a different optimizer is ignored.
+    Returns whether the file has all states of this optimizer, whatever this rank's share is."""
     values = state.parameters[name].reshape(-1)
     group.flat[entry.first:entry.end] = values.to(group.flat.dtype).to(group.flat.device)
+    kept = state.optimizer.get(name, {})
+    is_complete = all(key in kept and kept[key].numel() == values.numel() for key in group.states)
     first, end = max(entry.first, group.owned[0]), min(entry.end, group.owned[1])
     if first >= end:
-        return
+        return is_complete
     here, there = slice(first - group.owned[0], end - group.owned[0]), slice(first - entry.first, end - entry.first)
     group.master[here] = values[there].to(group.master.dtype).to(group.flat.device)
-    for key, mine in group.states.items():
-        kept = state.optimizer.get(name, {}).get(key)
-        if kept is not None and kept.numel() == values.numel():
-            mine[here] = kept.reshape(-1)[there].to(mine.dtype).to(mine.device)
+    for key, mine in group.states.items() if is_complete else ():
+        mine[here] = kept[key].reshape(-1)[there].to(mine.dtype).to(mine.device)
+    return is_complete

@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 import time
+from concurrent.futures import Future, TimeoutError as FutureTimeout
 from typing import Callable, Iterable, Optional
 
 import torch
@@ -24,6 +25,8 @@ from .errors import UserError
 ACTIVATIONS, GRADIENTS, SYNC, CONTROL = "activations", "gradients", "sync", "control"
 SYNC_TAG, CONTROL_TAG = 1 << 29, 1 << 30  # tags of activations and gradients are below
 REPORT, BARRIER, TEXT, STATES = 0, 1, 2, 3  # tags of control messages; STATES is that of the first group
+# A long message between healthy ranks must not fail: only the watchdog decides whether a rank has failed.
+MESSAGE_TIMEOUT = datetime.timedelta(days=365)
 
 
 class Control:
@@ -157,14 +160,14 @@ class Reaper:
 class NcclTransport(Control):
     groups_messages = True
 
-    def __init__(self, rank: int):
+    def __init__(self, rank: int, limit_s: float):
         self.rank = rank
         ranks = list(range(dist.get_world_size()))
         # Every rank makes the same groups in the same order.
-        self._groups = {(kind, upward): dist.new_group(ranks) for kind in (ACTIVATIONS, GRADIENTS)
+        self._groups = {(kind, upward): dist.new_group(ranks, MESSAGE_TIMEOUT) for kind in (ACTIVATIONS, GRADIENTS)
                         for upward in (False, True)}
-        self._sync = dist.new_group(ranks)
-        self._control = dist.new_group(ranks, backend="gloo")
+        self._sync = dist.new_group(ranks, MESSAGE_TIMEOUT)
+        self._control = within(limit_s, lambda: dist.new_group(ranks, MESSAGE_TIMEOUT, backend="gloo"))
         # The first messages of a group must involve all ranks.
         dist.all_reduce(torch.zeros(1, device="cuda"), group=self._sync)
 
@@ -269,7 +272,7 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
 def connect(rank: int, world: int, address: str, port: int, limit_s: float, digest: str, use_gpu: bool, watchdog):
     """Joins the process group, once the watchdog has found all ranks. `digest` identifies program and options, which
     all ranks must share."""
-    if not use_gpu and "GLOO_SOCKET_IFNAME" not in os.environ:
+    if "GLOO_SOCKET_IFNAME" not in os.environ:  # With NCCL, control messages use Gloo.
         name = interface_towards(address, port)
         if name is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = name
@@ -284,13 +287,32 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
                 raise UserError(f"program.json or the options differ between rank {min(rank, other)} and rank "
                                 f"{max(rank, other)}: copy the same folder to all machines, and start all ranks with "
                                 "the same options")
-        dist.init_process_group("nccl" if use_gpu else "gloo", store=dist.PrefixStore("dtfm/group", store), rank=rank,
-                                world_size=world)
+        within(limit_s, lambda: dist.init_process_group("nccl" if use_gpu else "gloo", timeout=MESSAGE_TIMEOUT,
+                                                        store=dist.PrefixStore("dtfm/group", store), rank=rank,
+                                                        world_size=world))
     except (RuntimeError, ValueError, OSError) as error:
         if "in use" not in str(error):
             watchdog.wait_for_failure()  # raises if another rank is the reason
         raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free "
                         "port on all ranks, and check firewalls") from None
+
+
+def within(limit_s: float, make_group: Callable[[], object]):
+    """Makes a process group, which connects the ranks, in a thread that may take so long: the time limit that Gloo is
+    given is also that of all later messages."""
+    done: Future = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(make_group())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return done.result(limit_s)
+    except FutureTimeout:
+        raise RuntimeError(f"the ranks have not connected to each other within {limit_s:.3g} s") from None
 
 
 def first_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import random
 import shutil
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import ranks
@@ -64,10 +65,40 @@ def test_start(folder):
 
 
 def test_ranks_disagree(folder):
-    program = write_program(folder, two_ranks())
-    results = ranks.train_ranks(2, "--program", program, "--device", "cpu", "--steps", 2, each=lambda rank: ("--lr", 0.1 * (rank + 1)))
-    check_error(next(it for it in results if it[0] == BAD_INPUT), "program.json or the options differ between rank 0 and rank 1")
-    assert all(code != 0 for code, _, _ in results), results
+    program = write_program(folder, two_ranks(model={"vocabulary": 256}))
+    for rank in range(2):  # of one name and different sizes
+        (Path(folder) / str(rank)).mkdir()
+        (Path(folder) / str(rank) / "data.txt").write_text("text of some length" * (rank + 1), encoding="utf-8")
+    for each in (lambda rank: ("--lr", 0.1 * (rank + 1)), lambda rank: ("--trace", Path(folder) / "trace") * rank,
+                 lambda rank: ("--checkpoint-dir", Path(folder) / "checkpoints") * (1 - rank),
+                 lambda rank: ("--data", Path(folder) / str(rank) / "data.txt")):
+        results = ranks.train_ranks(2, "--program", program, "--device", "cpu", "--steps", 2, each=each)
+        check_error(next(it for it in results if it[0] == BAD_INPUT), "program.json or the options differ between rank 0 and rank 1")
+        assert all(code != 0 for code, _, _ in results), results
+
+
+def test_memory(folder):
+    """Of CPUs, whose errors are not those of GPUs. The second error is that of PyTorch's allocator."""
+    program = write_program(folder, make_program(MODEL, [(2, [(0, 2)])]))
+    (Path(folder) / "large.py").write_text(
+        "import torch\n"
+        "class Large(torch.nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        raise MemoryError\n"
+        "class Huge(torch.nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        return torch.empty(1 << 58)\n"
+        "def model(layer):\n"
+        "    from dtfm_runtime.model import LayerInput, Model\n"
+        "    batch = lambda samples: (torch.ones(1, 2), torch.ones(1).long())\n"
+        "    return Model([lambda **_: layer(2, 2)] * 2, [LayerInput((2,))] * 2, batch=batch)\n"
+        "def raises(): return model(Large)\n"
+        "def allocates(): return model(Huge)\n", encoding="utf-8")
+    for name in ("raises", "allocates"):
+        run = lambda *arguments: ranks.train_forked("--program", program, "--device", "cpu", "--model", f"large:{name}", *arguments,
+                                                    PYTHONPATH=folder)
+        check_error(run("--single"), "train.py: out of memory: use a smaller model")
+        check_error(run(), "rank 0 (here:0 at 10.0.0.0) is out of memory: plan with recompute full or more devices")
 
 
 def test_arguments(folder):
@@ -101,7 +132,13 @@ def test_arguments(folder):
     check_error(run("--model", "mine:f", PYTHONPATH=folder), "has 1 layers, but the plan has 2: make a plan")
     check_error(run("--model", "mine:g", PYTHONPATH=folder), "layer 0 must be (module, input shape, input dtype)")
     check_error(run("--model", "mine:h", PYTHONPATH=folder), "--model has no training data", "`batch`")
-    check_error(run("--log", Path(folder) / "no" / "log"), "cannot be written")
+    for option in ("--log", "--trace"):
+        for path in (Path(folder) / "no" / "file", folder):
+            check_error(run(option, path), f"{option} {path} cannot be written: name a file in another folder")
+    one_rank = write_program(folder, make_program(MODEL, [(2, [(0, 2)])]), "one.json")
+    result = ranks.train_forked("--program", one_rank, "--device", "cpu", "--trace", Path(folder) / "no" / "file")
+    check_error(result, "cannot be written")
+    assert "iteration" not in result[1], "noticed after training"
     large = write_program(folder, two_ranks(model={"vocabulary": 256}), "large.json")
     check_error(ranks.train_forked("--program", large, "--single", "--data", Path(folder) / "short.txt"), "has 5 bytes, fewer than a sequence of 9")
     check_error(ranks.train_forked("--program", Path(folder) / "none.json", "--single"), "cannot read", "--program")
@@ -195,13 +232,69 @@ def test_programs():
             pass
 
 
+def test_sequence():
+    """It is read with --model, too."""
+    from dtfm_runtime.errors import UserError
+    from dtfm_runtime.program import parse_program
+    document = two_ranks()
+    document["model"] = {"kind": "layers", "layers": [{"name": "a"}, {"name": "b"}]}
+    assert parse_program(document).sequence == 1
+    for value in (None, 1, 128):
+        document["model"]["sequence"] = value
+        assert parse_program(document).sequence == (value or 1)
+    for value in ("8", 0, -1, 1.5, True, [], 10**12, 10**400):
+        document["model"]["sequence"] = value
+        expect_refusal(parse_program, document, UserError, "model.sequence must be a whole number from 1 to 1000000000")
+
+
+def test_memory_of_programs():
+    """Checking a program takes memory in proportion to the file, not to the numbers in it."""
+    from dtfm_runtime.errors import UserError
+    from dtfm_runtime.program import parse_program
+    most = 100_000
+    whole = {"layers": [0, most], "input_from": None, "output_to": None}
+    large = lambda count=1: make_program({**MODEL, "layers": most}, [(2, [(0, 1), (1, most)])] * count)
+    repeated = large()
+    repeated["ranks"][0]["chunks"] = [whole] * 2000
+    twice = large()
+    for rank in twice["ranks"]:
+        rank["chunks"] = [whole]
+    many = large()
+    many["pipelines"] = [{"micro_batches": 1, "first_micro_batch": i} for i in range(2000)]
+    many["training"]["global_batch"] = 2000
+    many["ranks"] = [{**many["ranks"][0], "pipeline": i, "chunks": [whole]} for i in range(2000)]
+    groups = large(2)
+    groups["sync_groups"] *= 2000
+    for document, text in ((repeated, "ranks[0] has more layers than the model, which has 100000"),
+                           (twice, "two stages of pipeline 0 have layer 0"),
+                           (many, "the pipelines have more than 5000000 layers together"), (groups, "two sync_groups have layer 1")):
+        tracemalloc.start()
+        begin = time.monotonic()
+        expect_refusal(parse_program, document, UserError, text)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100 << 20 and time.monotonic() - begin < 30, (text, peak, time.monotonic() - begin)
+
+
+def test_numbers_of_400_digits(folder):
+    from dtfm_runtime.model import Transformer, transformer_model
+    from dtfm_runtime.profile import SCHEMA, Emulation
+    from dtfm_runtime.runs import read_log
+    row = {"kind": "block", "micro_batch": 1, "forward_s": 1, "backward_s": 1}
+    for key in ("micro_batch", "forward_s", "backward_s", "update_s"):
+        path = write_program(folder, {"schema": SCHEMA, "layers": [{**row, key: 10**400}]}, "profile.json")
+        assert "is not a profile" in ranks.error_of(Emulation, path, transformer_model(Transformer.read(MODEL)))
+    path = write_program(folder, json.dumps({"seconds": 10**400}) + "\n", "log")
+    assert ":1: not an iteration of train.py --log" in ranks.error_of(read_log, path)
+
+
 def expect_refusal(parse, document, error_type, text):
     try:
         parse(document)
     except error_type as error:
         assert text in str(error), (text, str(error))
     else:
-        raise AssertionError(f"accepted: {document['orders']}")
+        raise AssertionError(f"accepted, without an error that {text}")
 
 
 def test_unreadable_programs(folder):
@@ -219,7 +312,10 @@ def test_unreadable_programs(folder):
 
 def test():
     test_programs()
-    for run in (test_unreadable_programs, test_start, test_ranks_disagree, test_arguments, test_checkpoints):
+    test_sequence()
+    test_memory_of_programs()
+    for run in (test_unreadable_programs, test_numbers_of_400_digits, test_memory, test_start,
+                test_ranks_disagree, test_arguments, test_checkpoints):
         with tempfile.TemporaryDirectory() as folder:
             run(folder)
     print("ok")

@@ -309,17 +309,39 @@ def run_turn(rank, name, step, folder, expected):
     trainer.close()
 
 
-def made_trainer(kind, name, first_step, rank=None, *arguments):
+def made_trainer(kind, name, first_step, rank=None, *arguments, steps=None, optimizer="adamw"):
     pipelines, options = PLANS[name]["pipelines"], {key: value for key, value in PLANS[name].items() if key != "pipelines"}
     program = parse_program(make_program(MODEL, pipelines, **options))
     model = transformer_model(Transformer.read(MODEL))
     # With the default epsilon, Adam would amplify gradients that are rounding errors.
-    settings = Options(epsilon=1e-6, seed=3, first_step=first_step, steps=first_step + 1)
+    settings = Options(optimizer, epsilon=1e-6, seed=3, first_step=first_step, steps=steps or first_step + 1)
     place = () if rank is None else (rank,)
     return kind(program, *place, model, open_data("synthetic", model, 5), settings, *arguments)
 
 
-TESTS = (any_plan_resumes_any_other, every_type_and_shape_comes_back, files_are_safetensors, two_checkpoints_are_kept, a_step_can_be_written_again,
+def another_optimizer_starts_anew(folder):
+    """AdamW after SGD: its first steps are corrected for the bias of moments that are zero, in every trainer, and a checkpoint
+    of them says so."""
+    trainer = made_trainer(SingleTrainer, "one process", 0, steps=3, optimizer="sgd")
+    for _ in range(3):
+        trainer.run_iteration()
+    trainer.save(folder, {})
+    fresh = {"single": made_trainer(SingleTrainer, "one process", 3),
+             "program": made_trainer(Trainer, "one process", 3, 0, None, Recorder(0, False))}
+    # The expected parameters: the same process goes on with a new AdamW.
+    trainer.optimizer = torch.optim.AdamW(trainer.masters, lr=1e-3, eps=1e-6, weight_decay=0.01)
+    trainer.run_iteration()
+    for name, it in fresh.items():
+        it.load(folder, 3, {})
+        it.run_iteration()
+        for key, values in it.parameters().items():
+            assert torch.allclose(values, trainer.parameters()[key], rtol=0, atol=TOLERANCE), (name, key)
+        it.save(os.path.join(folder, name), {})
+        assert {checkpoint.read_layer(os.path.join(folder, name), 4, layer).steps for layer in range(6)} == {1}, name
+
+
+TESTS = (any_plan_resumes_any_other, another_optimizer_starts_anew, every_type_and_shape_comes_back, files_are_safetensors,
+         two_checkpoints_are_kept, a_step_can_be_written_again,
          what_is_not_complete_is_not_resumed, damaged_files_are_named, swapped_files_are_found, headers_of_strangers_are_refused,
          another_model_is_explained, folders_that_cannot_be_written_are_explained, a_killed_writer_leaves_a_complete_checkpoint)
 

@@ -36,6 +36,28 @@ def test_custom_layers(folder):
         assert sum(alone[-5:]) < 0.9 * sum(alone[:5]), alone
 
 
+def test_layers_without_parameters_are_saved(folder):
+    """Alone in a group of ranks: with overlap, every layer has its own."""
+    model = {"kind": "layers", "layers": [{"name": str(i)} for i in range(5)]}
+    document = make_program({"layers": 5, "tied": False}, [(3, [(0, 2), (2, 5)]), (2, [(0, 4), (4, 5)])], "1f1b", "ring", micro_batch=4,
+                            zero1=True, overlap=True)
+    document["model"] = model
+    (folder / "program.json").write_text(json.dumps(document), encoding="utf-8")
+    common = ("--program", folder / "program.json", "--model", "custom_layers:make", "--device", "cpu")
+    resumed = (*common, "--checkpoint-dir", folder / "custom-checkpoints", "--resume")
+    results = ranks.train_ranks(4, *resumed, "--steps", 2, "--log", folder / "log", PYTHONPATH=HERE)
+    assert all(code == 0 for code, _, _ in results), results
+    code, output, errors = train(*resumed, "--steps", 4, "--single", "--threads", 1, "--log", folder / "log")
+    assert code == 0 and "iteration 1" not in output, (output, errors)
+    results = ranks.train_ranks(4, *resumed, "--steps", 6, "--log", folder / "log", PYTHONPATH=HERE)
+    assert all(code == 0 for code, _, _ in results) and "resuming from step 4" in results[0][1], results
+    code, _, errors = train(*common, "--steps", 6, "--single", "--threads", 1, "--log", folder / "single")
+    assert code == 0, errors
+    alone, together = losses(folder / "single"), losses(folder / "log")
+    assert len(alone) == len(together) == 6
+    assert max(abs(a - b) for a, b in zip(alone, together)) <= TOLERANCE, (alone, together)
+
+
 def train(*arguments):
     return ranks.train_forked(*arguments, PYTHONPATH=str(HERE))
 
@@ -82,6 +104,7 @@ def test():
     test_rows_of_layers()
     with tempfile.TemporaryDirectory() as name:
         test_custom_layers(Path(name))
+        test_layers_without_parameters_are_saved(Path(name))
         test_emulated_computing(Path(name))
     print("ok")
 

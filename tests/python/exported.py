@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import ranks
+from dtfm_runtime.program import parse_program
 from programs import SCHEDULES, SYNCS, cuts, make_program
 
 EXPORT = None
@@ -108,6 +109,17 @@ class Exported(unittest.TestCase):
                 write_plan(self.folder, *case)
                 model, pipelines, _, options = case
                 self.assertEqual(comparable(exported(self.folder)), comparable(make_program(model, pipelines, **options)))
+
+    def test_equal_layers(self):
+        """They are one entry of the model."""
+        layer = {"name": "same", "parameters": 1000, "forward_flops": "1 MFLOP", "output": "4 kB", "activation_memory": "4 kB"}
+        model = {"kind": "layers", "layers": [dict(layer, name="first", parameters=2000), *[layer] * 4]}
+        pipelines, stages = [(2, [(0, 2), (2, 5)])], [[(0, 2), (2, 5)]]
+        write_plan(self.folder, model, pipelines, stages, dict(random_case(0)[3], chunks=1, flush=0, schedule="gpipe", zero1=False,
+                                                               sites=["a", "b"]))
+        program = exported(self.folder)
+        self.assertEqual(len(program["model"]["layers"]), 2)
+        self.assertEqual(parse_program(program).layers, 5)
 
     def test_training(self):
         """Uncompressed, so that only the order of additions differs from one process."""

@@ -17,7 +17,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from ranks import ROOT, error_of, require_torch, train_ranks
+from ranks import ROOT, error_of, require_torch, train_forked, train_ranks
 
 require_torch()
 
@@ -47,6 +47,7 @@ training: {global_batch: 8, micro_batch: 1, precision: fp32}
 parallelism: {pipeline: 2, data: 2, schedule: SCHEDULE, gradient_sync: SYNC, OTHER}
 profile: {analytic: true, efficiency: 0.5}
 """
+MODEL = {"kind": "transformer", "layers": 4, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
 DEVICES = ["a/0", "a/1", "b/0", "b/1"]
 
 
@@ -146,6 +147,64 @@ def messages_have_the_times_of_both_ends(folder):
                         (2, "receive", "X l2 k0 d0>d1", 6, 8), (2, "send", "X l2 k0 d1>d0", 12, 13)], messages
 
 
+def iterations(trace):
+    """(process, name, begin in seconds, iteration) of all slices of ranks; iteration None: it has none."""
+    return [(it["pid"], it["name"], it["ts"] / 1e6, it.get("args", {}).get("iteration"))
+            for it in json.loads(Path(trace).read_text(encoding="utf-8"))["traceEvents"] if it["ph"] == "X" and it["pid"] > 0]
+
+
+def activities_have_the_number_of_their_iteration(folder):
+    """Rank 0 starts its iterations at 1 s and 11 s, rank 1 at 3 s and 13 s. What a rank does between two iterations belongs to
+    the one before. A message belongs to the sender's iteration, even if its receiver has waited since the one before."""
+    recorders = [timeline.Recorder(rank, True) for rank in range(2)]
+    for recorder, start in zip(recorders, (1, 3)):
+        recorder.iteration(7, start, start + 9)
+        recorder.iteration(8, start + 10, start + 19)
+    for start in (0, 2, 10.5, 11, 30):
+        recorders[0].add("update", start, start + 0.25)
+    recorders[0].add("gradient_sync", 12, 12.5, layer=0, phase=0, peer=1)
+    recorders[1].add("gradient_sync", 11.5, 14, is_received=True, layer=0, phase=0, peer=0)
+    recorders[1].add("gradient_sync", 12.75, 14, is_received=True, layer=1, phase=0, peer=0)  # its other end is not recorded
+    assert timeline.merge_texts([it.text() for it in recorders], "numbers.json") == 0
+    assert sorted(iterations("numbers.json")) == [
+        (1, "X l0 k0 d0>d1", 12, 8), (1, "update d0", 0, None), (1, "update d0", 2, 7), (1, "update d0", 10.5, 7), (1, "update d0", 11, 8),
+        (1, "update d0", 30, 8), (2, "X l0 k0 d0>d1", 12, 8), (2, "X l1 k0 d0>d1", 12.75, 7)], sorted(iterations("numbers.json"))
+    assert all("args" not in it for it in json.loads(Path("numbers.json").read_text())["traceEvents"] if it["ph"] == "X" and it["pid"] == 0)
+
+
+def incomplete_iterations_are_left_out(folder):
+    """Rank 0 has room for 7 events. Of iteration 3 it records one; messages of iteration 2 could be among those that it dropped."""
+    recorders = [timeline.Recorder(rank, True) for rank in range(2)]
+    limit = timeline.MAX_EVENTS
+    try:
+        for recorder, timeline.MAX_EVENTS in zip(recorders, (7, limit)):
+            for number in range(5):
+                recorder.add("update", 10 * number + 1, 10 * number + 2)
+                recorder.iteration(number, 10 * number, 10 * number + 9)
+    finally:
+        timeline.MAX_EVENTS = limit
+    assert timeline.merge_texts([it.text() for it in recorders], "dropped.json") == 3
+    expected = [(rank + 1, f"update d{rank}", 10 * number + 1, number) for rank in range(2) for number in range(2)]
+    assert sorted(iterations("dropped.json")) == expected
+    found, _ = slices("dropped.json")
+    assert [name for process, _, name, *_ in found if process == 0] == ["iteration 0", "iteration 1"]
+    timeline.MAX_EVENTS = 0
+    nothing = timeline.Recorder(0, True)
+    nothing.iteration(0, 0, 9)
+    timeline.MAX_EVENTS = limit
+    assert timeline.merge_texts([nothing.text(), recorders[1].text()], "dropped.json") == 1 and slices("dropped.json")[0] == []
+
+
+def dropped_events_are_reported(folder):
+    Path("program.json").write_text(json.dumps(make_program(MODEL, [(1, [(0, 2), (2, 4)])])))
+    limit, timeline.MAX_EVENTS = timeline.MAX_EVENTS, 3  # the process of train_forked has it, too
+    code, output, errors = train_forked("--program", "program.json", "--single", "--steps", 5, "--trace", "trace.json", "--device", "cpu")
+    timeline.MAX_EVENTS = limit
+    assert code == 0, errors
+    assert "trace.json leaves out the iterations after a rank has recorded 3 events: 2 events were dropped\n" in output, output
+    assert [name for _, _, name, *_ in slices("trace.json")[0]] == ["iteration 0", "iteration 1"]
+
+
 def spans_are_recorded(folder):
     off = timeline.Recorder(0, False)
     with off.span("forward", pipeline=0, stage=0, micro_batch=1):
@@ -160,14 +219,10 @@ def spans_are_recorded(folder):
         pass
     with recorder.span("update"):
         pass
-    recorder.memory(3_500_000_000)
     header, *events = map(json.loads, recorder.text(Clock(2.0, float("inf"))).splitlines())
     assert header == {"schema": timeline.SCHEMA, "rank": 3, "offset_s": 2.0, "error_s": None, "dropped": 0}
-    assert [timeline.label(event, 3) for event in events[:3]] == ["B p1 s2 m0", "X l4 k0 d3>d5", "update d3"]
+    assert [timeline.label(event, 3) for event in events] == ["B p1 s2 m0", "X l4 k0 d3>d5", "update d3"]
     assert all(before <= event["start_s"] <= event["end_s"] <= time.monotonic() for event in events)
-    timeline.merge_texts([recorder.text()], "spans.json")
-    memory, = (it for it in json.loads(Path("spans.json").read_text())["traceEvents"] if it["ph"] == "C")
-    assert memory["pid"] == 4 and memory["args"] == {"GB": 3.5}
 
 
 def recording_is_bounded_and_safe_between_threads(folder):
@@ -252,8 +307,7 @@ def tables_are_calibrated_with(folder, plan, calibrate):
 def training_is_recorded(folder):
     """Four ranks write one trace with the names of the simulator, in an order that their messages allow, and a log that
     becomes a row of the table."""
-    model = {"kind": "transformer", "layers": 4, "hidden": 16, "heads": 4, "sequence": 8, "vocabulary": 32}
-    document = make_program(model, [(2, [(0, 2), (2, 4)]), (1, [(0, 1), (1, 4)])], gradient_sync="ring")
+    document = make_program(MODEL, [(2, [(0, 2), (2, 4)]), (1, [(0, 1), (1, 4)])], gradient_sync="ring")
     Path("program.json").write_text(json.dumps(document))
     Path("plan.json").write_text("{}")
     results = train_ranks(4, "--program", "program.json", "--steps", 3, "--trace", "trace.json", "--log", "log.jsonl", "--device", "cpu")
@@ -262,6 +316,7 @@ def training_is_recorded(folder):
     assert names == {0: "test", 1: "here:0", 2: "here:1", 3: "here:2", 4: "here:3"}
     check_names(found)
     check_causality(found)
+    check_iterations(iterations("trace.json"))
     log = runs.read_log("log.jsonl")
     assert [row["iteration"] for row in log] == [0, 1, 2] and all(row["peak_memory_bytes"] > 10 << 20 for row in log)
     assert all(row["loss"] > 0 and abs(row["tokens_per_s"] * row["seconds"] - 3 * 8) < 1e-6 for row in log)
@@ -292,6 +347,15 @@ def check_names(found):
     assert {(row, rank) for (_, row, _), rank in zip(syncs, own_rank)} == {(row, rank) for row in ("send", "receive") for rank in range(4)}
 
 
+def check_iterations(found):
+    """Every activity is in each iteration equally often, and in none otherwise."""
+    counts = defaultdict(Counter)
+    for process, name, _, iteration in found:
+        counts[process, name][iteration] += 1
+    for key, of_iteration in counts.items():
+        assert of_iteration.keys() == {0, 1, 2} and len(set(of_iteration.values())) == 1, (key, of_iteration)
+
+
 def check_causality(found):
     """What a rank receives, it computes with afterwards; a message arrives after it was sent. The clocks of this machine
     are one, so differences are what the alignment adds."""
@@ -311,7 +375,9 @@ def check_causality(found):
 
 def main(programs):
     plan, sim, calibrate = (str(Path(it).resolve()) for it in programs) if programs else (None, None, None)
-    tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,), (spans_are_recorded,),
+    tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,),
+             (activities_have_the_number_of_their_iteration,), (incomplete_iterations_are_left_out,), (dropped_events_are_reported,),
+             (spans_are_recorded,),
              (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,), (logs_are_read,), (tables_grow,),
              (training_is_recorded,)]
     if plan:
