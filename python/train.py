@@ -79,7 +79,7 @@ def parse_arguments(arguments=None):
     group.add_argument("--steps", metavar="N", type=whole(0, MAX_STEPS), default=100,
                        help="total iterations, including those before the checkpoint [100]")
     group.add_argument("--data", metavar="FILE", default="synthetic",
-                       help="text file whose bytes are the tokens, or synthetic [synthetic]")
+                       help="file whose bytes are the tokens, or `synthetic` [synthetic]")
     group.add_argument("--model", metavar="MODULE:FUNCTION",
                        help="layers of your own (dtfm_runtime/model.py) [the plan's transformer]")
     group.add_argument("--optimizer", choices=("adamw", "sgd"), help="optimizer [the plan's]")
@@ -108,7 +108,7 @@ def parse_arguments(arguments=None):
     group.add_argument("--precision", choices=("fp32", "tf32", "bf16", "fp16"),
                        help="precision for --profile with --shape [fp32]")
     group.add_argument("--gpu", metavar="NAME",
-                       help="GPU name to write to the profile, as in the topology [the driver's name]")
+                       help="GPU name in the profile; must match the topology [the driver's name]")
     group.add_argument("--emulate-compute", metavar="PROFILE",
                        help="sleep for the layer times of this profile instead of computing")
     group = parser.add_argument_group("running")
@@ -118,7 +118,7 @@ def parse_arguments(arguments=None):
                        help="CPU threads per rank [1; all with --single]")
     group.add_argument("--timeout", metavar="SECONDS", type=number(MAX_TIMEOUT_S, least=1), default=60.0,
                        help="time after which a rank that is silent or has not connected counts as failed [60]")
-    group.add_argument("--single", action="store_true", help="train in this process, without the plan's ranks")
+    group.add_argument("--single", action="store_true", help="train in one process, ignoring the plan's ranks")
     arguments = parser.parse_args(arguments)
     if arguments.checkpoint_every and not arguments.checkpoint_dir:
         parser.error("--checkpoint-every requires --checkpoint-dir")
@@ -126,9 +126,13 @@ def parse_arguments(arguments=None):
         parser.error("--resume requires --checkpoint-dir")
     if arguments.single and arguments.emulate_compute:
         parser.error("--single cannot be combined with --emulate-compute")
+    if arguments.checkpoint_dir and arguments.emulate_compute:
+        parser.error("--checkpoint-dir cannot be combined with --emulate-compute, which trains nothing")
     for option in ("shape", "precision", "gpu", "micro_batches"):
         if getattr(arguments, option) and not arguments.profile:
             parser.error(f"--{option.replace('_', '-')} requires --profile")
+    if arguments.precision and not arguments.shape:
+        parser.error("--precision requires --shape")
     check_outputs(parser, arguments)
     return arguments
 
@@ -191,13 +195,14 @@ def make_model(arguments, sizes_of_job, layers):
 
 
 def require_writable(arguments, *options):
-    """Called before what takes long."""
+    """Checked before long work, so that its result is not lost."""
     for option in options:
         path = getattr(arguments, option)
         if path is None:
             continue
-        place = path if os.path.exists(path) else os.path.dirname(os.path.abspath(path))
-        if os.path.isdir(path) or not os.access(place, os.W_OK):
+        if os.path.isdir(path):
+            raise UserError(f"--{option} {path} is a folder: name a file")
+        if not os.access(path if os.path.exists(path) else os.path.dirname(os.path.abspath(path)), os.W_OK):
             raise UserError(f"--{option} {path} cannot be written: name a file in another folder")
 
 
@@ -208,16 +213,17 @@ def measure_profile(torch, arguments):
     require_writable(arguments, "profile")
     if arguments.shape:
         shape, precision, micro_batches = read_shape(arguments.shape), arguments.precision or "fp32", [1]
+        layers = shape.get("layers") if isinstance(shape.get("layers"), int) else 0
     else:
         program = read_program(arguments.program)
         shape, precision, micro_batches = program.model, program.precision, [program.micro_batch]
-    layers = shape.get("layers")
+        layers = program.layers
     device = choose_device(torch, arguments.device, local_rank())
     if device == "cpu":
         torch.set_num_threads(arguments.threads or 1)
     # Times of CPUs are those of fp32, in which they train whatever the job's precision is.
     dtype = torch.float32 if device == "cpu" else None
-    written = profile.measure(make_model(arguments, shape, layers if isinstance(layers, int) else 0),
+    written = profile.measure(make_model(arguments, shape, layers),
                               arguments.micro_batches or micro_batches, torch.device(device), precision,
                               gpu=arguments.gpu, dtype=dtype)
     profile.write(written, arguments.profile)
@@ -239,8 +245,7 @@ def make_options(arguments, program, device, first_step):
     optimizer = arguments.optimizer or default_optimizer(program.optimizer)
     decay = arguments.weight_decay if arguments.weight_decay is not None else {"adamw": 0.01, "sgd": 0.0}[optimizer]
     return Options(optimizer=optimizer, lr=arguments.lr, epsilon=arguments.epsilon, weight_decay=decay,
-                   seed=arguments.seed, device=device, steps=arguments.steps, first_step=first_step,
-                   keeps_state=not arguments.emulate_compute or arguments.checkpoint_dir is not None)
+                   seed=arguments.seed, device=device, steps=arguments.steps, first_step=first_step)
 
 
 def describe_training(program, model):
@@ -360,8 +365,8 @@ def write_trace(arguments, texts, devices, name):
     from dtfm_runtime.timeline import MAX_EVENTS, merge_texts
     dropped = merge_texts(texts, arguments.trace, devices, name)
     if dropped:
-        print(f"{arguments.trace} leaves out the iterations after a rank has recorded {MAX_EVENTS} events: {dropped} "
-              "events were dropped", flush=True)
+        print(f"{arguments.trace} is incomplete: a rank exceeded {MAX_EVENTS} events and dropped later ones ({dropped} in "
+              "all), so the last iterations are left out: trace fewer --steps", flush=True)
 
 
 def train_single(torch, arguments, program, model):
@@ -511,11 +516,11 @@ def main():
     except KeyboardInterrupt:
         print("train.py: interrupted; the last checkpoint is unchanged", file=sys.stderr)
         return INTERRUPTED
-    except (MemoryError, RuntimeError) as error:  # of ranks, their own function reports it
+    except (MemoryError, RuntimeError) as error:  # train_rank reports its own
         if not is_out_of_memory(error):
             raise
         from dtfm_runtime.transport import first_line
-        print("train.py: out of memory: use a smaller model, or more devices without --single "
+        print("train.py: out of memory: use a smaller model or micro-batch, or train on more devices "
               f"({first_line(error)})", file=sys.stderr)
         return BAD_INPUT
 

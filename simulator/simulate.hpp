@@ -56,9 +56,9 @@ UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& pl
                                           const StopFunction& stop = {});
 
 /// Seconds of an iteration without jitter, failures or other events. With `sync_every` > 1, the mean over
-/// `sync_every` iterations, of which one synchronizes gradients; without an iteration barrier, each is as long
-/// as if it followed one of its kind. Throws Error for a plan that cannot be run,
-/// and WorkStopped.
+/// `sync_every` iterations, of which one synchronizes gradients. Without an iteration barrier, both kinds are
+/// timed in steady state, each preceded by iterations of its own kind. Throws Error for a plan that cannot be
+/// run, and WorkStopped.
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1,
                            const PathSchedule* paths = nullptr, const StopFunction& stop = {});
 

@@ -51,10 +51,12 @@ Timeline timeline_of(const io::MeasuredIteration& measured) {
     row.track = track;
     row.spans.push_back({it.start_s, it.end_s, kind_of(it.label.activity), 1, it.label.micro_batch});
   }
+  double end_s = measured.length_s;  // without a barrier, activities end later
+  for (const io::MeasuredActivity& it : measured.activities) end_s = std::max(end_s, it.end_s);
   std::vector<TimelineRow> list;
   for (auto& [place, row] : rows) list.push_back(std::move(row));
-  return make_timeline(fmt::format("iteration {}", measured.number), {0, measured.length_s},
-                       measured.length_s, std::move(list));
+  return make_timeline(fmt::format("iteration {}", measured.number), {0, end_s}, measured.length_s,
+                       std::move(list));
 }
 
 TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& measured, double tolerance) {
@@ -77,8 +79,8 @@ TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& 
       const double start = spans[i].start - simulated.start_s,
                    late = found[i].start - measured.start_s - start;
       if (!is_pass(kind) || std::abs(late) <= tolerance * result.simulated_s) continue;
-      if (!result.parts_at || spans[i].start < result.parts_at->simulated.start)
-        result.parts_at = {device, spans[i], found[i]};
+      if (!result.diverges_at || spans[i].start < result.diverges_at->simulated.start)
+        result.diverges_at = {device, spans[i], found[i]};
     }
   }
   for (const auto& [key, spans] : others) result.unmatched += static_cast<int>(spans.size());
@@ -90,9 +92,9 @@ TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& 
       mean.measured_s /= mean.count;
       result.kinds.push_back(mean);
     }
-  if (result.parts_at) {
-    result.parts_at->simulated.start -= simulated.start_s;
-    result.parts_at->simulated.end -= simulated.start_s;
+  if (result.diverges_at) {
+    result.diverges_at->simulated.start -= simulated.start_s;
+    result.diverges_at->simulated.end -= simulated.start_s;
   }
   return result;
 }
@@ -105,19 +107,19 @@ nlohmann::ordered_json comparison_json(const Topology& topology, const Timeline&
                                  {"kinds", nlohmann::ordered_json::array()},
                                  {"unmatched", comparison.unmatched},
                                  {"tolerance", comparison.tolerance},
-                                 {"parts_at", nullptr}};
+                                 {"diverges_at", nullptr}};
   for (const TimelineComparison::Kind& it : comparison.kinds)
     json["kinds"].push_back({{"kind", name_of(it.kind)},
                              {"count", it.count},
                              {"measured_s", it.measured_s},
                              {"simulated_s", it.simulated_s}});
-  if (comparison.parts_at) {
-    const auto& [device, simulated, found] = *comparison.parts_at;
-    json["parts_at"] = {{"device", topology.devices[at(device)].id},
-                        {"kind", name_of(found.kind)},
-                        {"micro_batch", found.micro_batch},
-                        {"measured_start_s", found.start},
-                        {"simulated_start_s", simulated.start}};
+  if (comparison.diverges_at) {
+    const auto& [device, simulated, found] = *comparison.diverges_at;
+    json["diverges_at"] = {{"device", topology.devices[at(device)].id},
+                           {"kind", name_of(found.kind)},
+                           {"micro_batch", found.micro_batch},
+                           {"measured_start_s", found.start},
+                           {"simulated_start_s", simulated.start}};
   }
   return json;
 }
@@ -135,12 +137,12 @@ std::string format_comparison(const Topology& topology, const Timeline& measured
   text += table(rows);
   if (comparison.unmatched > 0)
     text += fmt::format("{} only in one of the two timelines\n", format_count(comparison.unmatched, "span"));
-  if (!comparison.parts_at)
+  if (!comparison.diverges_at)
     return text + fmt::format("no computation starts more than {:.0f} % of the iteration earlier or later\n",
                               100 * comparison.tolerance);
-  const auto& [device, simulated, found] = *comparison.parts_at;
+  const auto& [device, simulated, found] = *comparison.diverges_at;
   return text + fmt::format(
-                    "They part at {} of micro-batch {} on {}: it starts after {:.6g} s, in the "
+                    "They diverge at {} of micro-batch {} on {}: it starts after {:.6g} s, in the "
                     "simulation after {:.6g} s\n",
                     name_of(found.kind), found.micro_batch, topology.devices[at(device)].id, found.start,
                     simulated.start);

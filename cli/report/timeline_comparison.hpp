@@ -23,7 +23,7 @@ struct TimelineComparison {
     int count = 0;
     double simulated_s = 0, measured_s = 0;  // of one span, mean
   };
-  /// The start of a computation since the start of its iteration.
+  /// A computation, whose times count from when the first device began the iteration.
   struct Difference {
     int device = 0;
     TimelineSpan simulated, measured;
@@ -35,7 +35,7 @@ struct TimelineComparison {
   int unmatched = 0;  // spans that only one of them has
   /// The first computation, in simulated time, that starts earlier or later by more than `tolerance` of the
   /// simulated iteration.
-  std::optional<Difference> parts_at = {};
+  std::optional<Difference> diverges_at = {};
 };
 
 /// By default, the tolerance is the difference below which the order of plans is not expected to hold
@@ -47,7 +47,7 @@ TimelineComparison compare_timelines(const Timeline& simulated, const Timeline& 
 nlohmann::ordered_json comparison_json(const Topology& topology, const Timeline& measured,
                                        const TimelineComparison& comparison);
 
-/// A table of the kinds, and where the timelines part.
+/// A table of the kinds, and where the timelines first diverge.
 std::string format_comparison(const Topology& topology, const Timeline& measured,
                               const TimelineComparison& comparison);
 

@@ -53,7 +53,7 @@ struct TimelineRow {
 struct Timeline {
   std::string title;              // "iteration 2"
   double start_s = 0, end_s = 0;  // since the start of the run
-  /// Of the iteration, without what overlaps with the one before, which only is if there is no barrier.
+  /// Length of the iteration, without its overlap with the previous one (without a barrier, they overlap).
   double length_s = 0;
   long long tasks = 0;            // number of spans before merging
   double merged_below_s = 0;      // adjacent spans shorter and nearer than this may be merged; 0: none

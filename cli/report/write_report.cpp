@@ -24,7 +24,7 @@ std::string add_simulation(ReportContent& content, const Problem& problem, const
                            const std::function<bool()>& stop) {
   TimelineRecorder recorder(problem.topology->size());
   api::SimulateRequest request{problem, plan};
-  request.iterations = 1;
+  if (plan.execution.iteration_barrier) request.iterations = 1;  // all take equally long
   request.stop = stop;
   request.observers = {&recorder};
   try {

@@ -335,6 +335,10 @@ void write_output(const SimulateOptions& options, const Input& input, const Outc
   std::optional<TimelineComparison> comparison;
   if (input.measured && outcome.timeline) {
     comparison = compare_timelines(*outcome.timeline, *input.measured);
+    if (comparison->kinds.empty())
+      throw Error(*options.measured,
+                  "no activity of the measured iteration is in the simulated one: give the timeline of a "
+                  "training with this plan");
     document["measured"] = comparison_json(input.problem.topology, *input.measured, *comparison);
   }
   const std::string json = io::format_json(document);
@@ -344,8 +348,9 @@ void write_output(const SimulateOptions& options, const Input& input, const Outc
                      input.measured);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;
-  print_result(options.format == OutputFormat::json ? json : format_run_summary(input, outcome, record, comparison),
-               options.color);
+  print_result(
+      options.format == OutputFormat::json ? json : format_run_summary(input, outcome, record, comparison),
+      options.color);
 }
 
 int simulate_or_replay(const SimulateOptions& options) {

@@ -26,7 +26,7 @@ namespace {
 constexpr int random_runs = 8;
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// Without events all iterations take equally long, and one is enough.
+/// Without events, and with a barrier, all iterations take equally long, and one is enough.
 bool is_event_free(const sim::Scenario& scenario) {
   return scenario.traces.empty() && scenario.events.empty() && !sim::is_random(scenario) &&
          !scenario.horizon_s;
@@ -81,7 +81,7 @@ SimulatedTimes simulated(const search::PlanCandidate& candidate, const NamedScen
   sim::SimOptions options;
   options.stop = stop;
   options.replan = make_replanner(problem);
-  if (is_event_free(named.scenario)) options.iterations = 1;
+  if (is_event_free(named.scenario) && candidate.plan.execution.iteration_barrier) options.iterations = 1;
   const int runs = sim::is_random(named.scenario) ? random_runs : 1;
   SimulatedTimes result{named.name, 0, 0, 0};
   for (int run = 0; run < runs; ++run) {

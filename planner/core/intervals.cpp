@@ -5,20 +5,6 @@
 
 namespace dtfm {
 
-std::vector<Interval> unite(std::vector<Interval> intervals) {
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  std::vector<Interval> result;
-  for (const Interval& it : intervals) {
-    if (it.end <= it.begin) continue;
-    if (!result.empty() && it.begin <= result.back().end)
-      result.back().end = std::max(result.back().end, it.end);
-    else
-      result.push_back(it);
-  }
-  return result;
-}
-
 double union_length(std::vector<Interval> intervals, Interval window) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
@@ -59,12 +45,14 @@ std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std
   return parts;
 }
 
-void UnionLength::add(std::vector<Interval> group, bool overlaps_next) {
-  group = unite(std::move(group));
-  const double first = group.empty() ? 0 : group.front().begin;
-  std::erase_if(last_, [&](const Interval& it) { return it.end <= first; });  // mostly all
-  for (const Interval& it : subtract(group, last_)) seconds_ += it.end - it.begin;
-  last_ = overlaps_next ? std::move(group) : std::vector<Interval>();
+void UnionLength::add(const std::vector<Interval>& group, bool overlaps_next) {
+  double first = std::numeric_limits<double>::infinity();
+  for (const Interval& it : group) first = std::min(first, it.begin);
+  std::erase_if(last_, [&](const Interval& it) { return it.end <= first; });
+  const double before = union_length(last_);
+  last_.insert(last_.end(), group.begin(), group.end());
+  seconds_ += union_length(last_) - before;
+  if (!overlaps_next) last_.clear();
 }
 
 }  // namespace dtfm

@@ -9,9 +9,6 @@ struct Interval {
   double begin = 0, end = 0;  // s
 };
 
-/// Returns the union of `intervals` as ascending, disjoint ones.
-std::vector<Interval> unite(std::vector<Interval> intervals);
-
 /// Seconds of `window` that lie in at least one of `intervals`.
 double union_length(std::vector<Interval> intervals, Interval window);
 
@@ -24,16 +21,16 @@ std::vector<Interval> clip(const std::vector<Interval>& intervals, Interval wind
 /// Returns the parts of `intervals` outside all `holes`, which must be ascending and disjoint.
 std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std::vector<Interval>& holes);
 
-/// Adds up the seconds that lie in at least one interval. Intervals come in groups.
+/// Accumulates the length of a union of intervals, added group by group.
 class UnionLength {
  public:
-  /// `overlaps_next`: whether the next group may have some of the same seconds; others may not.
-  void add(std::vector<Interval> group, bool overlaps_next);
+  /// `overlaps_next`: whether the next group may overlap this one; later groups must not.
+  void add(const std::vector<Interval>& group, bool overlaps_next);
   double seconds() const { return seconds_; }
 
  private:
   double seconds_ = 0;
-  std::vector<Interval> last_;  // the group before, if it may overlap; ascending and disjoint
+  std::vector<Interval> last_;  // those of earlier groups that may overlap
 };
 
 }  // namespace dtfm

@@ -229,16 +229,16 @@ class ProgramWriter {
     for (const auto& [layers, ranks] : synced_layers())
       list.push_back({{"layers", {layers.first, layers.second}},
                       {"ranks", sync_order(ranks)},
-                      {"compress", is_compressed_among(ranks) && !has_copy_of_shards(layers)
+                      {"compress", is_compressed_among(ranks) && !holds_sharded_tied_copy(layers)
                                        ? ordered_json(name_of(*execution_.compression.gradient_preset))
                                        : ordered_json(nullptr)},
                       {"shards", shards_per_site}});
     return list;
   }
 
-  /// Whether a sharded optimizer updates one of the two copies of a tied matrix. The other one is among other
-  /// layers, where compression would round the same gradients otherwise, and the copies would differ.
-  bool has_copy_of_shards(std::pair<int, int> layers) const {
+  /// Whether the optimizer is sharded and these layers hold a copy of the tied matrix. The two copies are
+  /// synchronized in different groups, in which compression rounds differently, so the copies would diverge.
+  bool holds_sharded_tied_copy(std::pair<int, int> layers) const {
     return traits(execution_.optimizer_sharding).optimizer && !tied_groups_json().empty() &&
            (layers.first == 0 || layers.second == layers_);
   }

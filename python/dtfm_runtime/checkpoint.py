@@ -73,7 +73,7 @@ def commit(folder: os.PathLike, step: int, meta: Mapping, layers: int) -> None:
     missing = _missing_layers(part, layers)
     if missing:
         raise UserError(f"{part} does not contain {_layer_file(missing[0])}{_and_more(missing)}: --checkpoint-dir must be a "
-                        "folder that all ranks share")
+                        "folder that all ranks share, and that no other training uses")
     document = json.dumps({**meta, "schema": SCHEMA, "step": step, "layers": layers}).encode()
     if len(document) > MAX_META_BYTES:
         raise ValueError("meta of a checkpoint is too long")

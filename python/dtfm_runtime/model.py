@@ -296,9 +296,13 @@ def custom_model(reference: str, layers: int) -> Model:
         function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise UserError(f"--model {reference} cannot be loaded ({error}): check the name and PYTHONPATH") from None
-    with seeded(0):
-        made = function()
-    model = made if isinstance(made, Model) else model_of(made, reference)
+    try:
+        with seeded(0):
+            made = function()
+        model = made if isinstance(made, Model) else model_of(made, reference)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--model {reference} does not return a list of (module, input shape, input dtype) or a Model: "
+                        f"{error}") from None
     if model.layers != layers:
         raise UserError(f"--model {reference} has {model.layers} layers, but the plan has {layers}: make a plan for "
                         "this model")

@@ -19,6 +19,7 @@ from .errors import BAD_INPUT, DONE, UserError
 
 COLUMNS = ("name", "plan", "seconds", "peak_memory_bytes")
 MAX_ROWS = 200  # that dtfm-calibrate reads
+MAX_PLAN_BYTES = 1 << 28
 
 
 def append(table: os.PathLike, *, plan: os.PathLike, seconds: Sequence[float],
@@ -50,6 +51,15 @@ def _check(table: Path, lines: Sequence[str], added: int) -> None:
 
 
 def _below(plan: Path, folder: Path) -> str:
+    try:
+        with open(plan, "rb") as file:
+            is_plan = "pipelines" in json.loads(file.read(MAX_PLAN_BYTES))
+    except OSError as error:
+        raise UserError(f"--plan {plan}: cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, RecursionError):
+        is_plan = False
+    if not is_plan:
+        raise UserError(f"--plan {plan} is not a plan of dtfm-plan")
     relative = os.path.relpath(os.path.realpath(plan), os.path.realpath(folder))
     if relative.split(os.sep)[0] == os.pardir:
         raise UserError(f"{plan} is not in the folder of the table, {folder.resolve()}, or below: copy it there")

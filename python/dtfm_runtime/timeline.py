@@ -107,12 +107,6 @@ class Recorder:
                   "dropped": self._dropped}
         return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [header, *self._events])
 
-    def write(self, folder: os.PathLike, clock: Clock = Clock()) -> None:
-        """Writes the text to a file of the folder, for `merge`."""
-        with _writing(folder):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            (Path(folder) / f"rank-{self.rank:05}.jsonl").write_text(self.text(clock), encoding="utf-8")
-
 
 class _KernelTimes:
     """Times of kernels by events of the GPU, moved to the clock of the process once per iteration."""
@@ -148,18 +142,6 @@ class _KernelTimes:
 
 
 # ---------------------------------------------------------------------------------------------------- merging
-
-def merge(folder: os.PathLike, output: os.PathLike, devices: Sequence[str] = (), name: str = "training") -> None:
-    """Merges the files that `Recorder.write` has written into a Chrome trace."""
-    try:
-        paths = sorted(Path(folder).glob("rank-*.jsonl"))
-        texts = [path.read_text(encoding="utf-8") for path in paths]
-    except OSError as error:
-        raise UserError(f"{error.filename or folder}: cannot read the timeline: {error.strerror}") from None
-    if not texts:
-        raise UserError(f"{folder} has no timelines (rank-….jsonl): run train.py with --trace first")
-    merge_texts(texts, output, devices, name)
-
 
 def merge_texts(texts: Iterable[str], output: os.PathLike, devices: Sequence[str] = (), name: str = "training") -> int:
     """Writes a Chrome trace of all ranks, whose activities have the number of their iteration. `devices` are the names
@@ -199,10 +181,9 @@ def _parsed(text: str) -> Tuple[int, List[dict], int]:
 
 
 def _number_iterations(events: Sequence[dict], dropped: int) -> float:
-    """Gives every activity of a rank the number of the iteration in which it starts, which lasts until the rank starts
-    the next one: what it does in between, such as saving a checkpoint, belongs to the first of the two. Returns the
-    number of the first iteration of which events may be missing, or infinity. Where events were dropped, this is the
-    last one that the rank has recorded, because messages may end after their iteration."""
+    """Labels each activity of a rank with its iteration: the last one that the rank had started by then. Work between
+    iterations, such as a checkpoint, belongs to the earlier one. Returns the first iteration that may lack events, or
+    infinity. After dropped events, that is the last recorded one, because messages may end after their iteration."""
     starts = [(event["start_s"], event["iteration"]) for event in events if event["kind"] == "iteration"]
     if dropped and not starts:
         starts = [(-math.inf, 0)]

@@ -31,7 +31,6 @@ class Options:
     device: str = "cpu"
     steps: int = 1  # iterations in all, with those before a checkpoint
     first_step: int = 0
-    keeps_state: bool = True  # of emulated computing: False allocates no parameters
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Trainer:
         return pairs if any(first != last for first, last in pairs.values()) else {}
 
     def _build_layers(self) -> dict[int, torch.nn.Module]:
-        if not self._has_state():
+        if self.emulated:
             return {layer: self.model.make[layer](device="meta", dtype=self.dtype) for layer in self.held}
         modules = {layer: self.model.build(layer, self.options.seed, self.device, self.dtype) for layer in self.held}
         if self._shares_tied():
@@ -121,9 +120,6 @@ class Trainer:
             owner, _, name = last.rpartition(".")
             setattr(modules[self.model.layers - 1].get_submodule(owner), name, modules[0].get_parameter(first))
         return modules
-
-    def _has_state(self) -> bool:
-        return not self.emulated or self.options.keeps_state
 
     def _shares_tied(self) -> bool:
         """Whether the matrix is kept once, on this rank."""
@@ -156,7 +152,7 @@ class Trainer:
         if self._shares_tied() and 0 in sources:
             sources.add(self.model.layers - 1)
         bucket = GradientBucket(parameters, ranks, compress, shards, layers, sources, number)
-        if self._has_state():
+        if not self.emulated:
             owned = (0, parameters.length)
             if self._is_sharded(bucket):
                 owned = owned_range(self.program.gradient_sync, self._group(bucket))

@@ -167,7 +167,11 @@ class NcclTransport(Control):
         self._groups = {(kind, upward): dist.new_group(ranks, MESSAGE_TIMEOUT) for kind in (ACTIVATIONS, GRADIENTS)
                         for upward in (False, True)}
         self._sync = dist.new_group(ranks, MESSAGE_TIMEOUT)
-        self._control = within(limit_s, lambda: dist.new_group(ranks, MESSAGE_TIMEOUT, backend="gloo"))
+        try:
+            self._control = within(limit_s, lambda: dist.new_group(ranks, MESSAGE_TIMEOUT, backend="gloo"))
+        except RuntimeError as error:
+            raise UserError(f"rank {rank} cannot connect to the others over Gloo ({first_line(error)}): check firewalls, "
+                            "and set GLOO_SOCKET_IFNAME to the network interface") from None
         # The first messages of a group must involve all ranks.
         dist.all_reduce(torch.zeros(1, device="cuda"), group=self._sync)
 
@@ -298,8 +302,8 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
 
 
 def within(limit_s: float, make_group: Callable[[], object]):
-    """Makes a process group, which connects the ranks, in a thread that may take so long: the time limit that Gloo is
-    given is also that of all later messages."""
+    """Creates a process group, and fails after `limit_s`. A thread is needed because Gloo's own timeout would also
+    apply to all later messages."""
     done: Future = Future()
 
     def run() -> None:

@@ -19,7 +19,8 @@ namespace dtfm::io {
 /// rates of the messages in transit, each its bytes ÷ its duration (0 for aborted messages). Process 1 + d is
 /// device d: rows compute, send and receive, with additional rows of a kind (`send 2`) where several messages
 /// are in transit at once, and a counter of memory. What belongs to a complete iteration has its number as an
-/// argument. Times are microseconds, exact to the nanosecond.
+/// argument. Times are microseconds, exact to the nanosecond. Where iterations overlap, because they have no
+/// barrier, the counters of rates alternate between those of the two.
 class ChromeTrace : public sim::RunObserver {
  public:
   /// `topology` must outlive this.

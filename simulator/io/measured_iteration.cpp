@@ -132,7 +132,8 @@ MeasuredIteration parse_measured_iteration(std::string_view text, const std::str
                                     (start - chosen.start_us) * microsecond,
                                     (start - chosen.start_us + time_of(event, "dur")) * microsecond});
   });
-  // Without a barrier, an iteration begins before the one before has ended.
+  // Without a barrier, activities may start before the previous iteration ends, at negative times. Shift all
+  // so that the first starts at 0.
   double first_s = 0;
   for (const MeasuredActivity& it : iteration.activities) first_s = std::min(first_s, it.start_s);
   for (MeasuredActivity& it : iteration.activities) {

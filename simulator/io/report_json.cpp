@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_format.hpp"
 #include "planner/io/writers/rate_keys.hpp"
 
 namespace dtfm::io {
@@ -96,10 +95,6 @@ ordered_json samples_json(const sim::SampleSummary& samples, ModelInput input) {
 }
 
 }  // namespace
-
-std::string report_json(const Topology& topology, const sim::SimReport& report, const SimRecord& record) {
-  return format_json(sim_document(topology, report, record));
-}
 
 ordered_json sim_document(const Topology& topology, const sim::SimReport& report, const SimRecord& record) {
   const auto with_topology = [&](auto convert) {

@@ -31,10 +31,7 @@ struct SimRecord {
   ModelInput input = ModelInput::tokens;  // what rates count
 };
 
-/// The text of a result file. Equal arguments give equal bytes. Unknown values are null.
-std::string report_json(const Topology& topology, const sim::SimReport& report, const SimRecord& record);
-
-/// The same as a JSON value, for use in other documents.
+/// A result file. Equal arguments give equal documents. Unknown values are null.
 nlohmann::ordered_json sim_document(const Topology& topology, const sim::SimReport& report,
                                     const SimRecord& record);
 

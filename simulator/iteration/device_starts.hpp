@@ -19,15 +19,16 @@ struct DeviceEnd {
 /// empty if it ends with a barrier.
 std::vector<DeviceEnd> device_ends(const LabelledGraph& graph, const Replay& replay);
 
-/// Lets every device of `graph` begin when it has completed the iteration before, and returns the date of the
-/// first, from which the graph is to be replayed. All devices begin at `barrier` if there are no `ends`, or
-/// the graph is one with a barrier.
+/// Sets the start delays of `graph` so that each device begins when it completed the previous iteration.
+/// Returns the time at which the first device begins; replay the graph from then. All devices begin at
+/// `barrier` if there are no `ends`, or the graph is one with a barrier.
 ///
-/// Messages of the iteration before may still be under way at that date. They do not slow down those of
+/// Messages of the previous iteration may still be in transit then. They do not contend with those of
 /// `graph`, because every iteration is replayed alone.
 double set_starts(LabelledGraph& graph, const std::vector<DeviceEnd>& ends, double barrier);
 
-/// The last of some iterations without jitter or events, and their mean length without the first.
+/// The last of several consecutive iterations without jitter or events. `seconds` is the mean length of those
+/// after the first, or that of the first if it is the only one.
 struct SteadyIteration {
   Replay replay;
   double start = 0;    // s at which its first device begins

@@ -139,7 +139,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
     if (!plan.execution.iteration_barrier) add_starts(device);
   }
   ends_.gradients.resize(at(model.layers()));
-  // Without micro-batches, it stays like this.
+  // A pipeline without micro-batches has its gradients at once.
   for (int stage = 0; stage < stages(); ++stage)
     set_gradients(pipeline_.stages[at(stage)].layers, last_[at(stage % devices_)]);
 }

@@ -13,7 +13,6 @@
 
 namespace dtfm::sim {
 
-/// A task with a special role for a device.
 struct DeviceTask {
   int device = no_index, task = no_index;
 };
@@ -66,9 +65,9 @@ class GraphBuilder {
   int wait(double seconds, std::span<const int> after, TaskLabel label);
   /// Returns a task that waits for all `tasks`, which must not be empty; adds none if there is only one.
   int join(std::span<const int> tasks, TaskLabel label);
-  /// A delay, at first of 0 s, before `device` begins the iteration.
+  /// Adds the delay before `device` begins the iteration: 0 s until set_starts sets it.
   int start(int device, TaskLabel label);
-  /// The fixed overhead of `seconds` after which `device` has completed the iteration.
+  /// Adds the fixed overhead of `seconds` after which `device` has completed the iteration.
   int end(int device, double seconds, std::span<const int> after, TaskLabel label);
 
   LabelledGraph take();

@@ -73,8 +73,8 @@ class CriticalPathWalk {
     for (const DeviceTask& start : run_interval.graph.starts) is_start_[at(start.task)] = true;
   }
 
-  /// The tasks of the critical path, from first to last. It begins with the first computation of a device,
-  /// also if that had to end the iteration before.
+  /// The tasks of the critical path, from first to last. Without a barrier, it begins with the first
+  /// computation of a device, even if the previous iteration delayed that computation.
   std::vector<int> path() {
     std::vector<int> path;
     for (int task = last(); task != no_index && !is_start_[at(task)]; task = before(task))

@@ -83,7 +83,7 @@ DeviceTimes split_window(Interval window, const std::vector<Interval>& computing
   return times;
 }
 
-/// `window`: from when the device takes part in the interval, and until when.
+/// `window` is the time for which the device takes part in the interval.
 DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, Interval window,
                      const std::vector<Interval>& down) {
   const auto& records = run_interval.replay.tasks;
@@ -126,8 +126,8 @@ void DeviceUsage::on_interval(const RunInterval& run_interval) {
     if (by_device[device].computations.size() > 1000) throw_if_stopped(run_interval.stop);
     const Interval window{std::max(run_interval.start, observed_until_[device]), ends[device]};
     const std::vector<Interval> down = clip_to_window(down_[device], window);
-    sending_[device].add(std::move(by_device[device].sending), overlaps_next);
-    receiving_[device].add(std::move(by_device[device].receiving), overlaps_next);
+    sending_[device].add(by_device[device].sending, overlaps_next);
+    receiving_[device].add(by_device[device].receiving, overlaps_next);
     add(times_[device], times_of(std::move(by_device[device]), run_interval, window, down));
     observed_until_[device] = ends[device];
   }

@@ -18,8 +18,8 @@ void SiteTraffic::on_interval(const RunInterval& run_interval) {
     under_way[sites].push_back(busy(record, run_interval));
     if (record.state == TaskState::done) uses_[sites].bytes += tasks[i].amount;
   }
-  for (auto& [sites, intervals] : under_way)
-    uses_[sites].busy.add(std::move(intervals), !run_interval.graph.ends.empty());
+  for (const auto& [sites, intervals] : under_way)
+    uses_[sites].busy.add(intervals, !run_interval.graph.ends.empty());
 }
 
 std::vector<LinkReport> SiteTraffic::reports() const {

@@ -43,7 +43,7 @@ struct RunLength {
 ///   - When all devices load the checkpoint, because of the policy or because no device has some of the
 ///     weights, the iterations after it are lost: they are removed from the report and repeated.
 ///   - Without an iteration barrier, every device begins an iteration when it has completed the one before,
-///     unless something happens between them. An iteration counts from the end of the one before.
+///     unless an event comes between them. An iteration counts from the end of the one before.
 ///   - An iteration that is incomplete at the end of the run counts neither as an iteration nor as lost.
 ///   - A run that is interrupted reports what was complete by then.
 class TrainingRun {

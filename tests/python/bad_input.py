@@ -112,6 +112,7 @@ def test_arguments(folder):
                             (("--steps", "-1"), "must be from 0 to 1000000000"),
                             (("--lr", "0"), "must be above 0"), (("--nonsense",), "unrecognized arguments"),
                             (("--emulate-compute", "x"), "--single cannot be combined"),
+                            (("--profile", "p.json", "--precision", "bf16"), "--precision requires --shape"),
                             (("--threads", 100_000_000), "--threads: must be from 1 to "), (("--seed", "x"), "--seed: 'x' is not a whole number"),
                             (("--lr", "x"), "--lr: 'x' is not a number"), (("--lr", "1e300"), "must be above 0 and at most 1000000"),
                             (("--weight-decay", "nan"), "must be from 0 to 1000000"), (("--timeout", "inf"), "must be from 1 to "),
@@ -133,8 +134,9 @@ def test_arguments(folder):
     check_error(run("--model", "mine:g", PYTHONPATH=folder), "layer 0 must be (module, input shape, input dtype)")
     check_error(run("--model", "mine:h", PYTHONPATH=folder), "--model has no training data", "`batch`")
     for option in ("--log", "--trace"):
-        for path in (Path(folder) / "no" / "file", folder):
-            check_error(run(option, path), f"{option} {path} cannot be written: name a file in another folder")
+        path = Path(folder) / "no" / "file"
+        check_error(run(option, path), f"{option} {path} cannot be written: name a file in another folder")
+        check_error(run(option, folder), f"{option} {folder} is a folder: name a file")
     one_rank = write_program(folder, make_program(MODEL, [(2, [(0, 2)])]), "one.json")
     result = ranks.train_forked("--program", one_rank, "--device", "cpu", "--trace", Path(folder) / "no" / "file")
     check_error(result, "cannot be written")

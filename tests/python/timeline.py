@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import unittest.mock
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -23,7 +24,7 @@ require_torch()
 
 import torch
 
-from dtfm_runtime import runs, timeline
+from dtfm_runtime import compute, runs, timeline
 from dtfm_runtime.failure import Clock
 from programs import make_program
 
@@ -98,9 +99,8 @@ def merged_traces_are_those_of_the_simulator(folder, plan, sim):
         simulated, names = slices("simulated.json")
         offsets = [0.0, 1234.5, -3.25, 1e6]
         recorders = recorded(simulated, offsets)
-        for recorder in recorders:
-            recorder.write("traces", Clock(offsets[recorder.rank], 1e-6))
-        timeline.merge("traces", "merged.json", DEVICES, "lab")
+        texts = [recorder.text(Clock(offsets[recorder.rank], 1e-6)) for recorder in reversed(recorders)]
+        timeline.merge_texts(texts, "merged.json", DEVICES, "lab")
         merged, merged_names = slices("merged.json")
         assert merged_names == names == {0: "lab", 1: "a/0", 2: "a/1", 3: "b/0", 4: "b/1"}
         assert len(merged) == len(simulated) > 100
@@ -201,7 +201,7 @@ def dropped_events_are_reported(folder):
     code, output, errors = train_forked("--program", "program.json", "--single", "--steps", 5, "--trace", "trace.json", "--device", "cpu")
     timeline.MAX_EVENTS = limit
     assert code == 0, errors
-    assert "trace.json leaves out the iterations after a rank has recorded 3 events: 2 events were dropped\n" in output, output
+    assert "trace.json is incomplete: a rank exceeded 3 events and dropped later ones (2 in all), so the last iterations are left out: trace fewer --steps\n" in output, output
     assert [name for _, _, name, *_ in slices("trace.json")[0]] == ["iteration 0", "iteration 1"]
 
 
@@ -241,10 +241,28 @@ def recording_is_bounded_and_safe_between_threads(folder):
 
 
 def damaged_timelines_are_explained(folder):
-    assert "has no timelines" in error_of(timeline.merge, folder, "out.json")
     for text in ("", "{}", "[]", "x", '{"schema": "dtfm-timeline/1", "rank": 0, "offset_s": 0}\n{"kind": "update"}\n', "[" * 100_000):
         assert "a timeline of a rank is damaged" in error_of(timeline.merge_texts, [text], "out.json")
     assert "missing/out.json: cannot be written" in error_of(timeline.merge_texts, [timeline.Recorder(0, True).text()], "missing/out.json")
+
+
+def late_sleeps_do_not_add_up(folder):
+    class Time:
+        """Every sleep ends 3 ms late."""
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            assert seconds >= 0
+            self.now += seconds + 0.003
+
+    with unittest.mock.patch.object(compute, "time", Time()) as clock:
+        sleeper = compute.Sleeper()
+        for seconds in (0.01, 0.001, 0.02, 0.01):  # the second one is over before it begins
+            sleeper.sleep(seconds)
+        assert abs(clock.now - 0.044) < 1e-9, clock.now
 
 
 def logs_are_read(folder):
@@ -267,12 +285,17 @@ def logs_are_read(folder):
 
 def tables_grow(folder):
     Path("p").mkdir()
-    Path("p/plan.json").write_text("{}")
+    Path("p/plan.json").write_text('{"pipelines": []}')
     runs.append("table.csv", plan="p/plan.json", seconds=[1.5, 1.25], peak_memory_bytes=2 << 30, name="first")
     runs.append("table.csv", plan=Path("p/plan.json").resolve(), seconds=[2.0])
     assert Path("table.csv").read_text() == ("name,plan,seconds,peak_memory_bytes\nfirst,p/plan.json,1.5,2147483648\n"
                                              "first,p/plan.json,1.25,\n,p/plan.json,2.0,\n")
-    assert "is not in the folder of the table" in error_of(runs.append, "p/table.csv", plan="log.jsonl", seconds=[1.0])
+    Path("plan.json").write_text('{"pipelines": []}')
+    assert "is not in the folder of the table" in error_of(runs.append, "p/table.csv", plan="plan.json", seconds=[1.0])
+    for text in ("", "3", "{}", "x", "[" * 100_000):
+        Path("other.json").write_text(text)
+        assert "other.json is not a plan" in error_of(runs.append, "table.csv", plan="other.json", seconds=[1.0])
+    assert "missing.json: cannot be read" in error_of(runs.append, "table.csv", plan="missing.json", seconds=[1.0])
     assert "must not have commas" in error_of(runs.append, "table.csv", plan="p/plan.json", seconds=[1.0], name="a,b")
     assert "more than 200 rows" in error_of(runs.append, "table.csv", plan="p/plan.json", seconds=[1.0] * 198)
     Path("other.csv").write_text("plan,seconds\n")
@@ -309,7 +332,7 @@ def training_is_recorded(folder):
     becomes a row of the table."""
     document = make_program(MODEL, [(2, [(0, 2), (2, 4)]), (1, [(0, 1), (1, 4)])], gradient_sync="ring")
     Path("program.json").write_text(json.dumps(document))
-    Path("plan.json").write_text("{}")
+    Path("plan.json").write_text('{"pipelines": []}')
     results = train_ranks(4, "--program", "program.json", "--steps", 3, "--trace", "trace.json", "--log", "log.jsonl", "--device", "cpu")
     assert [code for code, _, _ in results] == [0] * 4, results
     found, names = slices("trace.json")
@@ -378,7 +401,7 @@ def main(programs):
     tests = [(rows_do_not_overlap,), (messages_have_the_times_of_both_ends,),
              (activities_have_the_number_of_their_iteration,), (incomplete_iterations_are_left_out,), (dropped_events_are_reported,),
              (spans_are_recorded,),
-             (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,), (logs_are_read,), (tables_grow,),
+             (recording_is_bounded_and_safe_between_threads,), (damaged_timelines_are_explained,), (late_sleeps_do_not_add_up,), (logs_are_read,), (tables_grow,),
              (training_is_recorded,)]
     if plan:
         tests += [(merged_traces_are_those_of_the_simulator, plan, sim), (tables_are_calibrated_with, plan, calibrate)]

@@ -1,6 +1,8 @@
 // Tests where a measured timeline parts from the simulated one.
 #include "cli/report/timeline_comparison.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 
@@ -38,7 +40,7 @@ TEST_CASE("a timeline does not part from itself, whenever it begins") {
   const TimelineComparison same = compare_timelines(simulated, shifted(simulated, 100));
   CHECK(same.simulated_s == Approx(same.measured_s));
   CHECK(same.unmatched == 0);
-  CHECK_FALSE(same.parts_at);
+  CHECK_FALSE(same.diverges_at);
   int spans = 0;
   for (const TimelineComparison::Kind& it : same.kinds) {
     CHECK(it.simulated_s == Approx(it.measured_s));
@@ -65,11 +67,15 @@ TEST_CASE("timelines part at the first computation that starts later") {
     row.spans[i].end += 0.06 * length;
   }
   const TimelineComparison found = compare_timelines(simulated, measured);
-  REQUIRE(found.parts_at);
-  CHECK(found.parts_at->device == 1);
-  CHECK(found.parts_at->measured.micro_batch == row.spans[1].micro_batch);
-  CHECK(found.parts_at->measured.start - found.parts_at->simulated.start == Approx(0.06 * length));
-  CHECK_FALSE(compare_timelines(simulated, measured, 0.07).parts_at);
+  REQUIRE(found.diverges_at);
+  CHECK(found.diverges_at->device == 1);
+  CHECK(found.diverges_at->measured.micro_batch == row.spans[1].micro_batch);
+  CHECK(found.diverges_at->measured.start - found.diverges_at->simulated.start == Approx(0.06 * length));
+  const nlohmann::ordered_json json = comparison_json(TwoStages().topology, measured, found);
+  CHECK(json.at("diverges_at").at("device") == TwoStages().topology.devices[1].id);
+  CHECK(json.at("diverges_at").at("micro_batch") == row.spans[1].micro_batch);
+  CHECK(json.at("kinds").size() == found.kinds.size());
+  CHECK_FALSE(compare_timelines(simulated, measured, 0.07).diverges_at);
   row.spans.pop_back();
   CHECK(compare_timelines(simulated, measured).unmatched == 1);
 }

@@ -28,7 +28,9 @@ class InvariantChecker : public RunObserver {
       : scenario_(scenario), layers_(layers), micro_batches_(micro_batches) {}
 
   void on_interval(const RunInterval& run_interval) override {
-    violation_if(run_interval.start < last_end_ && run_interval.graph.starts.empty(), "intervals overlap");
+    const bool may_overlap = follows_iteration_ && !run_interval.graph.starts.empty();
+    violation_if(run_interval.start < last_end_ && !may_overlap, "intervals overlap");
+    follows_iteration_ = run_interval.kind == RunInterval::Kind::iteration;
     violation_if(run_interval.end < run_interval.start, "an interval ends before it starts");
     last_end_ = run_interval.end;
     check_times(run_interval);
@@ -101,6 +103,7 @@ class InvariantChecker : public RunObserver {
   const Scenario& scenario_;
   int layers_, micro_batches_;
   double last_end_ = 0;
+  bool follows_iteration_ = false;
 };
 
 /// A plan with as many stages as layers, and a spare device with the last index.

@@ -187,7 +187,7 @@ TEST_CASE("the result file has the specified content") {
   report.events = {{3, "b/0 leaves"}};
   statistics.add_to(report, {0, 1}, 12.5);
   const SimRecord record{"small", "", 7, {}, FairnessComparison{1.5, 2}, {"odd"}, "0.0.1"};
-  const json file = json::parse(report_json(run.topology, report, record));
+  const json file = json(sim_document(run.topology, report, record));
   const std::set<std::string> expected = {"schema",           "topology",      "job",
                                           "scenario",         "seed",          "iterations",
                                           "iteration_time_s", "tokens_per_s",  "model_flops_per_s",
@@ -229,8 +229,7 @@ TEST_CASE("samples are reported as the distribution of their means") {
   CHECK(summary.mean_s == std::vector<double>{1, 3});
   CHECK(summary.iteration_time_s.p50 == 2);
   const TwoStages run;
-  const json file =
-      json::parse(report_json(run.topology, {}, {"small", "storm", 7, summary, {}, {}, "0.0.1"}));
+  const json file = json(sim_document(run.topology, {}, {"small", "storm", 7, summary, {}, {}, "0.0.1"}));
   CHECK(file["samples"]["runs"].get<int>() == 2);
   CHECK(file["samples"]["iteration_time_s"]["p95"].get<double>() == Approx(2.9));
   CHECK(text(file["scenario"]) == "\"storm\"");
@@ -245,7 +244,7 @@ TEST_CASE("results for a model of images count images instead of tokens") {
   record.samples->tokens_per_s = distribution({10});
   record.swarm = SwarmRecord{{}, 0.5};
   record.input = ModelInput::images;
-  const json file = json::parse(report_json(run.topology, report, record));
+  const json file = json(sim_document(run.topology, report, record));
   CHECK(file["images_per_s"].get<double>() == 10);
   CHECK(file["samples"]["images_per_s"]["mean"].get<double>() == 10);
   CHECK(file["swarm"]["cost_per_million_images"].get<double>() == 0.5);
@@ -256,7 +255,7 @@ TEST_CASE("results for a model of images count images instead of tokens") {
 TEST_CASE("if no iteration was completed its duration is unknown") {
   const TwoStages run;
   const SampleSummary none = sample_summary(std::vector<SimReport>(2));
-  const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, none, {}, {}, "0.0.1"}));
+  const json file = json(sim_document(run.topology, {}, {"small", "storm", 7, none, {}, {}, "0.0.1"}));
   for (const char* key : {"iteration_time_s", "tokens_per_s", "model_flops_per_s"})
     CHECK(file[key].is_null());
   for (const char* key : {"iteration_time_s", "tokens_per_s"}) CHECK(file["samples"][key].is_null());

@@ -115,6 +115,8 @@ std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) 
       for (int d = 0; d < replicas; ++d)
         for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
       Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas}), sync_every};
+      // Without a barrier, replicas would drift apart while they do not synchronize.
+      layout.job.execution.iteration_barrier = layout.plan.execution.iteration_barrier = true;
       set_decisions(layout, 1, Schedule::one_f_one_b, GradientSync::ring);
       layouts.push_back(std::move(layout));
     }

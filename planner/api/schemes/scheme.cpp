@@ -101,17 +101,17 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   Problem own = problem;
   own.job = layout.job;
   sim::SimOptions options;
-  options.iterations = 1;
+  if (layout.plan.execution.iteration_barrier || layout.skipped)
+    options.iterations = 1;  // all are equally long
   options.stop = stop;
   if (stop && stop()) return trial;
   try {
     if (layout.skipped) options.paths = &trial.routing.emplace(routing_of(problem, layout)).schedule;
     const sim::SimReport report = sim::simulate(own, layout.plan, {}, options);
-    if (report.iterations.empty()) return trial;  // interrupted
+    if (report.iterations.empty() || !report.stopped.empty()) return trial;  // interrupted
     trial.is_known = true;
-    const bool is_one_enough = layout.sync_every == 1 && layout.plan.execution.iteration_barrier;
-    trial.seconds = is_one_enough || layout.skipped
-                        ? report.iterations.front().duration_s()
+    trial.seconds = layout.sync_every == 1
+                        ? report.iteration_time_s.mean
                         : sim::undisturbed_seconds(own, layout.plan, layout.sync_every, nullptr, stop);
     trial.fits = report.out_of_memory.empty();
     if (!trial.fits) trial.deficit = worst_deficit(problem.topology, report);
