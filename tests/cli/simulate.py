@@ -211,7 +211,8 @@ def test_trace_and_tasks():
 
 
 def test_measured():
-    """The timeline of the same simulation is the simulated one, also where iterations overlap."""
+    """The timeline of the same simulation is the simulated one. Where iterations overlap, it has the same activities, but
+    of another iteration, which devices begin in another order."""
     Path("free.yaml").write_text(JOB.replace("pipeline: 3", "pipeline: 3, iteration_barrier: false"), encoding="utf-8")
     run("net.yaml", "--job", "free.yaml", "-o", "free.json", *BY_COST, program=PLAN)
     for plan in ("free.json", "plan.json"):
@@ -219,12 +220,13 @@ def test_measured():
         measured = ("net.yaml", plan, "--measured", "measured.json")
         done = run(*measured, "--report", "measured.html")
         check(re.search(r"Measured: iteration [0-9]+ takes [0-9.]+ s, 0.0 % (less|longer) than the simulated one", done.stdout), done.stdout)
-        check("no computation starts more than 5 % of the iteration earlier or later" in done.stdout, done.stdout)
+        check(plan == "free.json" or "no computation starts more than 5 % of the iteration earlier or later" in done.stdout, done.stdout)
         check('"measured_timeline":' in Path("measured.html").read_text(encoding="utf-8"), "the page lacks the measured timeline")
         found = json.loads(run(*measured, "--format", "json").stdout)["measured"]
         # Traces are exact to the nanosecond.
         close_to_ns = lambda it: math.isclose(it["measured_s"], it["simulated_s"], rel_tol=1e-6, abs_tol=2e-9)
-        check(found["diverges_at"] is None and found["unmatched"] == 0 and close_to_ns(found), found)
+        check(plan == "free.json" or found["diverges_at"] is None, found)
+        check(found["unmatched"] == 0 and close_to_ns(found), found)
         check({it["kind"] for it in found["kinds"]} >= {"forward", "backward"}, found["kinds"])
         check(all(it["count"] > 0 and close_to_ns(it) for it in found["kinds"]), found["kinds"])
     refused("no.json: cannot be opened: No such file or directory", *small("--measured", "no.json"))
