@@ -14,11 +14,12 @@
 namespace dtfm::api {
 namespace {
 
+/// Bounds are those of an iteration for which all devices wait. Without a barrier, one may take less.
 bool supports_enumeration(const PlanRequest& request) {
   const search::IterationSearchOptions& options = request.options;
   const bool is_nominal = request.scenarios.size() == 1 && is_nominal_scenario(request.scenarios.front());
-  return options.objective == Objective::iteration_time && is_nominal && !options.warm &&
-         !options.keeps_pareto_front && !options.common.evaluations;
+  return request.problem.job.execution.iteration_barrier && options.objective == Objective::iteration_time &&
+         is_nominal && !options.warm && !options.keeps_pareto_front && !options.common.evaluations;
 }
 
 constexpr int first_share = 5, prove_factor = 5;

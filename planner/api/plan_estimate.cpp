@@ -74,7 +74,8 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
                                      const std::vector<SimulatedTimes>& simulated) {
   constexpr int max_layers = 2000;
   const cost::IterationModel& model = best.job->model;
-  if (model.stages.layers() > max_layers) return std::nullopt;
+  // Without a barrier, iterations overlap, and one may take less than the bounds.
+  if (model.stages.layers() > max_layers || !best.plan.execution.iteration_barrier) return std::nullopt;
   const auto& [stages, replicas] = options.limits;
   std::optional<cost::IterationBounds> made;
   try {

@@ -52,6 +52,8 @@ TEST_CASE("only small problems are enumerated") {
   request.options.objective = Objective::device_efficiency;
   CHECK(stopped(request) != search::Stopped::optimal);
   request.options.objective = Objective::iteration_time;
+  request.problem.job.execution.iteration_barrier = false;
+  CHECK(stopped(request) != search::Stopped::optimal);
   request.problem.job = random_chain_job(rng, 40);
   CHECK(stopped(request) != search::Stopped::optimal);
 }
