@@ -4,7 +4,6 @@
 #include <set>
 
 #include "planner/core/index.hpp"
-#include "planner/core/infinity.hpp"
 #include "planner/core/ranks.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/iteration/device_starts.hpp"
@@ -52,12 +51,7 @@ LabelledGraph undisturbed_graph(const Problem& problem, const Plan& plan, const 
 
 /// Throws WorkStopped.
 double steady_seconds(LabelledGraph graph, const StopFunction& stop) {
-  const SteadyIteration last = replay_steady(graph, [&](double start) {
-    ReplayOptions options;
-    options.start = start;
-    options.stop = stop;
-    return replay(graph.graph, options);
-  });
+  const SteadyIteration last = replay_steady(graph, stop);
   if (last.replay.ended == ReplayEnd::stopped) throw WorkStopped();
   return last.seconds;
 }
@@ -115,15 +109,10 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
 
 UndisturbedIteration simulate_undisturbed(const Problem& problem, const Plan& plan,
                                           const StopFunction& stop) try {
-  const Scenario undisturbed;
   LabelledGraph graph = reduced_iteration_graph(problem, plan, stop);
-  IntervalReplay interval_replay;
-  interval_replay.set_stop(stop);
-  const ScenarioProfiles no_changes(undisturbed, problem.topology, graph);
-  const SteadyIteration last = replay_steady(graph, [&](double start) {
-    return interval_replay.replay_interval(graph, no_changes, start, infinity).replay;
-  });
+  const SteadyIteration last = replay_steady(graph, stop);
   if (last.replay.ended == ReplayEnd::stopped) return {};
+  check_date(last.replay.makespan);
   UndisturbedIteration result{last.replay.ended == ReplayEnd::finished, last.seconds};
   MemoryUse memory(problem.topology->size(), stage_memory(problem, plan));
   memory.place(expand_virtual_stages(plan));

@@ -88,8 +88,9 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   add_notes(search_notes(search, problem.topology), record);
   if (options.prove && search.stopped() != search::Stopped::optimal)
     record.warnings.emplace_back(
-        "the plan is not proven optimal; --prove can do so only for small problems without --scenario, and "
-        "not with iteration_barrier false, as for target pytorch");
+        "the plan is not proven optimal; --prove can do so only for small problems with an "
+        "iteration_barrier, "
+        "without --scenario");
   if (!search.fits()) add_notes(out_of_memory_notes(request, search), record);
   record.search = io::PlanRecord::Search{options.strategy, options.seed, search.found.evaluations,
                                          search.stopped(), search.found.convergence};

@@ -14,7 +14,7 @@
 namespace dtfm::api {
 namespace {
 
-/// Bounds are those of an iteration for which all devices wait. Without a barrier, one may take less.
+/// Bounds assume an iteration barrier: iterations that overlap may take less.
 bool supports_enumeration(const PlanRequest& request) {
   const search::IterationSearchOptions& options = request.options;
   const bool is_nominal = request.scenarios.size() == 1 && is_nominal_scenario(request.scenarios.front());

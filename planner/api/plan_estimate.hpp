@@ -56,8 +56,8 @@ struct PlanBound {
 
 /// The bound for all plans with the decisions of `best` within the limits of the search; the cost of `best`
 /// is that of `first_scenario_seconds`. Empty for models of more than 2000 layers, for which it would take
-/// longer than the search, without an iteration barrier, and if no plan fits in memory. If the search is stopped or its time limit has
-/// passed, the bound may be lower, or empty.
+/// longer than the search, without an iteration barrier, and if no plan fits in memory. If the search is
+/// stopped or its time limit has passed, the bound may be lower, or empty.
 std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& options,
                                      const search::PlanCandidate& best,
                                      const std::vector<SimulatedTimes>& simulated);

@@ -46,7 +46,8 @@ struct ExecutionConfig {
   /// after the replicas have (Megatron-LM, core/distributed/finalize_model_grads.py).
   bool tied_embedding_sync = false;
   /// All devices begin an iteration at the same time. Otherwise a device begins when its own gradients are
-  /// synchronized and its weights updated. Only the simulator reads it, and not with zero2 or zero3.
+  /// synchronized and its weights updated. The simulator models it, but not with zero2 or zero3; estimates
+  /// and bounds assume a barrier.
   bool iteration_barrier = true;
   /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
   /// sensitivity (planner/api/sensitivity.hpp).

@@ -27,6 +27,7 @@ def append(table: os.PathLike, *, plan: os.PathLike, seconds: Sequence[float],
     """Adds a row per duration to the table, which is created if it is missing. The plan must be in the folder of the
     table or below. `peak_memory_bytes` is that of the device that needs most; the first row has it."""
     table = Path(table)
+    _require_plan(Path(plan))
     relative = _below(Path(plan), table.parent)
     rows = [[_cell(name), _cell(relative), repr(float(value)), peak if peak is not None else ""]
             for value, peak in zip(seconds, [peak_memory_bytes] + [None] * len(seconds))]
@@ -50,7 +51,7 @@ def _check(table: Path, lines: Sequence[str], added: int) -> None:
         raise UserError(f"{table} would have more than {MAX_ROWS} rows, which dtfm-calibrate refuses: use another file")
 
 
-def _below(plan: Path, folder: Path) -> str:
+def _require_plan(plan: Path) -> None:
     try:
         with open(plan, "rb") as file:
             is_plan = "pipelines" in json.loads(file.read(MAX_PLAN_BYTES))
@@ -60,6 +61,9 @@ def _below(plan: Path, folder: Path) -> str:
         is_plan = False
     if not is_plan:
         raise UserError(f"--plan {plan} is not a plan of dtfm-plan")
+
+
+def _below(plan: Path, folder: Path) -> str:
     relative = os.path.relpath(os.path.realpath(plan), os.path.realpath(folder))
     if relative.split(os.sep)[0] == os.pardir:
         raise UserError(f"{plan} is not in the folder of the table, {folder.resolve()}, or below: copy it there")

@@ -365,8 +365,9 @@ class Trainer:
                 shares = [len(bucket.ranks) if self._is_sharded(bucket) else 1 for bucket in self.buckets]
                 for bucket in self.buckets:
                     bucket.parameters.steps += 1
-                self.sleeper.sleep(sum(self.emulated[entry].update / share for bucket, share in zip(self.buckets, shares)
-                                       for entry in {it.layer for it in bucket.parameters.entries}))
+                self.sleeper.sleep(sum(self.emulated[layer].update / share
+                                       for bucket, share in zip(self.buckets, shares)
+                                       for layer in {it.layer for it in bucket.parameters.entries}))
                 return
             overflow = self._overflows()
             for bucket in self.buckets:

@@ -24,8 +24,14 @@ double set_starts(LabelledGraph& graph, const std::vector<DeviceEnd>& ends, doub
   return first;
 }
 
-SteadyIteration replay_steady(LabelledGraph& graph, const std::function<Replay(double start)>& replay_from) {
+SteadyIteration replay_steady(LabelledGraph& graph, const StopFunction& stop) {
   constexpr int iterations = 3;  // SimOptions::iterations
+  ReplayOptions options;
+  options.stop = stop;
+  const auto replay_from = [&](double start) {
+    options.start = start;
+    return replay(graph.graph, options);
+  };
   SteadyIteration last{replay_from(set_starts(graph, {}, 0)), 0, 0};
   last.seconds = last.replay.makespan;
   const double first_end = last.replay.makespan;

@@ -1,9 +1,9 @@
 // Iterations without a barrier: every device begins the next one when it has completed its own part.
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "planner/core/stop.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 
@@ -35,9 +35,9 @@ struct SteadyIteration {
   double seconds = 0;  // from the end of one iteration to the end of the next
 };
 
-/// `replay_from` replays `graph` from a date on. With a barrier, all iterations are equally long, and one is
-/// enough; otherwise, there are as many as in a run of `dtfm-sim` by default. A replay that does not finish
-/// is the last one.
-SteadyIteration replay_steady(LabelledGraph& graph, const std::function<Replay(double start)>& replay_from);
+/// With a barrier, all iterations are equally long, and one is enough; otherwise, there are as many as in a
+/// run of `dtfm-sim` by default. A replay that does not finish is the last one. `stop` ends it by returning
+/// true.
+SteadyIteration replay_steady(LabelledGraph& graph, const StopFunction& stop = {});
 
 }  // namespace dtfm::sim

@@ -62,7 +62,7 @@ class IterationGraph {
     if (plan_.execution.tied_embedding_sync) add_tied_sync();
     add_updates();
     for (const LayerGroup& group : scattered_) add_all_gather(group);
-    for (const auto& [device, task] : gathered_) add_end_task(device, task);
+    for (const auto& [device, task] : gathered_) last_[device].push_back(task);
     add_end();
     return builder_.take();
   }
@@ -80,33 +80,29 @@ class IterationGraph {
     return sum + 1000;
   }
 
-  void add_end_task(int device, int task) {
-    last_.push_back(task);
-    last_by_device_[device].push_back(task);
-  }
-
   void add_pipeline_ends(int number) {
     const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
     const std::vector<std::vector<int>>& last = ends_[at(number)].last;
     for (std::size_t stage = 0; stage < last.size(); ++stage)
       for (std::size_t rank = 0; rank < last[stage].size(); ++rank)
-        add_end_task(stages[stage].devices[rank], last[stage][rank]);
+        last_[stages[stage].devices[rank]].push_back(last[stage][rank]);
   }
 
+  /// Adds the fixed overhead: once after all devices, or without a barrier after each. The last task is the
+  /// end of the iteration.
   void add_end() {
     TaskLabel step;
     step.activity = Activity::step;
-    if (has_barrier_) {
-      builder_.wait(overhead_, last_, step);
-      return;
-    }
     std::vector<int> ends;
-    for (const auto& [device, tasks] : last_by_device_) {
+    for (const auto& [device, tasks] : last_) {
       step.device = device;
-      ends.push_back(builder_.end(device, overhead_, tasks, step));
+      if (has_barrier_)
+        ends.insert(ends.end(), tasks.begin(), tasks.end());
+      else
+        ends.push_back(builder_.end(device, overhead_, tasks, step));
     }
     step.device = no_index;
-    builder_.wait(0, ends, step);
+    builder_.wait(has_barrier_ ? overhead_ : 0, ends, step);
   }
 
   /// Adds the optimizer steps that take time: one per device, for all of its layers together, or for its part
@@ -120,8 +116,8 @@ class IterationGraph {
     label.activity = Activity::update;
     for (const auto& [device, update_s] : seconds) {
       if (update_s == 0) continue;
-      last_.push_back(builder_.compute(device, update_s / replicas_, last_by_device_[device], label));
-      last_by_device_[device] = {last_.back()};
+      std::vector<int>& last = last_[device];
+      last = {builder_.compute(device, update_s / replicas_, last, label)};
     }
   }
 
@@ -133,7 +129,7 @@ class IterationGraph {
   void add_all_gather(const LayerGroup& group) {
     std::vector<int> updated;
     for (const int holder : group.holders)
-      updated.insert(updated.end(), last_by_device_[holder].begin(), last_by_device_[holder].end());
+      updated.insert(updated.end(), last_[holder].begin(), last_[holder].end());
     double bytes = 0;
     for (int layer = group.layers.first; layer < group.layers.second; ++layer)
       bytes += model_.gathered_parameter_bytes(layer, group.shares_first_layer);
@@ -261,7 +257,7 @@ class IterationGraph {
     const double decompression_s = compression_s / replicas_;
     for (std::size_t i = 0; i < ends.size(); ++i) {
       const int end = add_compression(group, i, decompression_s, 1, ends[i]);
-      add_end_task(group.holders[i], end);
+      last_[group.holders[i]].push_back(end);
       for (int layer = group.layers.first; layer < group.layers.second; ++layer)
         if (is_tied(layer)) synchronized_[{group.pipelines[i], layer, group.holders[i]}].push_back(end);
     }
@@ -306,7 +302,7 @@ class IterationGraph {
       const SyncGroup group{holders, model_.tied_gradient_bytes(layer) / parts,
                             builder_.wait(0, ready, start), layer, parts > 1 ? part : no_index};
       const std::vector<int> ends = add_gradient_sync(builder_, GradientSync::ring, group);
-      for (std::size_t i = 0; i < ends.size(); ++i) add_end_task(holders[i], ends[i]);
+      for (std::size_t i = 0; i < ends.size(); ++i) last_[holders[i]].push_back(ends[i]);
     }
   }
 
@@ -320,10 +316,9 @@ class IterationGraph {
   const bool is_sharded_;   // the replicas of a layer partition its optimizer state
   const int replicas_;      // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
-  std::vector<int> last_;                           // tasks for which the end of the iteration waits
-  std::map<int, std::vector<int>> last_by_device_;  // computations and gradient synchronizations among them
-  std::vector<LayerGroup> scattered_;               // those whose gradients have been reduce-scattered
-  std::vector<DeviceTask> gathered_;                // the ends of the all-gathers of their parameters
+  std::map<int, std::vector<int>> last_;  // [device]: the tasks after which it has completed its part so far
+  std::vector<LayerGroup> scattered_;     // those whose gradients have been reduce-scattered
+  std::vector<DeviceTask> gathered_;      // the ends of the all-gathers of their parameters
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };

@@ -10,6 +10,14 @@
 namespace dtfm::sim {
 namespace {
 
+std::size_t change_count(const std::vector<Profile>& profiles) {
+  std::size_t count = 0;
+  for (const Profile& profile : profiles) count += profile.steps.size();
+  return count;
+}
+
+}  // namespace
+
 /// Times in a scenario are at most 1e9 s, and a detection time may be added. Timelines store ns in 63 bits.
 void check_date(double date) {
   constexpr double latest = 2e9;
@@ -19,14 +27,6 @@ void check_date(double date) {
                             "speeds and bandwidths",
                             date, latest));
 }
-
-std::size_t change_count(const std::vector<Profile>& profiles) {
-  std::size_t count = 0;
-  for (const Profile& profile : profiles) count += profile.steps.size();
-  return count;
-}
-
-}  // namespace
 
 ReplayedInterval IntervalReplay::replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes,
                                                  double now, double until, bool keep_unfinished) {

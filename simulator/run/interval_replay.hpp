@@ -16,6 +16,9 @@ struct ReplayedInterval {
   double start = 0, end = 0;  // s since the start of the run
 };
 
+/// Throws Error if `date`, in s, is beyond the range of simulated time.
+void check_date(double date);
+
 class IntervalReplay {
  public:
   /// `stop`, unless empty, is called regularly and ends the replay by returning true.

@@ -42,8 +42,9 @@ struct RunLength {
 ///     others wait. A failure meanwhile aborts it, and it is written after the next iteration.
 ///   - When all devices load the checkpoint, because of the policy or because no device has some of the
 ///     weights, the iterations after it are lost: they are removed from the report and repeated.
-///   - Without an iteration barrier, every device begins an iteration when it has completed the one before,
-///     unless an event comes between them. An iteration counts from the end of the one before.
+///   - Without an iteration barrier, each device begins an iteration when it has completed its own previous
+///     one, unless an event comes between them. The length of an iteration runs from the end of the previous
+///     one.
 ///   - An iteration that is incomplete at the end of the run counts neither as an iteration nor as lost.
 ///   - A run that is interrupted reports what was complete by then.
 class TrainingRun {
@@ -142,9 +143,9 @@ class TrainingRun {
   std::vector<bool> is_needed_;                  // [device]: its failure aborts the current activity
   std::uint64_t attempts_ = 0;                   // number of iterations started
 
-  /// When the devices completed the iteration that ends now, if they go on with the next one.
+  /// When each device completed the last iteration; empty if time has passed since, or with a barrier.
   std::vector<DeviceEnd> device_ends_;
-  double iteration_start_ = 0;          // s at which the iteration before ended, or the current one started
+  double iteration_start_ = 0;          // s at which the length of the current iteration begins
   std::vector<double> partial_work_s_;  // [device]: computed in earlier parts of the iteration
   std::vector<bool> has_failed_;        // [device]: it has left since the iteration started
 

@@ -221,7 +221,7 @@ def test_measured():
         done = run(*measured, "--report", "measured.html")
         check(re.search(r"Measured: iteration [0-9]+ takes [0-9.]+ s, 0.0 % (less|longer) than the simulated one", done.stdout), done.stdout)
         check(plan == "free.json" or "no computation starts more than 5 % of the iteration earlier or later" in done.stdout, done.stdout)
-        check('"measured_timeline":' in Path("measured.html").read_text(encoding="utf-8"), "the page lacks the measured timeline")
+        check('"measured_timeline":' in Path("measured.html").read_text(encoding="utf-8"), "the page has no measured timeline")
         found = json.loads(run(*measured, "--format", "json").stdout)["measured"]
         # Traces are exact to the nanosecond.
         close_to_ns = lambda it: math.isclose(it["measured_s"], it["simulated_s"], rel_tol=1e-6, abs_tol=2e-9)

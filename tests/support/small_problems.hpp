@@ -92,13 +92,7 @@ inline double replay_makespan(const LabelledGraph& lowered) {
 
 /// The mean length of the iterations after the first.
 inline double steady_seconds(LabelledGraph lowered) {
-  return replay_steady(lowered,
-                       [&](double start) {
-                         ReplayOptions options;
-                         options.start = start;
-                         return replay(lowered.graph, options);
-                       })
-      .seconds;
+  return replay_steady(lowered).seconds;
 }
 
 /// Returns heterogeneous devices with prices; all decisions that these layers permit are automatic.
