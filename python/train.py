@@ -10,7 +10,6 @@ examples:
 """
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import signal
@@ -28,6 +27,8 @@ from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerF
 MAX_STEPS, MAX_RATE, MAX_TIMEOUT_S = 10**9, 10**6, 7 * 86400
 MAX_MICRO_BATCH, MAX_MICRO_BATCHES = 10**6, 64
 MAX_THREADS = min(1024, 4 * (os.cpu_count() or 1))
+# What it means to resume with another option than that of the checkpoint.
+CHANGES = {"optimizer": "its state starts anew", "seed": "samples come in another order"}
 
 
 def whole(least, most):
@@ -277,18 +278,33 @@ def find_checkpoint(arguments, meta):
     return found
 
 
-def digest_of(arguments, program, options):
-    """All ranks must have the same."""
-    kept = {key: value for key, value in vars(arguments).items()
-            if key not in ("program", "log", "trace", "device", "threads", "checkpoint_dir", "data", "emulate_compute")}
+def describe_run(meta, options):
+    """What a checkpoint says about the training that wrote it."""
+    return {**meta, "options": {key: getattr(options, key) for key in CHANGES}}
+
+
+def note_changes(found, options):
+    """Says what resuming with other options than those of the checkpoint means."""
+    before = found.get("options")
+    for key, consequence in CHANGES.items():
+        now = getattr(options, key)
+        if isinstance(before, dict) and before.get(key, now) != now:
+            print(f"note: --{key} is {now}, but the checkpoint has another one: {consequence}", flush=True)
+
+
+def identity_of(arguments, program, options):
+    """What all ranks must have in common, by name."""
     from dtfm_runtime import __version__
+    common = {f"--{key.replace('_', '-')}": str(value) for key, value in vars(arguments).items()
+              if key not in ("program", "log", "threads", "data")}
+    for key in ("trace", "checkpoint_dir", "emulate_compute"):  # paths may differ
+        common[f"--{key.replace('_', '-')}"] = "given" if getattr(arguments, key) else "not given"
     is_file = arguments.data != "synthetic" and os.path.isfile(arguments.data)
     # Where a sample is in the data depends on the size of the file.
-    kept.update(version=__version__, program=program.digest, first_step=options.first_step,
-                data=Path(arguments.data).name, data_bytes=os.path.getsize(arguments.data) if is_file else None,
-                trace=bool(arguments.trace), checkpoints=bool(arguments.checkpoint_dir),
-                emulates=bool(arguments.emulate_compute), device=options.device.split(":")[0])
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    size = f" of {os.path.getsize(arguments.data)} bytes" if is_file else ""
+    return {**common, "--data": Path(arguments.data).name + size, "--device": options.device.split(":")[0],
+            "program.json": program.digest[:12], "the runtime's version": __version__,
+            "the checkpoint's step": str(options.first_step)}
 
 
 def emulated_layers(program, model, path):
@@ -385,8 +401,9 @@ def train_single(torch, arguments, program, model):
     trainer = SingleTrainer(program, model, open_data(arguments.data, model, arguments.seed), options)
     if step:
         trainer.load(arguments.checkpoint_dir, step, found)
+        note_changes(found, options)
     recorder = Recorder(0, arguments.trace is not None)
-    Run(arguments, program, trainer, options, meta, recorder).train()
+    Run(arguments, program, trainer, options, describe_run(meta, options), recorder).train()
     if arguments.trace:
         write_trace(arguments, [recorder.text()], ["single"], "training")
 
@@ -473,8 +490,8 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
     transport, store = None, None
     if world > 1:
         use_gpu = device != "cpu"
-        store = connect(rank, world, address, port, arguments.timeout, digest_of(arguments, program, options), use_gpu,
-                        watchdog)  # noqa: F841, lives on
+        store = connect(rank, world, address, port, arguments.timeout, identity_of(arguments, program, options),
+                        use_gpu, watchdog)  # noqa: F841, lives on
         transport = NcclTransport(rank, arguments.timeout) if use_gpu else GlooTransport(rank)
     torch.backends.cuda.matmul.allow_tf32 = program.precision == "tf32"
     emulated = emulated_layers(program, model, arguments.emulate_compute) if arguments.emulate_compute else None
@@ -484,7 +501,8 @@ def run_connected(torch, arguments, program, model, place, device, watchdog):
         trainer.load(arguments.checkpoint_dir, step, found)
         if rank == 0:
             print(f"resuming from step {step}", flush=True)
-    Run(arguments, program, trainer, options, meta, recorder, watchdog, rank).train()
+            note_changes(found, options)
+    Run(arguments, program, trainer, options, describe_run(meta, options), recorder, watchdog, rank).train()
     trainer.close()
     if arguments.trace:
         text = recorder.text(watchdog.clock())

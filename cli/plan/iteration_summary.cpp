@@ -77,8 +77,8 @@ class IterationWriter {
     const bool is_time = s_.record.objective == Objective::iteration_time;
     if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    text += fmt::format("{} {}/s, {:.4g} model TFLOP/s", format_rate(estimate.tokens_per_s), name_of(input_),
-                        estimate.model_flops_per_s / 1e12);
+    text += fmt::format("estimated {} {}/s, {:.4g} model TFLOP/s", format_rate(estimate.tokens_per_s),
+                        name_of(input_), estimate.model_flops_per_s / 1e12);
     if (estimate.usd_per_million_tokens)
       text += fmt::format(", {:.4g} USD per million {}", *estimate.usd_per_million_tokens, name_of(input_));
     if (const double egress = estimate.egress_usd_per_million_tokens; egress > 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import fcntl
+import json
 import os
 import queue
 import re
@@ -15,7 +16,7 @@ import struct
 import threading
 import time
 from concurrent.futures import Future, TimeoutError as FutureTimeout
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Mapping, Optional
 
 import torch
 import torch.distributed as dist
@@ -273,9 +274,10 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
             time.sleep(0.05)
 
 
-def connect(rank: int, world: int, address: str, port: int, limit_s: float, digest: str, use_gpu: bool, watchdog):
-    """Joins the process group, once the watchdog has found all ranks. `digest` identifies program and options, which
-    all ranks must share."""
+def connect(rank: int, world: int, address: str, port: int, limit_s: float, identity: Mapping[str, str],
+            use_gpu: bool, watchdog):
+    """Joins the process group, once the watchdog has found all ranks. `identity` is what all of them must share, by
+    name."""
     if "GLOO_SOCKET_IFNAME" not in os.environ:  # With NCCL, control messages use Gloo.
         name = interface_towards(address, port)
         if name is not None:
@@ -285,12 +287,12 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
         wait_for_store(address, port, limit_s, watchdog)
     try:
         store = dist.TCPStore(address, port, world, rank == 0, timeout=limit, wait_for_workers=False)
-        store.set(f"dtfm/{rank}", digest)
+        text = json.dumps(identity, sort_keys=True)
+        store.set(f"dtfm/{rank}", text)
         for other in range(world):
-            if store.get(f"dtfm/{other}").decode(errors="replace") != digest:
-                raise UserError(f"program.json or the options differ between rank {min(rank, other)} and rank "
-                                f"{max(rank, other)}: copy the same folder to all machines, and start all ranks with "
-                                "the same options")
+            theirs = store.get(f"dtfm/{other}").decode(errors="replace")
+            if theirs != text:
+                raise UserError(difference({rank: identity, other: parsed_identity(theirs)}))
         within(limit_s, lambda: dist.init_process_group("nccl" if use_gpu else "gloo", timeout=MESSAGE_TIMEOUT,
                                                         store=dist.PrefixStore("dtfm/group", store), rank=rank,
                                                         world_size=world))
@@ -299,6 +301,23 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, dige
             watchdog.wait_for_failure()  # raises if another rank is the reason
         raise UserError(f"rank {rank} cannot use {address}:{port} ({first_line(error)}): set MASTER_PORT to a free "
                         "port on all ranks, and check firewalls") from None
+
+
+def parsed_identity(text: str) -> dict:
+    """Of a rank that may run another version."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def difference(identities: Mapping[int, Mapping[str, str]]) -> str:
+    """Explains the first difference between two ranks."""
+    (a, first), (b, second) = sorted(identities.items())
+    name = next(key for key in sorted({*first, *second}) if first.get(key) != second.get(key))
+    return (f"{name} differs: {first.get(name)} on rank {a}, {second.get(name)} on rank {b}. Copy the same folder to all "
+            "machines, and start all ranks with the same options")
 
 
 def within(limit_s: float, make_group: Callable[[], object]):

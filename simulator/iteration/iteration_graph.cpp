@@ -88,18 +88,20 @@ class IterationGraph {
         last_[stages[stage].devices[rank]].push_back(last[stage][rank]);
   }
 
-  /// Adds the fixed overhead: once after all devices, or without a barrier after each. The last task is the
-  /// end of the iteration.
+  /// Adds the fixed overhead: once after all devices, or without a barrier after each, when what it sends to
+  /// other replicas has arrived. The last task is the end of the iteration.
   void add_end() {
     TaskLabel step;
     step.activity = Activity::step;
     std::vector<int> ends;
-    for (const auto& [device, tasks] : last_) {
+    for (auto& [device, tasks] : last_) {
       step.device = device;
-      if (has_barrier_)
+      if (has_barrier_) {
         ends.insert(ends.end(), tasks.begin(), tasks.end());
-      else
-        ends.push_back(builder_.end(device, overhead_, tasks, step));
+        continue;
+      }
+      tasks.insert(tasks.end(), sync_sends_[device].begin(), sync_sends_[device].end());
+      ends.push_back(builder_.end(device, overhead_, tasks, step));
     }
     step.device = no_index;
     builder_.wait(has_barrier_ ? overhead_ : 0, ends, step);
@@ -124,12 +126,37 @@ class IterationGraph {
   /// Of hierarchical synchronization, per site.
   int shards() const { return is_sharded_ ? replicas_ : 0; }
 
+  /// Returns, by holder, the task after which it begins a synchronization, given the tasks after which it has
+  /// what it sends. With a barrier all holders begin together, as estimates and bounds assume; without one,
+  /// no device waits for others before it sends.
+  std::vector<int> sync_starts(const std::vector<int>& holders, const std::vector<std::vector<int>>& ready,
+                               TaskLabel label) {
+    std::vector<int> starts, all;
+    for (std::size_t i = 0; i < holders.size(); ++i) {
+      all.insert(all.end(), ready[i].begin(), ready[i].end());
+      label.device = holders[i];
+      if (!has_barrier_) starts.push_back(builder_.join(ready[i], label));
+    }
+    label.device = no_index;
+    if (has_barrier_) starts.assign(holders.size(), builder_.wait(0, all, label));
+    return starts;
+  }
+
+  /// Returns, by device of the group, the task after which it has the result.
+  std::vector<int> add_sync(GradientSync sync, const SyncGroup& group) {
+    const std::size_t first = builder_.result().graph.tasks.size();
+    std::vector<int> ends = add_gradient_sync(builder_, sync, group);
+    for (std::size_t task = first; !has_barrier_ && task < builder_.result().graph.tasks.size(); ++task)
+      if (builder_.result().graph.tasks[task].kind == TaskKind::flow)
+        sync_sends_[builder_.result().labels[task].device].push_back(static_cast<int>(task));
+    return ends;
+  }
+
   /// All-gathers the parameters of layers whose gradients have been reduce-scattered, once every holder has
   /// updated its part.
   void add_all_gather(const LayerGroup& group) {
-    std::vector<int> updated;
-    for (const int holder : group.holders)
-      updated.insert(updated.end(), last_[holder].begin(), last_[holder].end());
+    std::vector<std::vector<int>> updated;
+    for (const int holder : group.holders) updated.push_back(last_[holder]);
     double bytes = 0;
     for (int layer = group.layers.first; layer < group.layers.second; ++layer)
       bytes += model_.gathered_parameter_bytes(layer, group.shares_first_layer);
@@ -139,12 +166,12 @@ class IterationGraph {
     start.phase = 0;  // unlike the start of the reduce-scatter
     const SyncGroup sync_group{group.holders,
                                bytes / group.parts,
-                               builder_.wait(0, updated, start),
+                               sync_starts(group.holders, updated, start),
                                group.layers.first,
                                group.label,
                                Collective::all_gather,
                                shards()};
-    const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
+    const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
     for (std::size_t i = 0; i < ends.size(); ++i) gathered_.push_back({group.holders[i], ends[i]});
   }
 
@@ -238,21 +265,22 @@ class IterationGraph {
     TaskLabel start;
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
-    std::vector<int> ready;
+    std::vector<std::vector<int>> ready;
     for (std::size_t i = 0; i < group.holders.size(); ++i) {
       // Backward computes the first layer of a group last, so its gradients are the last to be ready.
       const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
-      ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
+      ready.push_back({add_compression(group, i, compression_s, 0, by_rank[at(rank)])});
     }
     const SyncGroup sync_group{group.holders,
                                bytes,
-                               builder_.wait(0, ready, start),
+                               sync_starts(group.holders, ready, start),
                                group.layers.first,
                                group.label,
                                is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce,
-                               shards()};
-    const std::vector<int> ends = add_gradient_sync(builder_, plan_.execution.gradient_sync, sync_group);
+                               shards(),
+                               plan_.execution.overlap};
+    const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
     if (is_sharded_) scattered_.push_back(group);
     const double decompression_s = compression_s / replicas_;
     for (std::size_t i = 0; i < ends.size(); ++i) {
@@ -288,20 +316,19 @@ class IterationGraph {
     for (int part = 0; part < parts; ++part) {
       const std::vector<int> holders = {device_of_part(first, part, parts),
                                         device_of_part(last, part, parts)};
-      std::vector<int> ready;
+      std::vector<std::vector<int>> ready;
       for (const auto& [of_layer, holder] : {std::pair(0, holders[0]), std::pair(layer, holders[1])}) {
-        const std::vector<int>& synchronized = synchronized_[{pipeline, of_layer, holder}];
-        ready.insert(ready.end(), synchronized.begin(), synchronized.end());
+        std::vector<int>& own = ready.emplace_back(synchronized_[{pipeline, of_layer, holder}]);
         const std::vector<int>& by_rank = ends_[at(pipeline)].gradients[at(of_layer)];
-        ready.push_back(by_rank[at(rank_of_part(part, parts, static_cast<int>(by_rank.size())))]);
+        own.push_back(by_rank[at(rank_of_part(part, parts, static_cast<int>(by_rank.size())))]);
       }
       TaskLabel start;
       start.layer = layer;
       start.pipeline = pipeline;
       if (parts > 1) start.rank = part;
       const SyncGroup group{holders, model_.tied_gradient_bytes(layer) / parts,
-                            builder_.wait(0, ready, start), layer, parts > 1 ? part : no_index};
-      const std::vector<int> ends = add_gradient_sync(builder_, GradientSync::ring, group);
+                            sync_starts(holders, ready, start), layer, parts > 1 ? part : no_index};
+      const std::vector<int> ends = add_sync(GradientSync::ring, group);
       for (std::size_t i = 0; i < ends.size(); ++i) last_[holders[i]].push_back(ends[i]);
     }
   }
@@ -317,8 +344,9 @@ class IterationGraph {
   const int replicas_;      // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
   std::map<int, std::vector<int>> last_;  // [device]: the tasks after which it has completed its part so far
-  std::vector<LayerGroup> scattered_;     // those whose gradients have been reduce-scattered
-  std::vector<DeviceTask> gathered_;      // the ends of the all-gathers of their parameters
+  std::map<int, std::vector<int>> sync_sends_;  // [device]: its messages to other replicas
+  std::vector<LayerGroup> scattered_;           // those whose gradients have been reduce-scattered
+  std::vector<DeviceTask> gathered_;            // the ends of the all-gathers of their parameters
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };

@@ -46,6 +46,8 @@ class GraphBuilder {
   const Topology& topology() const { return topology_; }
   const Calibration& constants() const { return constants_; }
   const DeviceSymmetry& symmetry() const { return network_.symmetry(); }
+  /// What has been added so far.
+  const LabelledGraph& result() const { return result_; }
   void reserve(std::size_t tasks);
   /// Adding tasks throws WorkStopped once `stop`, which is called regularly, has returned true.
   void set_stop(StopFunction stop) { stop_ = std::move(stop); }

@@ -40,18 +40,23 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
     shards = at(group.shards);
   }
   const double shard = group.bytes / all_shards;
+  const auto position_of = [&](int device) {
+    const auto position = std::find(group.devices.begin(), group.devices.end(), device);
+    return static_cast<std::size_t>(position - group.devices.begin());
+  };
 
   // [shard][site]: who owns the shard there, and the task after which it has the sum.
   std::vector<std::vector<int>> owners(shards), sums(shards);
   for (const auto& site : sites)
     for (std::size_t k = 0; k < shards; ++k) {
       owners[k].push_back(site[k]);
-      std::vector<int> received = {group.start};
+      std::vector<int> received = {group.ready[position_of(site[k])]};
       for (const int device : site)
         for (const int receiver : symmetry.receivers(device, site[k]))
           if (receiver != no_index && group.collective != Collective::all_gather)
-            received.push_back(messages.send(device, receiver, shard, group.start, 0));
-      sums[k].push_back(received.size() == 1 ? group.start : messages.join(received, site[k], 0));
+            received.push_back(
+                messages.send(device, receiver, shard, group.ready[position_of(device)], 0, group.overlaps));
+      sums[k].push_back(received.size() == 1 ? received.front() : messages.join(received, site[k], 0));
     }
   if (group.collective != Collective::all_gather)
     for (std::size_t k = 0; k < shards; ++k)
@@ -66,12 +71,11 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
         if (device == sites[t][k]) received.push_back(sums[k][t]);
         for (const int receiver : symmetry.receivers(sites[t][k], device))
           if (receiver != no_index && group.collective != Collective::reduce_scatter)
-            received.push_back(messages.send(sites[t][k], receiver, shard, sums[k][t], last_phase));
+            received.push_back(
+                messages.send(sites[t][k], receiver, shard, sums[k][t], last_phase, group.overlaps));
       }
-      if (received.empty()) received.push_back(group.start);  // it owns no shard
-      const auto position = std::find(group.devices.begin(), group.devices.end(), device);
-      last[static_cast<std::size_t>(position - group.devices.begin())] =
-          messages.join(received, device, last_phase);
+      if (received.empty()) received.push_back(group.ready[position_of(device)]);  // it owns no shard
+      last[position_of(device)] = messages.join(received, device, last_phase);
     }
   return last;
 }

@@ -32,10 +32,10 @@ std::vector<int> GradientSyncMessages::ring_collective(const std::vector<int>& d
 }
 
 std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group) {
-  const std::vector<int> ready(group.devices.size(), group.start);
-  const int first = group.collective == Collective::all_gather ? static_cast<int>(ready.size()) - 1 : 0;
+  const int phases = static_cast<int>(group.devices.size()) - 1;  // of a half
   return GradientSyncMessages(builder, group)
-      .ring_collective(group.devices, ready, group.bytes, first, group.collective);
+      .ring_collective(group.devices, group.ready, group.bytes,
+                       group.collective == Collective::all_gather ? phases : 0, group.collective);
 }
 
 }  // namespace dtfm::sim

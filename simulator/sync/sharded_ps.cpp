@@ -8,11 +8,12 @@ std::vector<int> sharded_ps(GraphBuilder& builder, const SyncGroup& group) {
   const DeviceSymmetry& symmetry = builder.symmetry();
   const std::size_t n = devices.size();
   const double shard = group.bytes / symmetry.represented(devices);
-  std::vector<int> ready(n, group.start);
+  std::vector<int> ready = group.ready;
   const int first = group.collective == Collective::all_gather ? 1 : 0,
             last = group.collective == Collective::reduce_scatter ? 0 : 1;
   for (int phase = first; phase <= last; ++phase) {
-    std::vector<std::vector<int>> received(n);
+    std::vector<std::vector<int>> received;
+    for (const int own : ready) received.push_back({own});
     for (std::size_t from = 0; from < n; ++from)
       for (std::size_t step = 1; step <= n; ++step) {
         const std::size_t to = (from + step) % n;

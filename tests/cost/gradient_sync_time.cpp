@@ -47,7 +47,8 @@ double last_end(const Topology& topology, GradientSync sync, const Calibration& 
 double simulated(const Topology& topology, GradientSync sync, const std::vector<int>& devices,
                  const Calibration& constants = {}) {
   GraphBuilder builder(topology, constants);
-  const std::vector<int> last = add_gradient_sync(builder, sync, {devices, S, no_index, 0});
+  const std::vector<int> last =
+      add_gradient_sync(builder, sync, {devices, S, std::vector<int>(devices.size(), no_index), 0});
   const Replay result = replay(builder.take().graph);
   double end_s = 0;
   for (const int task : last) end_s = std::max(end_s, result.tasks[at(task)].finish);

@@ -88,6 +88,9 @@ SETTINGS = [
     setting("rural", "small", 4, 16, "1f1b", "ring", "auto", "auto"),
     setting("rural", "small", 4, 16, "gpipe", "central-ps", 2, 2, compression={"activations": "8-bit", "gradients": "8-bit"}),
     setting("rural", "small", 4, 12, "zb-h1", "tree", 2, 2, overlap=True),
+    setting("region", "small", 6, 24, "1f1b", "tree", 2, 2, overlap=True),
+    setting("oceans", "small", 4, 16, "gpipe", "central-ps", 2, 2, overlap=True),
+    setting("sites", "small", 8, 32, "1f1b", "hierarchical", 2, 4, overlap=True),
 ]
 
 

@@ -69,12 +69,26 @@ def test_ranks_disagree(folder):
     for rank in range(2):  # of one name and different sizes
         (Path(folder) / str(rank)).mkdir()
         (Path(folder) / str(rank) / "data.txt").write_text("text of some length" * (rank + 1), encoding="utf-8")
-    for each in (lambda rank: ("--lr", 0.1 * (rank + 1)), lambda rank: ("--trace", Path(folder) / "trace") * rank,
-                 lambda rank: ("--checkpoint-dir", Path(folder) / "checkpoints") * (1 - rank),
-                 lambda rank: ("--data", Path(folder) / str(rank) / "data.txt")):
+    for each, message in (
+            (lambda rank: ("--lr", 0.1 * (rank + 1)), "--lr differs: 0.1 on rank 0, 0.2 on rank 1"),
+            (lambda rank: ("--trace", Path(folder) / "trace") * rank, "--trace differs: not given on rank 0, given on rank 1"),
+            (lambda rank: ("--checkpoint-dir", Path(folder) / "checkpoints") * (1 - rank), "--checkpoint-dir differs"),
+            (lambda rank: ("--data", Path(folder) / str(rank) / "data.txt"), "--data differs: data.txt of 19 bytes on rank 0")):
         results = ranks.train_ranks(2, "--program", program, "--device", "cpu", "--steps", 2, each=each)
-        check_error(next(it for it in results if it[0] == BAD_INPUT), "program.json or the options differ between rank 0 and rank 1")
+        check_error(next(it for it in results if it[0] == BAD_INPUT), message)
         assert all(code != 0 for code, _, _ in results), results
+
+
+def test_resuming_with_other_options(folder):
+    program = write_program(folder, two_ranks(model={"vocabulary": 256}))
+    run = lambda *arguments: ranks.train("--program", program, "--single", "--device", "cpu", "--checkpoint-dir", Path(folder) / "kept", *arguments)
+    assert run("--steps", 1, "--optimizer", "adamw")[0] == 0
+    code, same, errors = run("--steps", 2, "--resume", "--optimizer", "adamw")
+    assert code == 0 and "note:" not in same, (same, errors)
+    code, other, errors = run("--steps", 3, "--resume", "--optimizer", "sgd", "--seed", 2)
+    for text in ("note: --optimizer is sgd, but the checkpoint has another one: its state starts anew",
+                 "note: --seed is 2, but the checkpoint has another one: samples come in another order"):
+        assert code == 0 and text in other, (other, errors)
 
 
 def test_memory(folder):

@@ -99,6 +99,24 @@ TEST_CASE("a stage begins an iteration while another one is synchronized") {
   CHECK(report.devices[0].waiting_network_s + report.devices[0].waiting_others_s == Approx(31));
 }
 
+// The first device sums everything. It computes until 12 with its two micro-batches, the second one until 6.
+// With a barrier, both send from 12 on, for 4 s each way. Without one, the second sends from 6 to 10, and the
+// first from 12 to 16, when both begin the next iteration.
+TEST_CASE("without a barrier, a device sends its gradients before others have theirs") {
+  Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 0, 0), {}};
+  problem.job.training.precision = Precision::fp16;  // 2 bytes per gradient
+  for (Layer& layer : std::get<LayerChain>(problem.job.model).layers) layer.parameters = 2e9 / 2;
+  problem.job.execution.gradient_sync = GradientSync::central_ps;
+  Plan plan = plan_of(problem.job, 1, 2, 1);
+  plan.pipelines[0].micro_batches = 2;
+  CHECK(undisturbed_seconds(problem, plan) == Approx(20));
+  CHECK(undisturbed_seconds(problem, without_barrier(plan)) == Approx(16));
+  const SimReport report = simulate(problem, without_barrier(plan), {}, SimOptions());
+  REQUIRE(report.iterations.size() == 3);
+  CHECK(report.iterations[0].end_s == Approx(16));
+  CHECK(report.iterations[1].end_s == Approx(32));
+}
+
 TEST_CASE("without a barrier, a fixed overhead passes on every device before its next iteration") {
   Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 0, 0), {}};
   problem.constants.iteration_overhead_s = 0.5;

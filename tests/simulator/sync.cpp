@@ -22,7 +22,8 @@ struct Outcome {
 
 Outcome synchronize(const Topology& topology, GradientSync sync, Calibration constants = {}) {
   GraphBuilder builder(topology, constants);
-  SyncGroup group{std::vector<int>(topology.devices.size()), S, no_index, 0};
+  const std::size_t n = topology.devices.size();
+  SyncGroup group{std::vector<int>(n), S, std::vector<int>(n, no_index), 0};
   std::iota(group.devices.begin(), group.devices.end(), 0);
   const std::vector<int> last = add_gradient_sync(builder, sync, group);
   const LabelledGraph lowered = builder.take();

@@ -1,6 +1,7 @@
 // What TCP and the libraries that use it add to messages between hosts.
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/graph_builder.hpp"
+#include "simulator/sync/sync.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/small_problems.hpp"
 
@@ -71,6 +72,23 @@ TEST_CASE("libraries add their handshakes, and a window limits the rate") {
 TEST_CASE("messages of all kinds between two devices use one connection") {
   const Topology topology = pair_over("tcp");
   CHECK(two_messages_s(topology, 1e6, Activity::send_activations) == two_messages_s(topology, 1e6));
+}
+
+// Each of the two devices sends one message. Its window is 14,480 to 115,840 bytes in the first four round
+// trips.
+TEST_CASE("where synchronizations overlap, both ends of a connection send") {
+  const Topology topology = pair_over("tcp");
+  const Calibration neutral;
+  for (const GradientSync sync : {GradientSync::tree, GradientSync::central_ps})
+    for (const bool overlaps : {false, true}) {
+      CAPTURE(name_of(sync), overlaps);
+      GraphBuilder builder(topology, neutral);
+      SyncGroup group{{0, 1}, 1e6, {no_index, no_index}};
+      group.overlaps = overlaps;
+      add_gradient_sync(builder, sync, group);
+      const double rate = connection_rate({B, a, 2 * a}, 1e9, overlaps);
+      CHECK(replay_makespan(builder.take()) == Approx(2 * (a + (1e6 - 15 * 14480) / rate + 4 * 2 * a)));
+    }
 }
 
 // The sender's connections share its link, on which a window leaves room for the others.

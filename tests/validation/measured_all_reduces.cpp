@@ -76,7 +76,7 @@ double simulated_seconds(const MeasuredAllReduce& run, bool with_transport) {
     if (with_transport && it.library == run.library) topology.transport = it;
   const Calibration neutral;
   GraphBuilder builder(topology, neutral);
-  SyncGroup group{std::vector<int>(at(run.ranks)), run.bytes, no_index, 0};
+  SyncGroup group{std::vector<int>(at(run.ranks)), run.bytes, std::vector<int>(at(run.ranks), no_index), 0};
   std::iota(group.devices.begin(), group.devices.end(), 0);
   add_gradient_sync(builder, run.algorithm, group);
   return replay_makespan(builder.take());
