@@ -27,8 +27,8 @@ from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerF
 MAX_STEPS, MAX_RATE, MAX_TIMEOUT_S = 10**9, 10**6, 7 * 86400
 MAX_MICRO_BATCH, MAX_MICRO_BATCHES = 10**6, 64
 MAX_THREADS = min(1024, 4 * (os.cpu_count() or 1))
-# What it means to resume with another option than that of the checkpoint.
-CHANGES = {"optimizer": "its state starts anew", "seed": "samples come in another order"}
+# Options that may change when training resumes, and the consequence of each change.
+CHANGES = {"optimizer": "its state starts anew", "seed": "samples come in a different order"}
 
 
 def whole(least, most):
@@ -279,32 +279,34 @@ def find_checkpoint(arguments, meta):
 
 
 def describe_run(meta, options):
-    """What a checkpoint says about the training that wrote it."""
+    """The metadata that a checkpoint stores."""
     return {**meta, "options": {key: getattr(options, key) for key in CHANGES}}
 
 
 def note_changes(found, options):
-    """Says what resuming with other options than those of the checkpoint means."""
+    """Prints a note for each option that differs from the checkpoint's."""
     before = found.get("options")
     for key, consequence in CHANGES.items():
         now = getattr(options, key)
         if isinstance(before, dict) and before.get(key, now) != now:
-            print(f"note: --{key} is {now}, but the checkpoint has another one: {consequence}", flush=True)
+            print(f"note: the {key} is {now}, but the checkpoint was written with {str(before[key])[:20]!r}: {consequence}",
+                  flush=True)
 
 
 def identity_of(arguments, program, options):
-    """What all ranks must have in common, by name."""
+    """The settings that all ranks must share, by name."""
     from dtfm_runtime import __version__
+    from dtfm_runtime.transport import VERSION
     common = {f"--{key.replace('_', '-')}": str(value) for key, value in vars(arguments).items()
               if key not in ("program", "log", "threads", "data")}
-    for key in ("trace", "checkpoint_dir", "emulate_compute"):  # paths may differ
+    for key in ("trace", "checkpoint_dir", "emulate_compute"):  # their paths may differ between ranks
         common[f"--{key.replace('_', '-')}"] = "given" if getattr(arguments, key) else "not given"
     is_file = arguments.data != "synthetic" and os.path.isfile(arguments.data)
-    # Where a sample is in the data depends on the size of the file.
+    # The size is compared because positions of samples depend on it.
     size = f" of {os.path.getsize(arguments.data)} bytes" if is_file else ""
     return {**common, "--data": Path(arguments.data).name + size, "--device": options.device.split(":")[0],
-            "program.json": program.digest[:12], "the runtime's version": __version__,
-            "the checkpoint's step": str(options.first_step)}
+            VERSION: __version__,
+            "the hash of program.json": program.digest[:12], "the step of the checkpoint": str(options.first_step)}
 
 
 def emulated_layers(program, model, path):

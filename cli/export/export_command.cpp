@@ -200,7 +200,7 @@ std::string format_times(const TrainerTimes& times) {
     text += fmt::format("{:.1f} % {} than the planned {:.4g} s: {}", 100 * std::abs(change),
                         change < 0 ? "less" : "longer", *times.planned_s, changes);
   if (exceeds_memory) text += "; it exceeds the memory of devices";
-  return text + (times.is_worse() ? fmt::format(" (dtfm-plan --target {} plans for it)", name) : "");
+  return text + (times.is_worse() ? fmt::format(" (use dtfm-plan --target {0} to plan for {0})", name) : "");
 }
 
 std::string format_summary(const ExportOptions& options, const std::optional<TrainerTimes>& times,

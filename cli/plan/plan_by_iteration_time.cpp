@@ -88,8 +88,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   add_notes(search_notes(search, problem.topology), record);
   if (options.prove && search.stopped() != search::Stopped::optimal)
     record.warnings.emplace_back(
-        "the plan is not proven optimal; --prove can do so only for small problems with an "
-        "iteration_barrier, "
+        "the plan is not proven optimal; --prove supports only small problems with iteration_barrier true, "
         "without --scenario");
   if (!search.fits()) add_notes(out_of_memory_notes(request, search), record);
   record.search = io::PlanRecord::Search{options.strategy, options.seed, search.found.evaluations,

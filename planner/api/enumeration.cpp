@@ -14,7 +14,7 @@
 namespace dtfm::api {
 namespace {
 
-/// Bounds assume an iteration barrier: iterations that overlap may take less.
+/// Bounds assume an iteration barrier: overlapping iterations may take less time.
 bool supports_enumeration(const PlanRequest& request) {
   const search::IterationSearchOptions& options = request.options;
   const bool is_nominal = request.scenarios.size() == 1 && is_nominal_scenario(request.scenarios.front());

@@ -74,7 +74,7 @@ std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& optio
                                      const std::vector<SimulatedTimes>& simulated) {
   constexpr int max_layers = 2000;
   const cost::IterationModel& model = best.job->model;
-  // Bounds assume an iteration barrier: iterations that overlap may take less.
+  // Bounds assume an iteration barrier: overlapping iterations may take less time.
   if (model.stages.layers() > max_layers || !best.plan.execution.iteration_barrier) return std::nullopt;
   const auto& [stages, replicas] = options.limits;
   std::optional<cost::IterationBounds> made;

@@ -55,8 +55,8 @@ struct PlanBound {
 };
 
 /// The bound for all plans with the decisions of `best` within the limits of the search; the cost of `best`
-/// is that of `first_scenario_seconds`. Empty for models of more than 2000 layers, for which it would take
-/// longer than the search, without an iteration barrier, and if no plan fits in memory. If the search is
+/// is that of `first_scenario_seconds`. Empty if no plan fits in memory, if `best` has no iteration barrier,
+/// and for models of more than 2000 layers, where it would take longer than the search. If the search is
 /// stopped or its time limit has passed, the bound may be lower, or empty.
 std::optional<PlanBound> lower_bound(const search::IterationSearchOptions& options,
                                      const search::PlanCandidate& best,

@@ -3,6 +3,14 @@
 DONE, BAD_INPUT, PEER_FAILED, INTERRUPTED = 0, 2, 3, 130
 
 
+MAX_PRINTED = 500  # characters
+
+
+def printable(text) -> str:
+    """Text of a file or another process, for one line of a terminal."""
+    return "".join(c if c.isprintable() else " " for c in str(text))[:MAX_PRINTED]
+
+
 class UserError(Exception):
     """Something that the user can change. The message is one line: the problem first, then what to do."""
 

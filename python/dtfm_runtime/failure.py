@@ -31,7 +31,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Callable, Deque, Dict, List, NoReturn, Optional
 
-from .errors import INTERRUPTED, PEER_FAILED, PeerFailed, UserError
+from .errors import INTERRUPTED, PEER_FAILED, PeerFailed, UserError, printable
 
 PROTOCOL = "dtfm-watchdog/1"
 MAX_LINE_BYTES = 4096
@@ -40,7 +40,6 @@ MAX_STRANGERS = 64  # connections beyond the ranks that have not said which rank
 BACKLOG = 1024
 CLOCK_SAMPLES = 64  # of which the one with the shortest round trip counts
 EXIT_INTERNAL = 1
-MAX_REASON = 500
 ADVICE = "resume from the last checkpoint with --resume, or plan without that device (dtfm-plan --warm-start)"
 ITS_PORT = "(the watchdog's port, next to MASTER_PORT)"
 PROCESS_ENDED = f"its process ended or its connection was lost; {ADVICE}"
@@ -328,7 +327,7 @@ class _Member:
         if not self._said_goodbye:
             self._said_goodbye = True
             self._end = time.monotonic() + self.grace_s
-            self.goodbye(_printable(self._reason) if self._reason is not None else None)
+            self.goodbye(printable(self._reason) if self._reason is not None else None)
 
     def is_late(self, now: float) -> bool:
         return self._end is not None and now > self._end
@@ -417,7 +416,7 @@ class _Hub(_Member):
             link.has_left = True
             link.send({"bye": None})
             if message["bye"] is not None:
-                self.fail(link.rank, _printable(message["bye"]))
+                self.fail(link.rank, printable(message["bye"]))
 
     def _on_hello(self, link: _Link, message: dict) -> None:
         rank, world = message.get("rank"), message.get("world")
@@ -527,7 +526,7 @@ class _Spoke(_Member):
         while time.monotonic() < end and not self._link.is_closed:
             first, *self._early = self._link.receive() or [{}]
             if "refused" in first:
-                raise UserError(_printable(first["refused"]))
+                raise UserError(printable(first["refused"]))
             if "welcome" in first:
                 return
             if "failed" in first:
@@ -544,7 +543,7 @@ class _Spoke(_Member):
         if "pong" in message:
             self._on_pong(message)
         elif "failed" in message and type(message["failed"]) is int:
-            self.fail(message["failed"], _printable(message.get("reason")))
+            self.fail(message["failed"], printable(message.get("reason")))
         elif "bye" in message:
             link.has_left = True
 
@@ -607,8 +606,3 @@ def _of_program(text: str) -> str:
 
 def _silent(seconds: float) -> str:
     return f"no heartbeat for {seconds:.3g} s; {ADVICE}"
-
-
-def _printable(text) -> str:
-    """Text of another process, for one line of a terminal."""
-    return "".join(c if c.isprintable() else " " for c in str(text))[:MAX_REASON]

@@ -12,7 +12,7 @@ import platform
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -338,7 +338,9 @@ class Emulation:
     """Reads how long the layers of a model take, for a run that sleeps instead of computing."""
 
     def __init__(self, path: os.PathLike, model: Model) -> None:
-        self._path, self._rows = path, _read_rows(path)
+        self._path = path
+        self._rows, shape = _read_profile(path)
+        _require_shape(path, shape, model)
         self._kinds = [_kinds_of_layer(model, layer) for layer in range(model.layers)]
         missing = {kind for kinds in self._kinds for kind in kinds} - self._rows.keys()
         if missing:
@@ -378,8 +380,17 @@ def _interpolated(rows: Mapping[int, Mapping[str, float]], what: str, micro_batc
     return max(0.0, rows[low][what] + slope * (micro_batch - low))
 
 
-def _read_rows(path: os.PathLike) -> Dict[str, Dict[int, Dict[str, float]]]:
-    """Times by kind and size of the micro-batch."""
+def _require_shape(path: os.PathLike, theirs: object, model: Model) -> None:
+    """Layers of other sizes take another time. Profiles of custom models do not say their sizes."""
+    ours = _shape(model.transformer) if model.transformer else {}
+    for key in sorted(ours.keys() & theirs.keys()) if isinstance(theirs, dict) else ():
+        if theirs[key] != ours[key]:
+            raise UserError(f"{path} is of another model: `{key}` is {str(theirs[key])[:20]} there and {ours[key]} in "
+                            "this plan; profile this model with train.py --profile")
+
+
+def _read_profile(path: os.PathLike) -> Tuple[Dict[str, Dict[int, Dict[str, float]]], object]:
+    """Times by kind and size of the micro-batch, and the sizes of the model."""
     try:
         with open(path, "rb") as file:
             text = file.read(MAX_BYTES + 1)
@@ -390,7 +401,7 @@ def _read_rows(path: os.PathLike) -> Dict[str, Dict[int, Dict[str, float]]]:
         for row in profile["layers"]:
             if row.get("tensor", 1) == 1:
                 rows.setdefault(str(row["kind"]), {})[_size(row["micro_batch"])] = _row_times(row)
-        return rows
+        return rows, profile.get("shape")
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

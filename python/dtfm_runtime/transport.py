@@ -21,11 +21,12 @@ from typing import Callable, Iterable, Mapping, Optional
 import torch
 import torch.distributed as dist
 
-from .errors import UserError
+from .errors import UserError, printable
 
 ACTIVATIONS, GRADIENTS, SYNC, CONTROL = "activations", "gradients", "sync", "control"
 SYNC_TAG, CONTROL_TAG = 1 << 29, 1 << 30  # tags of activations and gradients are below
 REPORT, BARRIER, TEXT, STATES = 0, 1, 2, 3  # tags of control messages; STATES is that of the first group
+VERSION = "the version of the runtime"
 # A long message between healthy ranks must not fail: only the watchdog decides whether a rank has failed.
 MESSAGE_TIMEOUT = datetime.timedelta(days=365)
 
@@ -276,8 +277,8 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
 
 def connect(rank: int, world: int, address: str, port: int, limit_s: float, identity: Mapping[str, str],
             use_gpu: bool, watchdog):
-    """Joins the process group, once the watchdog has found all ranks. `identity` is what all of them must share, by
-    name."""
+    """Joins the process group, once the watchdog has found all ranks. `identity` maps the
+    name of each setting that all ranks must share to its value."""
     if "GLOO_SOCKET_IFNAME" not in os.environ:  # With NCCL, control messages use Gloo.
         name = interface_towards(address, port)
         if name is not None:
@@ -304,7 +305,7 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, iden
 
 
 def parsed_identity(text: str) -> dict:
-    """Of a rank that may run another version."""
+    """{} if it cannot be read: the other rank may run another version."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -313,11 +314,13 @@ def parsed_identity(text: str) -> dict:
 
 
 def difference(identities: Mapping[int, Mapping[str, str]]) -> str:
-    """Explains the first difference between two ranks."""
+    """The error message for the first setting in which two ranks differ."""
     (a, first), (b, second) = sorted(identities.items())
-    name = next(key for key in sorted({*first, *second}) if first.get(key) != second.get(key))
-    return (f"{name} differs: {first.get(name)} on rank {a}, {second.get(name)} on rank {b}. Copy the same folder to all "
-            "machines, and start all ranks with the same options")
+    names = [VERSION, *sorted({*first, *second} - {VERSION})]  # another version may have other settings
+    name = next((key for key in names if first.get(key) != second.get(key)), VERSION)
+    values = (printable(it.get(name, "unknown"))[:80] for it in (first, second))
+    return ("{} differs: {} on rank {}, {} on rank {}. Start all ranks with the same options, on copies of the same files"
+            .format(printable(name)[:80], next(values), a, next(values), b))
 
 
 def within(limit_s: float, make_group: Callable[[], object]):

@@ -184,7 +184,7 @@ std::vector<ChromeTrace::Transition> ChromeTrace::transitions_of(const sim::RunI
 void ChromeTrace::on_interval(const sim::RunInterval& run_interval) {
   const std::vector<sim::MemoryStep> memory = sim::memory_steps(run_interval, memory_of_);
   const std::vector<Transition> transitions = transitions_of(run_interval);
-  // Without an iteration barrier, an iteration starts before the previous one has ended.
+  // Without an iteration barrier, an iteration may start before the previous one has ended.
   const std::int64_t begin = std::max(run_until_, nanoseconds(run_interval.start));
   run_until_ = nanoseconds(run_interval.end);
   slice(0, 0, title(run_interval), begin, run_until_);

@@ -56,13 +56,12 @@ class IterationGraph {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_pipeline_ends(number);
     }
-    if (plan_.execution.gradient_sync != GradientSync::none)
-      for (const LayerGroup& group : groups())
-        if (builder_.symmetry().represented(group.holders) > 1) add_group_sync(group);
+    if (plan_.execution.gradient_sync != GradientSync::none) add_group_syncs();
     if (plan_.execution.tied_embedding_sync) add_tied_sync();
+    await_pending();
     add_updates();
     for (const LayerGroup& group : scattered_) add_all_gather(group);
-    for (const auto& [device, task] : gathered_) last_[device].push_back(task);
+    await_pending();
     add_end();
     return builder_.take();
   }
@@ -88,20 +87,24 @@ class IterationGraph {
         last_[stages[stage].devices[rank]].push_back(last[stage][rank]);
   }
 
-  /// Adds the fixed overhead: once after all devices, or without a barrier after each, when what it sends to
-  /// other replicas has arrived. The last task is the end of the iteration.
+  /// Whatever is added next waits for the pending tasks of its device.
+  void await_pending() {
+    for (const auto& [device, task] : pending_) last_[device].push_back(task);
+    pending_.clear();
+  }
+
+  /// Adds the fixed overhead: with a barrier once, after all devices; without one for each device. The last
+  /// task is the end of the iteration.
   void add_end() {
     TaskLabel step;
     step.activity = Activity::step;
     std::vector<int> ends;
-    for (auto& [device, tasks] : last_) {
+    for (const auto& [device, tasks] : last_) {
       step.device = device;
-      if (has_barrier_) {
+      if (has_barrier_)
         ends.insert(ends.end(), tasks.begin(), tasks.end());
-        continue;
-      }
-      tasks.insert(tasks.end(), sync_sends_[device].begin(), sync_sends_[device].end());
-      ends.push_back(builder_.end(device, overhead_, tasks, step));
+      else
+        ends.push_back(builder_.end(device, overhead_, tasks, step));
     }
     step.device = no_index;
     builder_.wait(has_barrier_ ? overhead_ : 0, ends, step);
@@ -126,34 +129,39 @@ class IterationGraph {
   /// Of hierarchical synchronization, per site.
   int shards() const { return is_sharded_ ? replicas_ : 0; }
 
-  /// Returns, by holder, the task after which it begins a synchronization, given the tasks after which it has
-  /// what it sends. With a barrier all holders begin together, as estimates and bounds assume; without one,
-  /// no device waits for others before it sends.
+  /// Returns, for each holder, the task after which it takes part in a synchronization. `ready`: for each
+  /// holder, the tasks after which its data are ready. With a barrier, all holders begin together, as the
+  /// estimate and the bounds assume. Without one, each begins when its own data are ready.
   std::vector<int> sync_starts(const std::vector<int>& holders, const std::vector<std::vector<int>>& ready,
                                TaskLabel label) {
-    std::vector<int> starts, all;
-    for (std::size_t i = 0; i < holders.size(); ++i) {
-      all.insert(all.end(), ready[i].begin(), ready[i].end());
-      label.device = holders[i];
-      if (!has_barrier_) starts.push_back(builder_.join(ready[i], label));
+    if (has_barrier_) {
+      std::vector<int> all;
+      for (const std::vector<int>& own : ready) all.insert(all.end(), own.begin(), own.end());
+      return std::vector<int>(holders.size(), builder_.wait(0, all, label));
     }
-    label.device = no_index;
-    if (has_barrier_) starts.assign(holders.size(), builder_.wait(0, all, label));
+    std::vector<int> starts;
+    label.pipeline = no_index;  // with it, the name would not contain the device
+    for (std::size_t i = 0; i < holders.size(); ++i) {
+      label.device = holders[i];
+      starts.push_back(builder_.join(ready[i], label));
+    }
     return starts;
   }
 
-  /// Returns, by device of the group, the task after which it has the result.
+  /// Returns, for each device of the group, the task after which it has the result. Without a barrier, a
+  /// device also waits until its messages have arrived.
   std::vector<int> add_sync(GradientSync sync, const SyncGroup& group) {
-    const std::size_t first = builder_.result().graph.tasks.size();
+    const LabelledGraph& result = builder_.result();
+    const std::size_t first = result.graph.tasks.size();
     std::vector<int> ends = add_gradient_sync(builder_, sync, group);
-    for (std::size_t task = first; !has_barrier_ && task < builder_.result().graph.tasks.size(); ++task)
-      if (builder_.result().graph.tasks[task].kind == TaskKind::flow)
-        sync_sends_[builder_.result().labels[task].device].push_back(static_cast<int>(task));
+    if (has_barrier_) return ends;
+    for (std::size_t task = first; task < result.graph.tasks.size(); ++task)
+      if (result.graph.tasks[task].kind == TaskKind::flow)
+        pending_.push_back({result.labels[task].device, static_cast<int>(task)});
     return ends;
   }
 
-  /// All-gathers the parameters of layers whose gradients have been reduce-scattered, once every holder has
-  /// updated its part.
+  /// All-gathers the parameters of layers whose gradients have been reduce-scattered and updated.
   void add_all_gather(const LayerGroup& group) {
     std::vector<std::vector<int>> updated;
     for (const int holder : group.holders) updated.push_back(last_[holder]);
@@ -163,7 +171,7 @@ class IterationGraph {
     TaskLabel start;
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
-    start.phase = 0;  // unlike the start of the reduce-scatter
+    start.phase = 2 * static_cast<int>(group.holders.size());  // no algorithm has so many
     const SyncGroup sync_group{group.holders,
                                bytes / group.parts,
                                sync_starts(group.holders, updated, start),
@@ -172,7 +180,7 @@ class IterationGraph {
                                Collective::all_gather,
                                shards()};
     const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
-    for (std::size_t i = 0; i < ends.size(); ++i) gathered_.push_back({group.holders[i], ends[i]});
+    for (std::size_t i = 0; i < ends.size(); ++i) pending_.push_back({group.holders[i], ends[i]});
   }
 
   /// Returns the stages that hold the layer, and the pipeline of each.
@@ -258,7 +266,16 @@ class IterationGraph {
     return model_.is_compressed(devices);
   }
 
-  void add_group_sync(const LayerGroup& group) {
+  void add_group_syncs() {
+    const std::vector<LayerGroup> all = groups();
+    std::map<std::vector<int>, int> counts;  // groups by holders
+    for (const LayerGroup& group : all) ++counts[group.holders];
+    for (const LayerGroup& group : all)
+      if (builder_.symmetry().represented(group.holders) > 1)
+        add_group_sync(group, plan_.execution.overlap && counts[group.holders] > 1);
+  }
+
+  void add_group_sync(const LayerGroup& group, bool overlaps) {
     const bool compressed = is_compressed(group);
     const double bytes = bytes_of(group, compressed);
     const double compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
@@ -272,14 +289,10 @@ class IterationGraph {
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back({add_compression(group, i, compression_s, 0, by_rank[at(rank)])});
     }
-    const SyncGroup sync_group{group.holders,
-                               bytes,
-                               sync_starts(group.holders, ready, start),
-                               group.layers.first,
-                               group.label,
-                               is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce,
-                               shards(),
-                               plan_.execution.overlap};
+    const SyncGroup sync_group{
+        group.holders,      bytes,       sync_starts(group.holders, ready, start),
+        group.layers.first, group.label, is_sharded_ ? Collective::reduce_scatter : Collective::all_reduce,
+        shards(),           overlaps};
     const std::vector<int> ends = add_sync(plan_.execution.gradient_sync, sync_group);
     if (is_sharded_) scattered_.push_back(group);
     const double decompression_s = compression_s / replicas_;
@@ -343,10 +356,9 @@ class IterationGraph {
   const bool is_sharded_;   // the replicas of a layer partition its optimizer state
   const int replicas_;      // how many do; 1 if it is not sharded
   std::vector<PipelineEndTasks> ends_;
-  std::map<int, std::vector<int>> last_;  // [device]: the tasks after which it has completed its part so far
-  std::map<int, std::vector<int>> sync_sends_;  // [device]: its messages to other replicas
-  std::vector<LayerGroup> scattered_;           // those whose gradients have been reduce-scattered
-  std::vector<DeviceTask> gathered_;            // the ends of the all-gathers of their parameters
+  std::map<int, std::vector<int>> last_;  // [device]: tasks so far that end its part
+  std::vector<LayerGroup> scattered_;     // those whose gradients have been reduce-scattered
+  std::vector<DeviceTask> pending_;       // tasks to be added to `last_`
   // [pipeline, layer, device]: the tasks after which the replicas have synchronized a tied layer.
   std::map<std::array<int, 3>, std::vector<int>> synchronized_;
 };

@@ -16,7 +16,7 @@ namespace dtfm::sim {
 /// computed; messages of one kind between one pair of devices are sent in order. The replicas of a layer
 /// synchronize its gradients when all of them have finished their last backward and have sent its result to
 /// the previous stage; otherwise the synchronization would delay the stages that still compute. Without
-/// `iteration_barrier`, a replica sends its gradients before the others have theirs. A device
+/// `iteration_barrier`, here and below, each replica begins without waiting for the others. A device
 /// updates its weights when all its computations and gradient synchronizations are complete, if its optimizer
 /// step takes time (StageLoad::update_s). The iteration ends with a barrier for all devices and the fixed
 /// overhead; without `iteration_barrier`, the graph says when each device may begin the next one

@@ -46,7 +46,7 @@ class GraphBuilder {
   const Topology& topology() const { return topology_; }
   const Calibration& constants() const { return constants_; }
   const DeviceSymmetry& symmetry() const { return network_.symmetry(); }
-  /// What has been added so far.
+  /// The graph as built so far.
   const LabelledGraph& result() const { return result_; }
   void reserve(std::size_t tasks);
   /// Adding tasks throws WorkStopped once `stop`, which is called regularly, has returned true.

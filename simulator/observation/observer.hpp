@@ -16,7 +16,7 @@ struct RunInterval {
   Kind kind = Kind::iteration;
   int iteration = 0;  // number of the iteration, or of the next one to be completed
   /// In s since the start of the run, like the records of `replay`. Without an iteration barrier, an
-  /// iteration starts before the one before has ended.
+  /// iteration may start before the previous one has ended.
   double start = 0, end = 0;
   const LabelledGraph& graph;
   const Replay& replay;  // a task that a failure aborted has a start but no finish

@@ -7,9 +7,9 @@
 namespace dtfm::sim {
 namespace {
 
-/// The first device of the stage that a task belongs to; no_index for tasks of no pipeline.
+/// The first device of the stage that a task belongs to; no_index for tasks of no stage.
 int owner_of(const TaskLabel& label, const Plan& computed) {
-  if (label.pipeline == no_index) return no_index;
+  if (label.pipeline == no_index || label.stage == no_index) return no_index;
   return computed.pipelines[at(label.pipeline)].stages[at(label.stage)].devices.front();
 }
 

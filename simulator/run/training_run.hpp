@@ -43,8 +43,8 @@ struct RunLength {
 ///   - When all devices load the checkpoint, because of the policy or because no device has some of the
 ///     weights, the iterations after it are lost: they are removed from the report and repeated.
 ///   - Without an iteration barrier, each device begins an iteration when it has completed its own previous
-///     one, unless an event comes between them. The length of an iteration runs from the end of the previous
-///     one.
+///     one, unless a failure, a recovery or a checkpoint comes between them. The length of an iteration is
+///     the time from the end of the previous one to its own end.
 ///   - An iteration that is incomplete at the end of the run counts neither as an iteration nor as lost.
 ///   - A run that is interrupted reports what was complete by then.
 class TrainingRun {
@@ -143,9 +143,9 @@ class TrainingRun {
   std::vector<bool> is_needed_;                  // [device]: its failure aborts the current activity
   std::uint64_t attempts_ = 0;                   // number of iterations started
 
-  /// When each device completed the last iteration; empty if time has passed since, or with a barrier.
+  /// When each device completed the last iteration; empty with a barrier, and if time has passed since.
   std::vector<DeviceEnd> device_ends_;
-  double iteration_start_ = 0;          // s at which the length of the current iteration begins
+  double iteration_start_ = 0;          // s from which the length of the current iteration counts
   std::vector<double> partial_work_s_;  // [device]: computed in earlier parts of the iteration
   std::vector<bool> has_failed_;        // [device]: it has left since the iteration started
 

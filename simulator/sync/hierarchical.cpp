@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -40,22 +41,20 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
     shards = at(group.shards);
   }
   const double shard = group.bytes / all_shards;
-  const auto position_of = [&](int device) {
-    const auto position = std::find(group.devices.begin(), group.devices.end(), device);
-    return static_cast<std::size_t>(position - group.devices.begin());
-  };
+  std::map<int, std::size_t> position_of;  // by device
+  for (std::size_t i = 0; i < group.devices.size(); ++i) position_of[group.devices[i]] = i;
 
   // [shard][site]: who owns the shard there, and the task after which it has the sum.
   std::vector<std::vector<int>> owners(shards), sums(shards);
   for (const auto& site : sites)
     for (std::size_t k = 0; k < shards; ++k) {
       owners[k].push_back(site[k]);
-      std::vector<int> received = {group.ready[position_of(site[k])]};
+      std::vector<int> received = {group.ready[position_of[site[k]]]};
       for (const int device : site)
         for (const int receiver : symmetry.receivers(device, site[k]))
           if (receiver != no_index && group.collective != Collective::all_gather)
             received.push_back(
-                messages.send(device, receiver, shard, group.ready[position_of(device)], 0, group.overlaps));
+                messages.send(device, receiver, shard, group.ready[position_of[device]], 0, group.overlaps));
       sums[k].push_back(received.size() == 1 ? received.front() : messages.join(received, site[k], 0));
     }
   if (group.collective != Collective::all_gather)
@@ -74,8 +73,9 @@ std::vector<int> hierarchical(GraphBuilder& builder, const SyncGroup& group) {
             received.push_back(
                 messages.send(sites[t][k], receiver, shard, sums[k][t], last_phase, group.overlaps));
       }
-      if (received.empty()) received.push_back(group.ready[position_of(device)]);  // it owns no shard
-      last[position_of(device)] = messages.join(received, device, last_phase);
+      if (received.empty()) received.push_back(group.ready[position_of[device]]);  // it owns no shard
+      last[position_of[device]] =
+          received.size() == 1 ? received.front() : messages.join(received, device, last_phase);
     }
   return last;
 }

@@ -32,7 +32,7 @@ std::vector<int> GradientSyncMessages::ring_collective(const std::vector<int>& d
 }
 
 std::vector<int> ring(GraphBuilder& builder, const SyncGroup& group) {
-  const int phases = static_cast<int>(group.devices.size()) - 1;  // of a half
+  const int phases = static_cast<int>(group.devices.size()) - 1;  // of each half
   return GradientSyncMessages(builder, group)
       .ring_collective(group.devices, group.ready, group.bytes,
                        group.collective == Collective::all_gather ? phases : 0, group.collective);

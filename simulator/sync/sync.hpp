@@ -21,12 +21,12 @@ enum class Collective : unsigned char { all_reduce, reduce_scatter, all_gather }
 struct SyncGroup {
   std::vector<int> devices;  // those that represent all others (GraphBuilder::symmetry); two or more in all
   double bytes = 0;          // gradients, or parameters, per device
-  std::vector<int> ready;    // by device, the task after which it has them
+  std::vector<int> ready;    // for each device, the task after which it has them
   int layer = 0;             // the first layer, for labels
   int part = no_index;       // for labels, if a device synchronizes several parts of these layers
   Collective collective = Collective::all_reduce;  // other than that only if the algorithm has_halves
   int shards = 0;         // hierarchical: how many each site has, at most its devices; 0: as many as possible
-  bool overlaps = false;  // the same devices synchronize other layers at the same time
+  bool overlaps = false;  // the same devices may synchronize other layers at the same time
 };
 
 /// Adds the messages of an algorithm that jobs may name. Returns, for each device of the group, the task

@@ -42,7 +42,7 @@ TEST_CASE("an enumeration honours the limits of the job") {
 }
 
 TEST_CASE("only small problems are enumerated") {
-  // A search without a limit takes long: it is stopped after more steps than an enumeration needs.
+  // A search without a limit takes long, so it is stopped, after more steps than an enumeration needs.
   const auto stopped = [](api::PlanRequest request) {
     int left = 5000;
     request.options.common.stop = [&] { return --left < 0; };

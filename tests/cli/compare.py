@@ -24,7 +24,7 @@ events: [{at: 0 s, device: oregon/0, speed: 0.25}]
 
 
 LONG = "version: 1\nname: long\nhorizon: 1000000000 s\n"  # takes hours to simulate
-SMALL = FREE.replace("layers: 12", "layers: 4")  # plans are enumerated, in a fifth of the time of a search
+SMALL = FREE.replace("layers: 12", "layers: 4")  # small enough to enumerate plans
 
 
 def compared(*more, status=0, topology="sites.yaml", job=SMALL):

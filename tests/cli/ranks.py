@@ -135,7 +135,7 @@ class TestSameBytes(Case):
         self.check([SIM, "net.yaml", "--scheme", "megatron", "--job", "job.yaml", "-o", "run.json"], ["run.json"], (1,))
 
     def test_comparison(self):
-        """Of few devices, because every row with a planner takes a search."""
+        """Uses few devices, because every planned row needs a search."""
         (self.folder / "few.yaml").write_text(NET.replace("count: 4", "count: 1").replace("count: 8", "count: 2"))
         (self.folder / "short.yaml").write_text(JOB.replace("layers: 12", "layers: 4").replace("batch: 64", "batch: 8"))
         self.check([COMPARE, "few.yaml", "--job", "short.yaml", "--scenario", "jitter.yaml", "--quiet", "-o", "table.json"],

@@ -256,7 +256,7 @@ class Export(unittest.TestCase):
         first = done.stdout.splitlines()[0]
         self.assertRegex(first, r"^megatron takes [0-9.]+ s per iteration, [0-9.]+ % longer than the planned [0-9.]+ s: "
                                 r"schedule 1f1b-blocking instead of gpipe, gradient_sync ring instead of sharded-ps, ")
-        self.assertIn("(dtfm-plan --target megatron plans for it)", first)
+        self.assertIn("(use dtfm-plan --target megatron to plan for megatron)", first)
         self.assertNotIn("schedule", "\n".join(done.stdout.splitlines()[1:]))
         shutil.rmtree(self.folder / "out")
         done = self.export("--to", "megatron", "--topology", "net.yaml", "--strict")

@@ -134,6 +134,8 @@ def emulation_interpolates(plan):
 def bad_profiles_are_explained(plan):
     model = transformer(SIZES)
     assert "cannot be read: No such file" in error_of(profile.Emulation, "missing.json", model)
+    profile.write(profile.measure(transformer({**SIZES, "hidden": 32}), [1], CPU, "fp32", runs=1, min_seconds=0), "wide.json")
+    assert "wide.json is of another model: `feed_forward` is 128 there and 64 in this plan" in error_of(profile.Emulation, "wide.json", model)
     row = {"kind": "block", "micro_batch": 1, "forward_s": 1, "backward_s": 1}
     layers = ([], [None], [{}], [{**row, "micro_batch": 0}], [{**row, "micro_batch": True}], [{**row, "forward_s": -1}],
               [{**row, "forward_s": "x"}], [{**row, "backward_s": float("nan")}], [{"kind": "block", "micro_batch": 1, "forward_s": 1}], {}, 7)

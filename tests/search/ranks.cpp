@@ -141,7 +141,7 @@ TEST_CASE("divided strategies by communication cost find the same on any number 
     options.evaluations = 4000;
     const auto search = [&](const SearchOptions& common) {
       SearchResult result = search_comm_cost(model, strategy.name, common);
-      result.lower_bound = {};  // only the root computes it, and knows thereby that a placement is optimal
+      result.lower_bound = {};  // only the root computes it, and so can tell that a placement is optimal
       result.stopped = {};
       return text_of(result);
     };

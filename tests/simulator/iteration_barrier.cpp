@@ -1,5 +1,7 @@
 // Iterations in which a device begins as soon as it has completed the one before.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "planner/core/rng.hpp"
@@ -99,9 +101,9 @@ TEST_CASE("a stage begins an iteration while another one is synchronized") {
   CHECK(report.devices[0].waiting_network_s + report.devices[0].waiting_others_s == Approx(31));
 }
 
-// The first device sums everything. It computes until 12 with its two micro-batches, the second one until 6.
-// With a barrier, both send from 12 on, for 4 s each way. Without one, the second sends from 6 to 10, and the
-// first from 12 to 16, when both begin the next iteration.
+// The first device sums all gradients. It has two micro-batches and computes until 12; the second one has one
+// and computes until 6. With a barrier, the second sends from 12 to 16 and the first from 16 to 20. Without
+// one, the second sends from 6 to 10 and the first from 12 to 16. Both then begin the next iteration.
 TEST_CASE("without a barrier, a device sends its gradients before others have theirs") {
   Problem problem{flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 0, 0), {}};
   problem.job.training.precision = Precision::fp16;  // 2 bytes per gradient
@@ -115,6 +117,29 @@ TEST_CASE("without a barrier, a device sends its gradients before others have th
   REQUIRE(report.iterations.size() == 3);
   CHECK(report.iterations[0].end_s == Approx(16));
   CHECK(report.iterations[1].end_s == Approx(32));
+}
+
+TEST_CASE("every task of an iteration without a barrier has a unique name") {
+  for (const GradientSync sync : {GradientSync::ring, GradientSync::sharded_ps, GradientSync::hierarchical})
+    for (const OptimizerSharding sharding : {OptimizerSharding::none, OptimizerSharding::zero1})
+      for (const bool overlap : {false, true}) {
+        Problem problem{
+            flat_topology({8}, link_of(1e-3, 1e9), link_of(1e-3, 1e9)), chain_job(4, 1e6, 1e6), {}};
+        tie_last_layer(problem.job);
+        ExecutionConfig& execution = problem.job.execution;
+        execution.gradient_sync = sync;
+        execution.optimizer_sharding = sharding;
+        execution.overlap = overlap;
+        execution.tied_embedding_sync = true;
+        const LabelledGraph lowered =
+            iteration_graph(problem, without_barrier(plan_of(problem.job, 4, 2, 2)));
+        std::set<std::string> names;
+        for (const TaskLabel& label : lowered.labels) {
+          CAPTURE(name_of(sync), name_of(sharding), overlap, format_label(label));
+          CHECK(names.insert(format_label(label)).second);
+        }
+        CHECK(names.count("step") == 1);
+      }
 }
 
 TEST_CASE("without a barrier, a fixed overhead passes on every device before its next iteration") {

@@ -1,5 +1,6 @@
 // What TCP and the libraries that use it add to messages between hosts.
 #include "simulator/graph/graph_replay.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 #include "simulator/sync/sync.hpp"
 #include "tests/support/catch.hpp"
@@ -74,8 +75,8 @@ TEST_CASE("messages of all kinds between two devices use one connection") {
   CHECK(two_messages_s(topology, 1e6, Activity::send_activations) == two_messages_s(topology, 1e6));
 }
 
-// Each of the two devices sends one message. Its window is 14,480 to 115,840 bytes in the first four round
-// trips.
+// Each of the two devices sends one message. In the first four round trips slow start doubles the window from
+// 14,480 to 115,840 bytes, so they carry 15 × 14,480 bytes.
 TEST_CASE("where synchronizations overlap, both ends of a connection send") {
   const Topology topology = pair_over("tcp");
   const Calibration neutral;
@@ -88,6 +89,25 @@ TEST_CASE("where synchronizations overlap, both ends of a connection send") {
       add_gradient_sync(builder, sync, group);
       const double rate = connection_rate({B, a, 2 * a}, 1e9, overlaps);
       CHECK(replay_makespan(builder.take()) == Approx(2 * (a + (1e6 - 15 * 14480) / rate + 4 * 2 * a)));
+    }
+}
+
+TEST_CASE("synchronizations overlap if a stage has several layers") {
+  for (const int layers : {1, 2})
+    for (const bool overlap : {false, true}) {
+      CAPTURE(layers, overlap);
+      Problem problem{pair_over("tcp"), chain_job(layers, 1e6, 0), {}, {}};
+      problem.job.execution.gradient_sync = GradientSync::tree;
+      problem.job.execution.overlap = overlap;
+      const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, 2, 1));
+      const double rate = connection_rate({B, a, 2 * a}, transports[0].window.value(), overlap && layers > 1);
+      int messages = 0;
+      for (const Task& task : lowered.graph.tasks) {
+        if (task.kind != TaskKind::flow) continue;
+        CHECK(task.rate == rate);
+        ++messages;
+      }
+      CHECK(messages >= 2);
     }
 }
 
