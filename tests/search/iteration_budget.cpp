@@ -80,7 +80,7 @@ TEST_CASE("the smallest budget is extended until a plan fits in memory") {
   CHECK(found.finalists.front().shape().stages >= 3);
 }
 
-TEST_CASE("with a time limit a search continues after its normal end and finds nothing worse") {
+TEST_CASE("with a time limit a search continues after its normal end and finds nothing worse", "[serial]") {
   const Problem problem = undecided_problem();
   const IterationSearchResult alone = search_iteration(problem, {});
   std::atomic<bool> interrupted = false;
@@ -96,7 +96,8 @@ TEST_CASE("with a time limit a search continues after its normal end and finds n
   CHECK(longer.finalists.front().score <= alone.finalists.front().score);
 }
 
-TEST_CASE("with a time limit a Pareto search continues and no point gets worse in any objective") {
+TEST_CASE("with a time limit a Pareto search continues and no point gets worse in any objective",
+          "[serial]") {
   const Problem problem = tiny_problem(3);
   const ParetoSearch alone = search_pareto(problem, {});
   std::atomic<bool> interrupted = false;

@@ -77,7 +77,7 @@ Problem problem_with_prices(Rng& rng, const std::vector<int>& per_site, int laye
 
 }  // namespace
 
-TEST_CASE("the Pareto front of a tiny problem is that of all plans") {
+TEST_CASE("the Pareto front of a tiny problem is that of all plans", "[serial]") {
   std::size_t points = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Rng rng = Rng::for_task(seed, 0);
@@ -96,7 +96,8 @@ TEST_CASE("the Pareto front of a tiny problem is that of all plans") {
   CHECK(points > 40);  // fronts with more than their two ends
 }
 
-TEST_CASE("no point of a Pareto front dominates another and its ends are no worse than single searches") {
+TEST_CASE("no point of a Pareto front dominates another and its ends are no worse than single searches",
+          "[serial]") {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng = Rng::for_task(seed, 1);
     const Problem problem = problem_with_prices(rng, {4, 5, 3}, 8, 24);

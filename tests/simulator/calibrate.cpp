@@ -7,7 +7,7 @@
 using namespace dtfm;
 using namespace dtfm::sim;
 
-TEST_CASE("without noise the true constants are recovered") {
+TEST_CASE("without noise the true constants are recovered", "[serial]") {
   for (const Calibration& constants : {truth, Calibration{0.7, 0, 1, 0, 0, 1}}) {
     const CalibrationFit fit = calibrate(designed_runs(constants), {shipped, 2, {}});
     for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
@@ -19,7 +19,7 @@ TEST_CASE("without noise the true constants are recovered") {
   }
 }
 
-TEST_CASE("a constant that the runs do not determine keeps its assumed value and is reported") {
+TEST_CASE("a constant that the runs do not determine keeps its assumed value and is reported", "[serial]") {
   const CalibrationFit fit = calibrate(with_noise(designed_runs(truth, false), 3, 0.05), {shipped, 1, {}});
   for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i)
     CHECK(fit.intervals[i].is_identified == (calibration_constants[i].name != "sync_efficiency"));
@@ -28,7 +28,7 @@ TEST_CASE("a constant that the runs do not determine keeps its assumed value and
   CHECK(fit.intervals[5].low < 0.6);
 }
 
-TEST_CASE("runs that no constants explain are outliers even if two of them agree") {
+TEST_CASE("runs that no constants explain are outliers even if two of them agree", "[serial]") {
   const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 7, 0.05);
   const CalibrationFit clean = calibrate(runs, {shipped, 1, {}});
   REQUIRE(outlier_rows(clean).empty());
@@ -77,7 +77,7 @@ TEST_CASE("the memory of a process is fitted by least squares of relative errors
   CHECK(calibrate(runs, {shipped, 1, {}}).constants.process_memory_bytes == 0);
 }
 
-TEST_CASE("the effect of a constant is the change of the time against its prior") {
+TEST_CASE("the effect of a constant is the change of the time against its prior", "[serial]") {
   const std::vector<MeasuredRun> runs = designed_runs(truth);
   const CalibrationFit fit = calibrate(runs, {shipped, 2, {}});
   for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
@@ -103,7 +103,7 @@ TEST_CASE("without measured peaks a fit keeps the memory of a process") {
 
 // The fit to the other runs is repeated, and the run is simulated with the result. In the second case most
 // constants are on a bound.
-TEST_CASE("an excluded run is predicted by a fit to the others") {
+TEST_CASE("an excluded run is predicted by a fit to the others", "[serial]") {
   for (const Calibration& constants : {truth, Calibration{0.7, 0, 1, 0, 0, 1, 1, 2e-5}}) {
     const std::vector<MeasuredRun> runs = with_noise(designed_runs(constants), 11, 0.05);
     const CalibrationFit fit = calibrate(runs, {shipped, 1, {}});
