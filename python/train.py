@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerFailed, UserError  # noqa: E402
+from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerFailed, UserError, printable  # noqa: E402
 
 
 MAX_STEPS, MAX_RATE, MAX_TIMEOUT_S = 10**9, 10**6, 7 * 86400
@@ -289,8 +289,8 @@ def note_changes(found, options):
     for key, consequence in CHANGES.items():
         now = getattr(options, key)
         if isinstance(before, dict) and before.get(key, now) != now:
-            print(f"note: the {key} is {now}, but the checkpoint was written with {str(before[key])[:20]!r}: {consequence}",
-                  flush=True)
+            print(f"note: the {key} is {now}, but the checkpoint was written with {printable(before[key])[:20]}: "
+                  f"{consequence}", flush=True)
 
 
 def identity_of(arguments, program, options):
@@ -305,8 +305,8 @@ def identity_of(arguments, program, options):
     # The size is compared because positions of samples depend on it.
     size = f" of {os.path.getsize(arguments.data)} bytes" if is_file else ""
     return {**common, "--data": Path(arguments.data).name + size, "--device": options.device.split(":")[0],
-            VERSION: __version__,
-            "the hash of program.json": program.digest[:12], "the step of the checkpoint": str(options.first_step)}
+            "the hash of program.json": program.digest[:12], "the step of the checkpoint": str(options.first_step),
+            VERSION: __version__}
 
 
 def emulated_layers(program, model, path):

@@ -46,8 +46,8 @@ struct ExecutionConfig {
   /// after the replicas have (Megatron-LM, core/distributed/finalize_model_grads.py).
   bool tied_embedding_sync = false;
   /// All devices begin an iteration at the same time. Otherwise a device begins when it has updated its
-  /// weights and its messages of gradients and parameters have arrived. Only the simulator models this, and not with
-  /// zero2 or zero3; estimates and bounds always assume a barrier.
+  /// weights and its messages of gradients and parameters have arrived. Only the simulator models this, not
+  /// with zero2 or zero3; estimates and bounds always assume a barrier.
   bool iteration_barrier = true;
   /// Devices do not compute while they send, whatever the schedule. Only the simulator reads it, to measure
   /// sensitivity (planner/api/sensitivity.hpp).

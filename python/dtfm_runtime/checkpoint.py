@@ -28,7 +28,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .errors import UserError
+from .errors import UserError, printable
 
 SCHEMA = "dtfm-checkpoint/1"
 KEPT = 2  # complete checkpoints
@@ -272,7 +272,7 @@ def _difference(theirs, ours) -> str:
 
 def _printable(value) -> str:
     text = value if isinstance(value, str) else "absent" if value is None else json.dumps(value)
-    return "".join(c if c.isprintable() else "?" for c in text)[:80]
+    return printable(text)[:80]
 
 
 def read_layer(folder: os.PathLike, step: int, layer: int,

@@ -277,8 +277,8 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
 
 def connect(rank: int, world: int, address: str, port: int, limit_s: float, identity: Mapping[str, str],
             use_gpu: bool, watchdog):
-    """Joins the process group, once the watchdog has found all ranks. `identity` maps the
-    name of each setting that all ranks must share to its value."""
+    """Joins the process group, once the watchdog has found all ranks. `identity` maps the name of each setting that all
+    ranks must share to its value."""
     if "GLOO_SOCKET_IFNAME" not in os.environ:  # With NCCL, control messages use Gloo.
         name = interface_towards(address, port)
         if name is not None:

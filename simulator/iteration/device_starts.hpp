@@ -35,9 +35,9 @@ struct SteadyIteration {
   double seconds = 0;  // from the end of one iteration to the end of the next
 };
 
-/// With a barrier, all iterations are equally long, and one is enough; otherwise, there are as many as in a
-/// run of `dtfm-sim` by default. A replay that does not finish is the last one. `stop` ends it by returning
-/// true.
+/// Replays one iteration if the graph has a barrier, because all are equally long, and otherwise as many as
+/// a run of `dtfm-sim` has by default. A replay that does not finish is the last one. `stop`, unless empty,
+/// ends a replay by returning true.
 SteadyIteration replay_steady(LabelledGraph& graph, const StopFunction& stop = {});
 
 }  // namespace dtfm::sim

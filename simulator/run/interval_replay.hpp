@@ -16,7 +16,7 @@ struct ReplayedInterval {
   double start = 0, end = 0;  // s since the start of the run
 };
 
-/// Throws Error if `date`, in s, is beyond the range of simulated time.
+/// Throws Error if `date`, in s, is after the latest time that can be simulated.
 void check_date(double date);
 
 class IntervalReplay {

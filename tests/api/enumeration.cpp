@@ -61,6 +61,7 @@ TEST_CASE("only small problems are enumerated") {
   CHECK(stopped(request) != search::Stopped::optimal);
   request.problem.job = random_chain_job(rng, 40);
   CHECK(stopped(request) != search::Stopped::optimal);
+  CHECK_FALSE(api::can_enumerate(request));
 }
 
 TEST_CASE("an incomplete enumeration says so") {

@@ -86,8 +86,8 @@ def test_resuming_with_other_options(folder):
     code, same, errors = run("--steps", 2, "--resume", "--optimizer", "adamw")
     assert code == 0 and "note:" not in same, (same, errors)
     code, other, errors = run("--steps", 3, "--resume", "--optimizer", "sgd", "--seed", 2)
-    for text in ("note: the optimizer is sgd, but the checkpoint was written with 'adamw': its state starts anew",
-                 "note: the seed is 2, but the checkpoint was written with '1': samples come in a different order"):
+    for text in ("note: the optimizer is sgd, but the checkpoint was written with adamw: its state starts anew",
+                 "note: the seed is 2, but the checkpoint was written with 1: samples come in a different order"):
         assert code == 0 and text in other, (other, errors)
 
 

@@ -133,7 +133,7 @@ TEST_CASE("a Pareto search finds the same on any number of ranks and threads") {
 }
 
 TEST_CASE("divided strategies by communication cost find the same on any number of ranks and threads") {
-  Rng rng = Rng::for_task(11, 0);
+  Rng rng = Rng::for_task(12, 0);  // a model of which no search is proven optimal: only the root would know
   const cost::CommCostModel model = random_model(rng, Network::directed, 4, 3);
   for (const Strategy& strategy : strategies()) {
     if (!strategy.is_divided) continue;
@@ -141,8 +141,7 @@ TEST_CASE("divided strategies by communication cost find the same on any number 
     options.evaluations = 4000;
     const auto search = [&](const SearchOptions& common) {
       SearchResult result = search_comm_cost(model, strategy.name, common);
-      result.lower_bound = {};  // only the root computes it, and so can tell that a placement is optimal
-      result.stopped = {};
+      result.lower_bound = {};  // only the root computes it
       return text_of(result);
     };
     CHECK(check_same_on_ranks(options, search) > 2);
