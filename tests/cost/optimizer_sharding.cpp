@@ -1,6 +1,7 @@
 // Estimates, bounds and memory of sharded optimizers, compared with the simulator and by hand.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -263,6 +264,12 @@ TEST_CASE("no sharded plan is below its bounds") {
         for (const Pipeline& pipeline : plan.pipelines) bounds.push_back(pipeline_bound(model, pipeline));
         for (const PipelineBound& it : bounds) pointers.push_back(&it);
         REQUIRE(min_iteration_s(model, plan, pointers) <= simulated * (1 + 1e-9));
+        const auto by_micro_batches = [](const Pipeline& a, const Pipeline& b) {
+          return a.micro_batches < b.micro_batches;
+        };
+        const int most =
+            std::max_element(plan.pipelines.begin(), plan.pipelines.end(), by_micro_batches)->micro_batches;
+        REQUIRE(max_micro_batches(model, plan, simulated * (1 + 1e-9)) >= most);
         const IterationEstimate estimate = estimate_iteration(model, plan);
         if (estimate.deficit_bytes > 0) continue;
         ++fitting;
@@ -278,6 +285,21 @@ TEST_CASE("no sharded plan is below its bounds") {
         REQUIRE(of_shape.value <= estimate.iteration_s);
       }
       CHECK(fitting > 30);
+    }
+}
+
+// Around two devices, a reduce-scatter or an all-gather of all 2e8 bytes takes 1 s. zero2 does the former for
+// every micro-batch, and the latter once. zero3 does both, the latter twice, at the same time.
+TEST_CASE("traffic limits the micro-batches of a sharded plan") {
+  constexpr OptimizerSharding zero1 = OptimizerSharding::zero1, zero2 = OptimizerSharding::zero2,
+                              zero3 = OptimizerSharding::zero3;
+  for (const GradientSync sync : {GradientSync::ring, GradientSync::sharded_ps})
+    for (const auto& [sharding, most] :
+         {std::pair(zero1, std::numeric_limits<int>::max()), std::pair(zero2, 4), std::pair(zero3, 2)}) {
+      CAPTURE(sharding, sync);
+      const Problem problem = regular_problem(2, 2, sharding, sync);
+      const Plan plan = plan_of(problem.job, 1, 2, 1);
+      CHECK(max_micro_batches(IterationModel(problem), plan, 5.5) == most);
     }
 }
 

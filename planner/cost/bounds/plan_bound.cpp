@@ -1,11 +1,13 @@
 #include "planner/cost/bounds/plan_bound.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/infinity.hpp"
 #include "planner/core/virtual_stages.hpp"
+#include "planner/cost/iteration_time/sharded_training_time.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -161,6 +163,14 @@ double min_first_sync_s(const IterationModel& model, const Plan& plan) {
     end = std::min(end, replicas.back()->layers.second);
   }
   return min_sync_s(model, replicas, {0, end});
+}
+
+int max_micro_batches(const IterationModel& model, const Plan& plan, double limit_s) {
+  constexpr int unlimited = std::numeric_limits<int>::max();
+  if (!model.sharding.gradients) return unlimited;
+  const ShardedTraffic traffic = min_sharded_traffic(model, plan);
+  const double most = (limit_s - traffic.after_s) / traffic.per_round_s;
+  return most < unlimited ? std::max(0, static_cast<int>(most)) : unlimited;
 }
 
 double min_iteration_s(const IterationModel& model, const Plan& plan,

@@ -26,6 +26,10 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
 /// The same for the first bucket of layers, from the last backward pass of the first stages.
 double min_first_sync_s(const IterationModel& model, const Plan& plan);
 
+/// Largest number of micro-batches of a pipeline of the plan for which the collectives of zero2 and zero3
+/// alone take less than `limit_s`; the largest int with any other sharding.
+int max_micro_batches(const IterationModel& model, const Plan& plan, double limit_s);
+
 /// Bound on the iteration time of a plan whose pipelines have these bounds, in the order of the plan.
 double min_iteration_s(const IterationModel& model, const Plan& plan,
                        const std::vector<const PipelineBound*>& pipelines);

@@ -59,6 +59,20 @@ class Collectives {
     return position->second;
   }
 
+  /// Seconds for which a collective occupies its slowest hop, per byte of all parts together.
+  double slowest_hop_s_per_byte() const {
+    double slowest = 0;
+    const auto n = static_cast<double>(devices_.size());
+    for (const std::vector<RingHop>& hops : hops_)
+      for (const RingHop& hop : hops)
+        slowest = std::max(slowest, hop.share * hop.cost.seconds_per_byte * (n - 1) / n);
+    for (std::size_t i = 0; i < devices_.size() && !is_ring_; ++i)
+      for (std::size_t k = 0; k < devices_.size(); ++k)
+        if (i != k)
+          slowest = std::max(slowest, model_.network.message(devices_[i], devices_[k]).seconds_per_byte / n);
+    return slowest;
+  }
+
  private:
   void find_hops() {
     const Topology& topology = model_.problem.topology;
@@ -204,15 +218,32 @@ struct GroupState {
   double last_s = 0, before_last_s = 0;  // ends of its last two computations
 };
 
+std::vector<int> devices_of(const Plan& plan) {
+  std::vector<int> devices;
+  for (const Pipeline& pipeline : plan.pipelines) devices.push_back(pipeline.stages.front().devices.front());
+  return devices;
+}
+
+bool compresses_gradients(const IterationModel& model, const std::vector<int>& devices) {
+  return devices.size() > 1 &&
+         is_compressed(model.problem.topology, model.problem.job.execution.compression, devices);
+}
+
+double parameter_bytes(const IterationModel& model, int layer) {
+  return model.stages.parameter_bytes({layer, layer + 1}, true);
+}
+
+double gradient_bytes(const IterationModel& model, int layer, bool compressed) {
+  return model.stages.gradient_bytes({layer, layer + 1}, true, compressed);
+}
+
 class ShardedTraining {
  public:
   ShardedTraining(const IterationModel& model, const Plan& plan)
       : model_(model), sharding_(model.sharding), collectives_(model, devices_of(plan)) {
-    const Problem& problem = model.problem;
     const std::vector<int> devices = devices_of(plan);
     replicas_ = static_cast<double>(devices.size());
-    is_compressed_ = devices.size() > 1 &&
-                     dtfm::is_compressed(problem.topology, problem.job.execution.compression, devices);
+    is_compressed_ = compresses_gradients(model, devices);
     std::set<DeviceGroup> groups;
     for (std::size_t i = 0; i < devices.size(); ++i)
       groups.insert({model.stages.kind_of(devices[i]), plan.pipelines[i].micro_batches});
@@ -234,13 +265,6 @@ class ShardedTraining {
   }
 
  private:
-  static std::vector<int> devices_of(const Plan& plan) {
-    std::vector<int> devices;
-    for (const Pipeline& pipeline : plan.pipelines)
-      devices.push_back(pipeline.stages.front().devices.front());
-    return devices;
-  }
-
   int layers() const { return model_.stages.layers(); }
 
   void add_group(const DeviceGroup& group) {
@@ -318,22 +342,16 @@ class ShardedTraining {
     return std::max(start_s + time.seconds, links_free_s_);
   }
 
-  double parameter_bytes(int layer) const { return model_.stages.parameter_bytes({layer, layer + 1}, true); }
-
-  double gradient_bytes(int layer) const {
-    return model_.stages.gradient_bytes({layer, layer + 1}, true, is_compressed_);
-  }
-
   /// Starts when the devices begin their last computation.
   void gather(int layer) {
     if (!sharding_.parameters) return;
     double ready_s = 0;
     for (const GroupState& group : groups_) ready_s = std::max(ready_s, group.before_last_s);
-    gathered_s_ = add(collectives_.of(parameter_bytes(layer)), ready_s, gather_free_s_);
+    gathered_s_ = add(collectives_.of(parameter_bytes(model_, layer)), ready_s, gather_free_s_);
   }
 
   void reduce_scatter(int layer) {
-    const double bytes = gradient_bytes(layer);
+    const double bytes = gradient_bytes(model_, layer, is_compressed_);
     const double compress_s = is_compressed_ ? model_.stages.gradient_compression_s(bytes) : 0;
     double ready_s = 0;
     for (GroupState& group : groups_) {
@@ -352,10 +370,11 @@ class ShardedTraining {
     }
     double bytes = 0;
     for (int layer = 0; layer < layers(); ++layer) {
-      bytes += parameter_bytes(layer);
-      result.egress_usd += rounds_ * collectives_.of(gradient_bytes(layer)).egress_usd;
+      bytes += parameter_bytes(model_, layer);
+      result.egress_usd +=
+          rounds_ * collectives_.of(gradient_bytes(model_, layer, is_compressed_)).egress_usd;
       if (sharding_.parameters)
-        result.egress_usd += 2 * rounds_ * collectives_.of(parameter_bytes(layer)).egress_usd;
+        result.egress_usd += 2 * rounds_ * collectives_.of(parameter_bytes(model_, layer)).egress_usd;
     }
     if (sharding_.parameters) return result;
     const CollectiveTime last = collectives_.of(bytes);
@@ -380,6 +399,19 @@ class ShardedTraining {
 
 ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan) {
   return ShardedTraining(model, plan).run();
+}
+
+ShardedTraffic min_sharded_traffic(const IterationModel& model, const Plan& plan) {
+  const std::vector<int> devices = devices_of(plan);
+  const bool compressed = compresses_gradients(model, devices);
+  double gradients = 0, parameters = 0;  // bytes
+  for (int layer = 0; layer < model.stages.layers(); ++layer) {
+    gradients += gradient_bytes(model, layer, compressed);
+    parameters += parameter_bytes(model, layer);
+  }
+  const double s_per_byte = Collectives(model, devices).slowest_hop_s_per_byte();
+  if (model.sharding.parameters) return {std::max(gradients, 2 * parameters) * s_per_byte, 0};
+  return {gradients * s_per_byte, parameters * s_per_byte};
 }
 
 }  // namespace dtfm::cost

@@ -26,4 +26,14 @@ struct ShardedTrainingTime {
 ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan);
 inline constexpr int exact_rounds = 16;
 
+/// For how many seconds the messages of collectives occupy the slowest hop, at least.
+struct ShardedTraffic {
+  double per_round_s = 0;  // the first micro-batches of all devices are a round, the second ones another
+  double after_s = 0;      // zero2: the all-gather after all reduce-scatters
+};
+
+/// Bound for a plan of these devices with any number of micro-batches. The reduce-scatters and all-gathers of
+/// zero3 have separate channels.
+ShardedTraffic min_sharded_traffic(const IterationModel& model, const Plan& plan);
+
 }  // namespace dtfm::cost

@@ -266,10 +266,11 @@ class Enumerator {
     Usage used(classes_.size());
     for (const PipelineShape* shape : ordered_) layout_.pipelines.push_back(pipeline_of(*shape, 0, used));
     const double limit_s = pipelines_limit_s_ - cost::min_first_sync_s(job_->model, layout_);
+    const int most = cost::max_micro_batches(job_->model, layout_, pipelines_limit_s_);
     capacities_.clear();
     long long sum = 0;
     for (PipelineShape* shape : ordered_) {
-      capacities_.push_back(capacity(*shape, limit_s));
+      capacities_.push_back(std::min(most, capacity(*shape, limit_s)));
       sum += capacities_.back();
     }
     if (sum >= batches_) split_micro_batches(0, batches_, sum);
