@@ -11,6 +11,7 @@ examples:
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -21,7 +22,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from dtfm_runtime.errors import BAD_INPUT, DONE, INTERRUPTED, PEER_FAILED, PeerFailed, UserError, printable  # noqa: E402
+from dtfm_runtime.errors import (BAD_INPUT, DONE, FAILED, INTERRUPTED, PEER_FAILED, LayerFailed, PeerFailed,  # noqa: E402
+                                 UserError, first_line, is_out_of_memory, printable)
 
 
 MAX_STEPS, MAX_RATE, MAX_TIMEOUT_S = 10**9, 10**6, 7 * 86400
@@ -372,6 +374,10 @@ class Run:
         tokens = self.program.global_batch * self.program.sequence
         for it in self.trainer.take_reports(leave):
             seconds = self.seconds.pop(it.iteration)
+            # Loss scaling skips updates of fp16 that are not finite.
+            if it.loss is not None and not math.isfinite(it.loss) and self.program.precision != "fp16":
+                raise UserError(f"the loss of iteration {it.iteration} is {it.loss}: resume from the last checkpoint with a "
+                                "lower --lr, or check the data")
             loss = "" if it.loss is None else f"loss {it.loss:.4f}, "
             print(f"iteration {it.iteration}: {loss}{seconds:.3f} s, {tokens / seconds:.0f} tokens/s", flush=True)
             if self.log:
@@ -413,7 +419,7 @@ def train_single(torch, arguments, program, model):
 def train_rank(torch, arguments, program, model):
     """Returns the exit code; ends the process itself if a peer has failed."""
     from dtfm_runtime.failure import Watchdog, end_process
-    from dtfm_runtime.transport import environment, first_line
+    from dtfm_runtime.transport import environment
     if len(program.ranks) == 1 and "WORLD_SIZE" not in os.environ:
         os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
     rank, world, address, port, local_rank = environment()
@@ -435,16 +441,18 @@ def train_rank(torch, arguments, program, model):
     try:
         run_connected(torch, arguments, program, model, (rank, world, address, port), device, watchdog)
         watchdog.stop()
-        code, message = DONE, ""
+        code, message, reason = DONE, "", ""
     except (UserError, PeerFailed) as error:
         code, message = error.exit_code, str(error)
+        reason = message
     except KeyboardInterrupt:
-        code, message = INTERRUPTED, "interrupted; the last checkpoint is unchanged"
+        code, message, reason = INTERRUPTED, "interrupted; the last checkpoint is unchanged", "it was interrupted"
     except Exception as error:
-        code, message = after_error(program, rank, watchdog, error, first_line)
+        code, reason = after_error(watchdog, error)
+        message = reason if code == PEER_FAILED else f"{program.describe(rank)} failed: {reason}"
     if code not in (DONE, PEER_FAILED):
         with contextlib.suppress(PeerFailed):
-            watchdog.stop("it was interrupted" if code == INTERRUPTED else message)
+            watchdog.stop(reason)
     elif code == PEER_FAILED:
         with contextlib.suppress(PeerFailed):
             watchdog.stop()
@@ -457,24 +465,25 @@ def is_of_message(error):
     return any(word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "tcpstore"))
 
 
-def is_out_of_memory(error):
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in ("out of memory", "allocate memory")))
+def print_cause(error):
+    """Where a layer or another part that the user may have written failed."""
+    cause = error.__cause__ or error
+    traceback.print_exception(type(cause), cause, cause.__traceback__)
 
 
-def after_error(program, rank, watchdog, error, first_line):
-    """A communication error usually means that another rank has failed; the watchdog knows which one."""
+def after_error(watchdog, error):
+    """The exit code and the reason. A communication error usually means that another rank has failed; the watchdog
+    knows which one."""
     if is_out_of_memory(error):
-        return BAD_INPUT, (f"{program.describe(rank)} is out of memory: plan with recompute full or more devices "
-                           f"({first_line(error)})")
+        return BAD_INPUT, f"out of memory: plan with recompute full or more devices ({first_line(error)})"
     try:
         if isinstance(error, RuntimeError):
             # A silent rank is known only after most of the time limit; who reports an error before would be blamed.
             watchdog.wait_for_failure(None if is_of_message(error) else 5.0)
     except PeerFailed as failed:
         return PEER_FAILED, str(failed)
-    traceback.print_exc()
-    return 1, f"{program.describe(rank)} failed: {first_line(error)}"
+    print_cause(error)
+    return FAILED, first_line(error)
 
 
 def run_connected(torch, arguments, program, model, place, device, watchdog):
@@ -533,13 +542,16 @@ def main():
     except (UserError, PeerFailed) as error:
         print(f"train.py: {error}", file=sys.stderr)
         return error.exit_code
+    except LayerFailed as error:  # train_rank reports its own
+        print_cause(error)
+        print(f"train.py: {error}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print("train.py: interrupted; the last checkpoint is unchanged", file=sys.stderr)
         return INTERRUPTED
-    except (MemoryError, RuntimeError) as error:  # train_rank reports its own
+    except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        from dtfm_runtime.transport import first_line
         print("train.py: out of memory: use a smaller model or micro-batch, or train on more devices "
               f"({first_line(error)})", file=sys.stderr)
         return BAD_INPUT

@@ -45,13 +45,13 @@ std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std
   return parts;
 }
 
-void UnionLength::add(const std::vector<Interval>& group, bool overlaps_next) {
+void UnionLength::add(const std::vector<Interval>& group, bool overlaps_next, int times) {
   double first = std::numeric_limits<double>::infinity();
   for (const Interval& it : group) first = std::min(first, it.begin);
   std::erase_if(last_, [&](const Interval& it) { return it.end <= first; });
   const double before = union_length(last_);
   last_.insert(last_.end(), group.begin(), group.end());
-  seconds_ += union_length(last_) - before;
+  seconds_ += times * (union_length(last_) - before);
   if (!overlaps_next) last_.clear();
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import json
 import math
@@ -225,6 +226,9 @@ def _sync_folder(folder: Path) -> None:
 def _writing(folder: os.PathLike) -> Iterator[None]:
     try:
         yield
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename or folder} disappeared while a checkpoint was written: --checkpoint-dir must be a "
+                        "folder that no other training uses") from None
     except OSError as error:
         raise UserError(f"{error.filename or folder}: cannot write the checkpoint: {error.strerror}; earlier "
                         "checkpoints are unchanged") from None
@@ -281,7 +285,7 @@ def read_layer(folder: os.PathLike, step: int, layer: int,
     have; so a checkpoint of another model is an error."""
     path = _step_folder(folder, step) / _layer_file(layer)
     try:
-        with open(path, "rb") as file:
+        with _open(path) as file:
             state = _decoded(file, step, layer)
     except (OSError, _Damaged) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error)
@@ -289,6 +293,13 @@ def read_layer(folder: os.PathLike, step: int, layer: int,
     if shapes is not None:
         _require_shapes(path, {name: list(tensor.shape) for name, tensor in state.parameters.items()}, shapes)
     return state
+
+
+def _open(path: Path):
+    """Opens a regular file. Anything else could block for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is not a file")
+    return open(path, "rb")
 
 
 def _way_out(folder: Path, step: int) -> str:
@@ -449,7 +460,7 @@ def _complete_steps(folder: Path) -> List[int]:
 
 def _latest_step(folder: Path) -> Optional[int]:
     try:
-        with open(folder / "latest", "rb") as file:
+        with _open(folder / "latest") as file:
             return _step_of(file.read(64).decode(errors="replace").strip())
     except OSError:
         return None
@@ -457,7 +468,7 @@ def _latest_step(folder: Path) -> Optional[int]:
 
 def _read_meta(path: Path, step: int) -> dict:
     try:
-        with open(path, "rb") as file:
+        with _open(path) as file:
             text = file.read(MAX_META_BYTES + 1)
         meta = _parsed(text) if len(text) <= MAX_META_BYTES else None
     except (OSError, _Damaged):

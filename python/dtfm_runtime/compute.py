@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .model import Head, stable_seed
+from .errors import computing
+from .model import Head, require_tensor, stable_seed
 
 LayerDone = Callable[[int], None]  # called with a layer whose gradients of this micro-batch are complete
 
@@ -59,10 +60,11 @@ def accumulate_fp32(parameters) -> None:
 
 
 class Segment:
-    """A module that is computed at once, and the layer that it belongs to."""
+    """A module that is computed at once, and the layer that it belongs to. `sample_shape`: that of its output."""
 
-    def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool):
-        self.module, self.layer, self.completes_layer = module, layer, is_last
+    def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool,
+                 sample_shape: Optional[Sequence[int]] = None):
+        self.module, self.layer, self.completes_layer, self.sample_shape = module, layer, is_last, sample_shape
         self.recompute = recompute and not isinstance(module, Head)  # the planner never recomputes the head
         self.is_random = any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
                              for part in module.modules())
@@ -72,7 +74,8 @@ class Segment:
     def run(self, x: torch.Tensor, seed: tuple[int, ...]) -> torch.Tensor:
         if self.is_random:  # the same dropout in every plan, and when it is recomputed
             torch.manual_seed(stable_seed(*seed, self.layer))
-        return self.module(x)
+        with computing(f"layer {self.layer}, forward pass"):
+            return require_tensor(self.module(x), f"layer {self.layer}", len(x), self.sample_shape)
 
 
 class ChunkCompute:
@@ -95,7 +98,8 @@ class ChunkCompute:
             with torch.set_grad_enabled(not recompute):
                 y = segment.run(x, seed)
                 if is_loss:
-                    y = self.loss(y, target)
+                    with computing("the loss"):
+                        y = self.loss(y, target)
             kept.append((x, None if recompute else y, seed))
             x = y
         self._kept[micro_batch] = kept
@@ -110,7 +114,8 @@ class ChunkCompute:
             if y is None:
                 with torch.enable_grad():
                     y = segment.run(x, seed)
-            torch.autograd.backward(y, gradient)
+            with computing(f"layer {segment.layer}, backward pass"):
+                torch.autograd.backward(y, gradient)
             gradient, x.grad = x.grad, None
             accumulate_fp32(segment.fp32_gradients)
             if self.splits_backward:

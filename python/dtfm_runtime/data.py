@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import mmap
+import os
 from typing import Sequence
 
 import torch
 
-from .errors import UserError
-from .model import Transformer, stable_seed
+from .errors import UserError, computing
+from .model import LayerInput, Transformer, stable_seed
 
 
 class SyntheticTokens:
@@ -27,6 +28,8 @@ class TextFile:
 
     def __init__(self, path: str, model: Transformer, seed: int):
         self.length, self.seed = model.sequence + 1, seed
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise UserError(f"--data {path} is not a regular file: give a text file, or `synthetic`")
         try:
             with open(path, "rb") as file:
                 self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -55,10 +58,28 @@ class TokenBatches:
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
+class CheckedBatches:
+    """The `batch` of --model."""
+
+    def __init__(self, batch, expected: LayerInput):
+        self.batch, self.expected = batch, expected
+
+    def __call__(self, samples: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        with computing("`batch` of --model"):
+            made = self.batch(samples)
+        if not isinstance(made, (tuple, list)) or len(made) != 2 or not all(isinstance(it, torch.Tensor) for it in made):
+            raise UserError(f"`batch` of --model returned {type(made).__name__} instead of (inputs, targets), two tensors")
+        shape = (len(samples), *self.expected.shape)
+        if tuple(made[0].shape) != shape:
+            raise UserError(f"`batch` of --model returned inputs {tuple(made[0].shape)} instead of {shape}, the samples and "
+                            "the input shape of layer 0")
+        return made[0], made[1]
+
+
 def open_data(data: str, model, seed: int):
     """Returns a function from sample numbers to inputs and targets. `data`: synthetic, or the path of a file."""
     if model.batch is not None:
-        return model.batch
+        return CheckedBatches(model.batch, model.inputs[0])
     sizes = model.transformer
     if sizes is None:
         raise UserError("--model has no training data: return a dtfm_runtime.model.Model with `batch`")

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .errors import UserError
+from .errors import UserError, computing
 
 MAX_SIZE, MAX_LAYERS = 1_000_000_000, 100_000  # of any size in a job
 
@@ -258,8 +258,10 @@ class Model:
 
     def build(self, layer: int, seed: int, device="cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
         """The layer with its initial parameters, which depend on the seed and the layer only."""
-        with seeded(seed, layer):
+        with seeded(seed, layer), computing(f"making layer {layer}"):
             module = self.make[layer](device="cpu", dtype=torch.float32)
+        if not isinstance(module, nn.Module):
+            raise UserError(f"layer {layer} was made as {type(module).__name__} instead of torch.nn.Module")
         if self.tied is not None and layer in (0, self.layers - 1):
             for name in (self.tied[0],) * (layer == 0) + (self.tied[1],) * (layer == self.layers - 1):
                 with seeded(seed, -1), torch.no_grad():
@@ -292,13 +294,14 @@ def custom_model(reference: str, layers: int) -> Model:
     module_name, _, function_name = reference.partition(":")
     if not module_name or not function_name:
         raise UserError(f"--model must be module:function, not {reference!r}")
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"--model {reference} cannot be loaded ({error}): check the name and PYTHONPATH") from None
-    try:
+    with computing(f"--model {reference}"):
+        try:
+            function = getattr(importlib.import_module(module_name), function_name)
+        except (ImportError, AttributeError) as error:
+            raise UserError(f"--model {reference} cannot be loaded ({error}): check the name and PYTHONPATH") from None
         with seeded(0):
             made = function()
+    try:
         model = made if isinstance(made, Model) else model_of(made, reference)
     except (TypeError, ValueError) as error:
         raise UserError(f"--model {reference} does not return a list of (module, input shape, input dtype) or a Model: "
@@ -332,6 +335,16 @@ def maker_of(layer) -> Callable[..., nn.Module]:
         return layer
 
     return make
+
+
+def require_tensor(value, what: str, samples: int = 0, sample_shape: Optional[Sequence[int]] = None) -> torch.Tensor:
+    """Returns `value`, which must be a tensor, and have this shape of a sample if one is given."""
+    if not isinstance(value, torch.Tensor):
+        raise UserError(f"{what} returned {type(value).__name__} instead of a tensor")
+    if sample_shape is not None and tuple(value.shape) != (samples, *sample_shape):
+        raise UserError(f"{what} returned {tuple(value.shape)} instead of {(samples, *sample_shape)}: correct it, or the "
+                        "input shape of the next layer")
+    return value
 
 
 def segments_of(layer: nn.Module) -> list[nn.Module]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 import torch
 
 from . import checkpoint
-from .model import Model, segments_of, stable_seed
+from .errors import computing
+from .model import Model, require_tensor, segments_of, stable_seed
 from .optimizer import LossScale, accumulates_in_fp32
 from .program import Program
 from .timeline import peak_memory_bytes
@@ -45,7 +46,8 @@ class SingleTrainer:
         fp32_gradients = [torch.zeros_like(it) for it in self.masters] if in_fp32 else None
         for micro_batch in range(self.program.micro_batches):
             part = self._loss(micro_batch) / self.program.micro_batches
-            (part * self.scale.value).backward()
+            with computing("the backward pass"):
+                (part * self.scale.value).backward()
             loss += float(part)
             if fp32_gradients is not None:
                 for total, (_, _, parameter) in zip(fp32_gradients, self.names):
@@ -62,10 +64,14 @@ class SingleTrainer:
         if x.is_floating_point() and self.model.inputs[0].dtype is None:
             x = x.to(self.dtype)
         for number, module in enumerate(self.layers):
-            for segment in segments_of(module):
-                torch.manual_seed(stable_seed(self.options.seed, first, number))
-                x = segment(x)
-        return self.model.loss(x, targets.to(self.device))
+            with computing(f"layer {number}, forward pass"):
+                for segment in segments_of(module):
+                    torch.manual_seed(stable_seed(self.options.seed, first, number))
+                    x = segment(x)
+                following = self.model.inputs[number + 1:]
+                require_tensor(x, f"layer {number}", self.program.micro_batch, following[0].shape if following else None)
+        with computing("the loss"):
+            return require_tensor(self.model.loss(x, targets.to(self.device)), "the loss")
 
     def _update(self, fp32_gradients) -> None:
         gradients = fp32_gradients if fp32_gradients is not None else [parameter.grad for _, _, parameter in self.names]

@@ -10,7 +10,7 @@ import torch
 
 from . import checkpoint
 from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment, Sleeper
-from .model import Model, segments_of
+from .model import Model, require_tensor, segments_of
 from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
 from .pipeline import Boundary, Pipeline, channels
 from .program import Program
@@ -193,12 +193,16 @@ class Trainer:
         segments = []
         for layer in layers:
             parts = segments_of(self.modules[layer])
-            segments += [Segment(part, layer, part is parts[0], self.program.recompute) for part in parts]
+            is_last = layer == self.model.layers - 1
+            shapes = [None] * (len(parts) - 1) + [None if is_last else self.model.inputs[layer + 1].shape]
+            segments += [Segment(part, layer, part is parts[0], self.program.recompute, shape)
+                         for part, shape in zip(parts, shapes)]
         has_loss = layers[-1] == self.model.layers - 1
         return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)
 
     def _loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return self.model.loss(output, target) * (self.scale.value / self.program.micro_batches)
+        loss = require_tensor(self.model.loss(output, target), "the loss")
+        return loss * (self.scale.value / self.program.micro_batches)
 
     # -------------------------------------------------------------------------------------------------- iterations
 

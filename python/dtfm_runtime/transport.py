@@ -21,7 +21,7 @@ from typing import Callable, Iterable, Mapping, Optional
 import torch
 import torch.distributed as dist
 
-from .errors import UserError, printable
+from .errors import UserError, first_line, printable
 
 ACTIVATIONS, GRADIENTS, SYNC, CONTROL = "activations", "gradients", "sync", "control"
 SYNC_TAG, CONTROL_TAG = 1 << 29, 1 << 30  # tags of activations and gradients are below
@@ -275,6 +275,13 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
             time.sleep(0.05)
 
 
+def torchrun_store() -> Optional[str]:
+    """The prefix of this attempt's keys in the store of torchrun's agent, which then listens on MASTER_PORT itself."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    return f"dtfm/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+
+
 def connect(rank: int, world: int, address: str, port: int, limit_s: float, identity: Mapping[str, str],
             use_gpu: bool, watchdog):
     """Joins the process group, once the watchdog has found all ranks. `identity` maps the name of each setting that all
@@ -284,10 +291,14 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, iden
         if name is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = name
     limit = datetime.timedelta(seconds=max(1.0, limit_s))
-    if rank > 0:
+    agent = torchrun_store()
+    is_host = rank == 0 and agent is None
+    if not is_host:
         wait_for_store(address, port, limit_s, watchdog)
     try:
-        store = dist.TCPStore(address, port, world, rank == 0, timeout=limit, wait_for_workers=False)
+        store = dist.TCPStore(address, port, world, is_host, timeout=limit, wait_for_workers=False)
+        if agent is not None:
+            store = dist.PrefixStore(agent, store)
         text = json.dumps(identity, sort_keys=True)
         store.set(f"dtfm/{rank}", text)
         for other in range(world):
@@ -339,7 +350,3 @@ def within(limit_s: float, make_group: Callable[[], object]):
         return done.result(limit_s)
     except FutureTimeout:
         raise RuntimeError(f"the ranks have not connected to each other within {limit_s:.3g} s") from None
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

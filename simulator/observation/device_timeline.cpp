@@ -7,7 +7,6 @@
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm::sim {
-namespace {}  // namespace
 
 DeviceTimeline::DeviceTimeline(const Scenario& scenario, int devices)
     : scenario_(scenario),

@@ -182,6 +182,16 @@ std::vector<CriticalStep> critical_path(const RunInterval& run_interval, const T
   return steps;
 }
 
+void CriticalPath::on_interval(const RunInterval& run_interval) {
+  if (run_interval.kind != RunInterval::Kind::iteration) return;
+  steps_ = critical_path(run_interval, topology_);
+  const double later = run_interval.last_end() - run_interval.end;
+  for (CriticalStep& step : steps_) {
+    step.start_s += later;
+    step.end_s += later;
+  }
+}
+
 std::vector<CriticalStepTotal> sum_by_text(const std::vector<CriticalStep>& steps) {
   std::map<std::string, CriticalStepTotal> by_text;
   for (const CriticalStep& step : steps) {

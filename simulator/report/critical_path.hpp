@@ -32,9 +32,8 @@ class CriticalPath : public RunObserver {
  public:
   /// `topology` must outlive this.
   explicit CriticalPath(const Topology& topology) : topology_(topology) {}
-  void on_interval(const RunInterval& run_interval) override {
-    if (run_interval.kind == RunInterval::Kind::iteration) steps_ = critical_path(run_interval, topology_);
-  }
+  void on_interval(const RunInterval& run_interval) override;
+  bool counts_repetitions() const override { return true; }
   const std::vector<CriticalStep>& steps() const { return steps_; }
 
  private:

@@ -105,11 +105,11 @@ DeviceTimes times_of(DeviceTasks tasks, const RunInterval& run_interval, Interva
   return split_window(window, computing, subtract(network, down), down);
 }
 
-void add(DeviceTimes& sum, const DeviceTimes& more) {
-  sum.compute_s += more.compute_s;
-  sum.waiting_network_s += more.waiting_network_s;
-  sum.waiting_others_s += more.waiting_others_s;
-  sum.down_s += more.down_s;
+void add(DeviceTimes& sum, const DeviceTimes& more, int times = 1) {
+  sum.compute_s += times * more.compute_s;
+  sum.waiting_network_s += times * more.waiting_network_s;
+  sum.waiting_others_s += times * more.waiting_others_s;
+  sum.down_s += times * more.down_s;
 }
 
 }  // namespace
@@ -126,10 +126,11 @@ void DeviceUsage::on_interval(const RunInterval& run_interval) {
     if (by_device[device].computations.size() > 1000) throw_if_stopped(run_interval.stop);
     const Interval window{std::max(run_interval.start, observed_until_[device]), ends[device]};
     const std::vector<Interval> down = clip_to_window(down_[device], window);
-    sending_[device].add(by_device[device].sending, overlaps_next);
-    receiving_[device].add(by_device[device].receiving, overlaps_next);
-    add(times_[device], times_of(std::move(by_device[device]), run_interval, window, down));
-    observed_until_[device] = ends[device];
+    sending_[device].add(by_device[device].sending, overlaps_next, run_interval.times);
+    receiving_[device].add(by_device[device].receiving, overlaps_next, run_interval.times);
+    add(times_[device], times_of(std::move(by_device[device]), run_interval, window, down),
+        run_interval.times);
+    observed_until_[device] = ends[device] + (run_interval.last_end() - run_interval.end);
   }
 }
 

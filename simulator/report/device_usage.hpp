@@ -34,6 +34,7 @@ class DeviceUsage : public RunObserver {
         receiving_(down_.size()),
         observed_until_(down_.size()) {}
   void on_interval(const RunInterval& run_interval) override;
+  bool counts_repetitions() const override { return true; }
   /// The times of each device in a run of `length_s` seconds. The first four add up to `length_s`.
   std::vector<DeviceTimes> times(double length_s) const;
 

@@ -38,6 +38,7 @@ class MemoryUse : public RunObserver {
   MemoryUse(int devices, StageMemoryOf memory_of)
       : memory_of_(std::move(memory_of)), peaks_(static_cast<std::size_t>(devices)) {}
   void on_interval(const RunInterval& run_interval) override;
+  bool counts_repetitions() const override { return true; }
   /// Counts the state of the stages of every device, which it must hold even if it never computes.
   void place(const Plan& plan) override;
   /// The peak memory use of each device in bytes.

@@ -18,6 +18,7 @@ class RunStatistics : public RunObserver {
   /// ascending.
   RunStatistics(const Topology& topology, StageMemoryOf memory_of, std::vector<std::vector<Interval>> down);
   void on_interval(const RunInterval& run_interval) override;
+  bool counts_repetitions() const override { return true; }
   void place(const Plan& plan) override { memory_use_.place(plan); }
 
   /// Fills in the devices (in ascending order), the links, the critical path and the devices that are out of

@@ -16,6 +16,7 @@ class SiteTraffic : public RunObserver {
   /// `site_of_device`: [device].
   explicit SiteTraffic(std::vector<int> site_of_device) : site_(std::move(site_of_device)) {}
   void on_interval(const RunInterval& run_interval) override;
+  bool counts_repetitions() const override { return true; }
   /// The traffic of each ordered pair of sites with at least one message (including messages within a site):
   /// bytes of the messages that arrived, and seconds in which at least one was in transit. The pair with the
   /// most bytes comes first; ties are ordered by site.

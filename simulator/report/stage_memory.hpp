@@ -27,6 +27,7 @@ class CurrentStageMemory : public RunObserver {
   CurrentStageMemory(const Problem& problem, const Plan& plan, bool copies = false);
   void place(const Plan& computed) override;
   void on_interval(const RunInterval&) override {}
+  bool counts_repetitions() const override { return true; }
   /// The memory under the last plan passed to `place`. The function must not outlive this object.
   StageMemoryOf memory_of() const {
     return [this](int device, int stage) { return memory_of_(device, stage); };

@@ -14,6 +14,7 @@ class EgressMeter : public RunObserver {
   /// The topology must outlive this.
   explicit EgressMeter(const Topology& topology) : topology_(topology) {}
   void on_interval(const RunInterval& run_interval) override;
+  bool counts_repetitions() const override { return true; }
   double usd() const { return usd_; }
 
  private:

@@ -168,16 +168,18 @@ std::vector<Profile> ScenarioProfiles::between(double start, double end) const {
 }
 
 bool ScenarioProfiles::changes_after(double date) const {
+  return traces_change_after(date) ||
+         std::any_of(speeds_.begin(), speeds_.end(),
+                     [&](const HostSpeed& speed) { return speed.steps.back().date > date; });
+}
+
+bool ScenarioProfiles::traces_change_after(double date) const {
   const auto changes = [&](const Trace* trace) {
     return trace != nullptr && (trace->period > 0 || trace->steps.back().date > date);
   };
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [&](const LinkGroup& group) {
-                       return changes(group.absolute) ||
-                              std::any_of(group.relative.begin(), group.relative.end(), changes);
-                     }) ||
-         std::any_of(speeds_.begin(), speeds_.end(),
-                     [&](const HostSpeed& speed) { return speed.steps.back().date > date; });
+  return std::any_of(groups_.begin(), groups_.end(), [&](const LinkGroup& group) {
+    return changes(group.absolute) || std::any_of(group.relative.begin(), group.relative.end(), changes);
+  });
 }
 
 }  // namespace dtfm::sim

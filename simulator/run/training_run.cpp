@@ -311,10 +311,16 @@ void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const Label
   if (replayed.ended == ReplayEnd::stopped) return interrupt();
   const double before = std::accumulate(partial_work_s_.begin(), partial_work_s_.end(), 0.0);
   if (replayed.ended == ReplayEnd::finished) {
-    const RunInterval done = make_interval(RunInterval::Kind::iteration, replayed, graph);
-    notify_observers(done);
-    if (has_periodic_checkpoint()) uncheckpointed_work_s_ += before + computed_seconds(done);
-    complete_iteration(replayed.end);
+    RunInterval done = make_interval(RunInterval::Kind::iteration, replayed, graph);
+    done.times = repetitions(done);
+    const int times = notify_observers(done);
+    if (has_periodic_checkpoint()) uncheckpointed_work_s_ += times * (before + computed_seconds(done));
+    for (int i = 1; i < times; ++i) {
+      report_.iterations.push_back({iteration_start_, done.start_of(i)});
+      iteration_start_ = done.start_of(i);
+    }
+    complete_iteration(done.start_of(times));
+    if (times < done.times) return interrupt();
     device_ends_ = device_ends(graph, replayed.replay);
     return is_checkpoint_due() ? write_checkpoint() : void();
   }
@@ -368,11 +374,37 @@ RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInt
           interval_replay_.stop()};
 }
 
-void TrainingRun::notify_observers(const RunInterval& run_interval) {
-  for (RunObserver* observer : observers_) observer->on_interval(run_interval);
-  report_.tasks += static_cast<long long>(run_interval.replay.tasks.size());
-  report_.events_handled += run_interval.replay.events;
-  report_.flows += run_interval.replay.flows;
+/// Returns how many repetitions all observers have recorded: fewer than all after a stop. Throws WorkStopped
+/// if it would return 0.
+int TrainingRun::notify_observers(RunInterval run_interval) {
+  int times = run_interval.times;
+  for (RunObserver* observer : observers_)
+    if (!observer->counts_repetitions()) times = std::min(times, notify_of_each(*observer, run_interval));
+  if (times == 0) throw WorkStopped();
+  run_interval.times = times;
+  for (RunObserver* observer : observers_)
+    if (observer->counts_repetitions()) observer->on_interval(run_interval);
+  report_.tasks += times * static_cast<long long>(run_interval.replay.tasks.size());
+  report_.events_handled += times * run_interval.replay.events;
+  report_.flows += times * run_interval.replay.flows;
+  return times;
+}
+
+/// How often a completed iteration takes place in a row, because nothing changes meanwhile. The last time
+/// ends before anything happens, or a checkpoint is due after it.
+int TrainingRun::repetitions(const RunInterval& done) const {
+  const bool is_whole = &done.graph == &graph_;
+  if (!is_whole || !graph_.ends.empty() || is_random(scenario_) || sync_every_ > 1 ||
+      changes_->traces_change_after(done.start) || done.end <= done.start)
+    return 1;
+  const std::size_t most = length_.seconds ? max_iterations : at(length_.iterations);
+  const double until = std::min(device_timeline_.next_date(), end_of_run()),
+               checkpoint_at =
+                   has_periodic_checkpoint() ? checkpointed_at_ + scenario_.checkpoint->period_s : infinity;
+  const double fitting = (std::min(until, checkpoint_at) - done.start) / (done.end - done.start);
+  int times = static_cast<int>(std::min(static_cast<double>(most - report_.iterations.size()), fitting + 2));
+  while (times > 1 && (done.start_of(times) >= until || done.start_of(times - 1) >= checkpoint_at)) --times;
+  return std::max(1, times);
 }
 
 void TrainingRun::complete_iteration(double end) {

@@ -441,7 +441,7 @@ def test_interrupt():
     for kind in (signal.SIGINT, signal.SIGTERM):
         interrupted(kind, "interrupted: this is the best plan so far", "--evaluations", 10**12)
     # Few candidates, and simulations that take hours.
-    write("long.yaml", "version: 1\nname: long\nhorizon: 1000000000 s\n")
+    write("long.yaml", "version: 1\nname: long\nhorizon: 1000000000 s\ncompute_jitter: {kind: lognormal, cv: 0.05}\n")
     interrupted(signal.SIGINT, "interrupted before the finalists were simulated", *SHORT, "--scenario", "long.yaml")
 
 

@@ -112,7 +112,7 @@ def test_memory(folder):
         run = lambda *arguments: ranks.train_forked("--program", program, "--device", "cpu", "--model", f"large:{name}", *arguments,
                                                     PYTHONPATH=folder)
         check_error(run("--single"), "train.py: out of memory: use a smaller model")
-        check_error(run(), "rank 0 (here:0 at 10.0.0.0) is out of memory: plan with recompute full or more devices")
+        check_error(run(), "rank 0 (here:0 at 10.0.0.0) failed: out of memory: plan with recompute full or more devices")
 
 
 def test_arguments(folder):
@@ -138,6 +138,7 @@ def test_arguments(folder):
     check_error(run("--data", Path(folder) / "missing.txt"), "cannot read --data", "missing.txt")
     (Path(folder) / "short.txt").write_text("short", encoding="utf-8")
     check_error(run("--data", Path(folder) / "short.txt"), "can contain 256 different byte values, but model.vocabulary is 32")
+    check_error(run("--data", "/dev/null"), "--data /dev/null is not a regular file")
     check_error(run("--model", "nothing"), "--model must be module:function")
     check_error(run("--model", "no_such_module:f"), "--model no_such_module:f cannot be loaded")
     (Path(folder) / "mine.py").write_text("import torch\ndef f(): return [(torch.nn.Linear(2, 2), (2,), None)]\n"
@@ -169,6 +170,100 @@ def test_arguments(folder):
     check_error(ranks.train_forked(*shape(layers=10**9)), "model.layers must be a whole number from 1 to 100000, not 1000000000")
     huge = write_program(folder, two_ranks(model={"hidden": 10**6}), "huge.json")
     check_error(ranks.train_forked("--program", huge, "--single", "--device", "cpu"), "training 2 layers of this model needs at least")
+
+
+OWN_MODELS = """
+import torch
+from dtfm_runtime.model import LayerInput, Model
+
+class Layer(torch.nn.Linear):
+    def __init__(self, change=None):
+        super().__init__(2, 2)
+        self.change = change
+    def forward(self, x):
+        y = super().forward(x)
+        return self.change(y) if self.change else y
+
+class Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        raise KeyError("boom")
+
+def model(first=Layer, last=Layer, batch=None, **options):
+    samples = lambda numbers: (torch.ones(len(numbers), 2), torch.ones(len(numbers)).long())
+    return lambda: Model([lambda **_: first(), lambda **_: last()], [LayerInput((2,))] * 2, batch=batch or samples, **options)
+
+def fail(*_):
+    raise ValueError("boom")
+
+none = model(lambda: Layer(lambda y: None))
+wide = model(lambda: Layer(lambda y: torch.cat((y, y), 1)))
+raises = model(last=lambda: Layer(fail))
+backward = model(lambda: Layer(Backward.apply))
+detached = model(lambda: Layer(torch.Tensor.detach))
+made = model(last=lambda: None)
+making = model(last=fail)
+loss = model(loss=lambda output, targets: None)
+targets = model(batch=lambda numbers: (torch.ones(len(numbers), 2), torch.full((len(numbers),), 9)))
+no_batch = model(batch=lambda numbers: None)
+narrow = model(batch=lambda numbers: (torch.ones(len(numbers), 1), torch.ones(len(numbers)).long()))
+failing_batch = model(batch=fail)
+nan = model(loss=lambda output, targets: output.sum() * float("nan"))
+def failing(): fail()
+"""
+
+
+def test_own_models(folder):
+    """A wrong value is one line. An exception is a traceback, and a line that says which layer it is of."""
+    (Path(folder) / "own.py").write_text(OWN_MODELS, encoding="utf-8")
+    program = write_program(folder, make_program(MODEL, [(2, [(0, 2)])]))
+    run = lambda name, *arguments: ranks.train_forked("--program", program, "--device", "cpu", "--model", f"own:{name}", "--steps", 2,
+                                                      *arguments, PYTHONPATH=folder)
+    for name, message in (("none", "layer 0 returned NoneType instead of a tensor"),
+                          ("wide", "layer 0 returned (1, 4) instead of (1, 2): correct it, or the input shape of the next layer"),
+                          ("made", "layer 1 was made as NoneType instead of torch.nn.Module"),
+                          ("loss", "the loss returned NoneType instead of a tensor"),
+                          ("no_batch", "`batch` of --model returned NoneType instead of (inputs, targets), two tensors"),
+                          ("narrow", "`batch` of --model returned inputs (1, 1) instead of (1, 2)"),
+                          ("nan", "the loss of iteration 0 is nan: resume from the last checkpoint with a lower --lr")):
+        for arguments in ((), ("--single",)):
+            check_error(run(name, *arguments), f"train.py: {message}")
+    for name, message, single in (("raises", "layer 1, forward pass: ValueError: boom", None),
+                                  ("backward", "layer 0, backward pass: KeyError: 'boom'", "the backward pass: KeyError: 'boom'"),
+                                  ("detached", "layer 0, backward pass: RuntimeError: element 0 of tensors does not require grad", ""),
+                                  ("making", "making layer 1: ValueError: boom", None),
+                                  ("targets", "the loss: IndexError: Target 9 is out of bounds", None),
+                                  ("failing_batch", "`batch` of --model: ValueError: boom", None)):
+        code, _, errors = run(name)
+        lines = errors.strip().splitlines()
+        assert code == 1 and "Traceback" in lines[0], (name, code, errors)
+        assert lines[-1].startswith(f"train.py: rank 0 (here:0 at 10.0.0.0) failed: {message}"), (name, errors)
+        if single != "":
+            code, _, errors = run(name, "--single")
+            assert code == 1 and errors.strip().splitlines()[-1].startswith(f"train.py: {single or message}"), (name, code, errors)
+    for arguments in ((), ("--single",)):
+        code, _, errors = run("failing", *arguments)
+        assert code == 1 and errors.strip().splitlines()[-1] == "train.py: --model own:failing: ValueError: boom", errors
+    two = write_program(folder, two_ranks(), "two.json")
+    results = ranks.train_ranks(2, "--program", two, "--device", "cpu", "--model", "own:raises", PYTHONPATH=folder)
+    who = "rank 1 (here:1 at 10.0.0.1)"
+    assert results[0][0] == 3 and results[0][2].strip() == f"train.py: {who} failed: layer 1, forward pass: ValueError: boom", results
+
+
+def test_torchrun(folder):
+    """torchrun's agent listens on MASTER_PORT, and has a store for its ranks."""
+    from torch import distributed
+    port = ranks.free_port()
+    agent = distributed.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
+    program = write_program(folder, two_ranks())
+    for attempt in range(2):  # the second one restarts ranks with the same store
+        results = ranks.train_ranks(2, "--program", program, "--device", "cpu", "--steps", 1, "--seed", attempt, port=port,
+                                    TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT=attempt)
+        assert all(code == 0 for code, _, _ in results), results
+    del agent
 
 
 def test_checkpoints(folder):
@@ -331,7 +426,7 @@ def test():
     test_sequence()
     test_memory_of_programs()
     for run in (test_unreadable_programs, test_numbers_of_400_digits, test_memory, test_start,
-                test_ranks_disagree, test_arguments, test_checkpoints):
+                test_ranks_disagree, test_arguments, test_own_models, test_torchrun, test_checkpoints):
         with tempfile.TemporaryDirectory() as folder:
             run(folder)
     print("ok")

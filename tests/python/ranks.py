@@ -107,9 +107,9 @@ def run_forked(output, errors, arguments, variables):
         os._exit(code)
 
 
-def train_ranks(ranks, *arguments, each=lambda rank: (), limit_s=240, **variables):
+def train_ranks(ranks, *arguments, each=lambda rank: (), limit_s=240, port=None, **variables):
     """Runs train.py on all ranks. `each`: more arguments of a rank. Returns exit code, output and errors of each."""
-    port = free_port()
+    port = port or free_port()
     started = [subprocess.Popen([sys.executable, TRAIN, *map(str, (*arguments, *each(rank)))], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True,
                                 env=environment(RANK=rank, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **variables))

@@ -101,6 +101,16 @@ TEST_CASE("a stage begins an iteration while another one is synchronized") {
   CHECK(report.devices[0].waiting_network_s + report.devices[0].waiting_others_s == Approx(31));
 }
 
+// Under zero1 both halves of a synchronization, with the optimizer step between them, are as long as one half
+// of a ring. The step takes no time here.
+TEST_CASE("without a barrier, zero1 gathers the parameters of a stage while another one is synchronized") {
+  auto [problem, plan] = slow_last_stage();
+  plan.execution.optimizer_sharding = OptimizerSharding::zero1;
+  CHECK(undisturbed_seconds(problem, plan) == Approx(13));
+  plan.execution.iteration_barrier = true;
+  CHECK(undisturbed_seconds(problem, plan) == Approx(14));
+}
+
 // The first device sums all gradients. It has two micro-batches and computes until 12; the second one has one
 // and computes until 6. With a barrier, the second sends from 12 to 16 and the first from 16 to 20. Without
 // one, the second sends from 6 to 10 and the first from 12 to 16. Both then begin the next iteration.

@@ -7,6 +7,7 @@
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_message.hpp"
+#include "tests/support/full_replay.hpp"
 #include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
@@ -373,7 +374,7 @@ TEST_CASE("a run can be stopped between iterations") {
   int asked = 0;
   SimOptions options;
   options.stop = [&] { return ++asked > 2; };
-  const SimReport report = simulate(run.problem, run.plan, run.scenario, options);
+  const SimReport report = simulate(run.problem, run.plan, with_full_replay(run.scenario, 2), options);
   CHECK(report.iterations.size() == 2);
   CHECK(report.stopped == "interrupted");
 }
@@ -441,16 +442,18 @@ TEST_CASE("a run that is stopped within an iteration keeps those before it") {
   // points within it.
   const Problem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
   const Plan plan = plan_of(problem.job, 2, 1, 200);
+  Scenario scenario;
+  scenario.compute_jitter.cv = 0.01;  // every iteration is replayed
   SimOptions options;
   options.iterations = 5;
   int asked = 0;
   options.stop = [&] { return ++asked < 0; };
-  const SimReport whole = simulate(problem, plan, {}, options);
+  const SimReport whole = simulate(problem, plan, scenario, options);
   const int questions = asked / 5;  // per iteration
   REQUIRE(questions > 3);
   asked = 0;
   options.stop = [&] { return ++asked == 2 * questions + 2; };  // the first check within the third iteration
-  const SimReport cut = simulate(problem, plan, {}, options);
+  const SimReport cut = simulate(problem, plan, scenario, options);
   CHECK(cut.stopped == "interrupted");
   REQUIRE(cut.iterations.size() == 2);
   CHECK(cut.iterations[1].end_s == whole.iterations[1].end_s);
@@ -469,12 +472,12 @@ TEST_CASE("a run that is stopped anywhere reports no device time beyond its comp
   options.iterations = 2;
   int asked = 0;
   options.stop = [&] { return ++asked < 0; };
-  const SimReport whole = simulate(problem, plan, {}, options);
+  const SimReport whole = simulate(problem, plan, with_full_replay({}, 2), options);
   int partial = 0;
   for (int last = 1; last <= asked; ++last) {
     int now = 0;
     options.stop = [&] { return ++now >= last; };
-    const SimReport cut = simulate(problem, plan, {}, options);
+    const SimReport cut = simulate(problem, plan, with_full_replay({}, 2), options);
     CHECK(cut.length_s == (cut.iterations.empty() ? 0 : cut.iterations.back().end_s));
     for (const DeviceReport& device : cut.devices) {
       CHECK(device.compute_s <= cut.length_s);
@@ -489,6 +492,7 @@ TEST_CASE("a run that is stopped anywhere reports no device time beyond its comp
 TEST_CASE("an interrupted run with failures reports its useful work") {
   Replicas run(2, 2);
   run.scenario.events = {{1, 0, Kind::leave}, {2, 0, Kind::join}};
+  run.scenario = with_full_replay(run.scenario, 2);
   SimOptions options;
   options.iterations = 20;
   options.stop = [] { return false; };

@@ -1,0 +1,177 @@
+// A run replays an iteration once for all that follow and cannot differ.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/arbitrary_plan.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/full_replay.hpp"
+#include "tests/support/repetitions.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::sim;
+
+namespace {
+
+/// Records every interval, and when its tasks run.
+class DateRecorder : public RunObserver {
+ public:
+  void on_interval(const RunInterval& run_interval) override {
+    numbers.push_back(run_interval.iteration);
+    dates.insert(dates.end(), {run_interval.start, run_interval.end, run_interval.replay.makespan});
+    for (const TaskRecord& task : run_interval.replay.tasks)
+      for (const double date : {task.ready, task.start, task.finish})
+        if (!std::isnan(date)) dates.push_back(date);
+  }
+  std::vector<int> numbers;
+  std::vector<double> dates;
+};
+
+class RepetitionCounter : public RunObserver {
+ public:
+  void on_interval(const RunInterval& run_interval) override {
+    ++calls;
+    intervals += run_interval.times;
+  }
+  bool counts_repetitions() const override { return true; }
+  int calls = 0, intervals = 0;
+};
+
+struct Run {
+  DateRecorder dates;
+  RepetitionCounter counter;
+  SimReport report;
+
+  Run(const Problem& problem, const Plan& plan, const Scenario& scenario, SimOptions options = {}) {
+    options.observers = {&dates, &counter};
+    report = simulate(problem, plan, scenario, options);
+  }
+};
+
+/// Devices leave, join and slow down. Some scenarios have checkpoints with a period.
+Scenario random_scenario(Rng& rng, int devices, double iteration_s) {
+  using Kind = DeviceEvent::Kind;
+  Scenario scenario;
+  scenario.horizon_s = iteration_s * (10.37 + rng.below(40));
+  scenario.detection_s = iteration_s / 3;
+  scenario.on_failure = rng.below(2) == 0 ? FailurePolicy::restart_without_pipeline : FailurePolicy::restart;
+  scenario.checkpoint.emplace().period_s = rng.below(2) * iteration_s * (1 + rng.below(40) / 10.0);
+  double date = 0;
+  for (int i = 0; i < 4; ++i) {
+    const int device = static_cast<int>(rng.below(static_cast<std::uint32_t>(devices)));
+    date += iteration_s * (1 + rng.below(1000)) / 99.9;  // hardly ever when an iteration ends
+    if (rng.below(3) == 0) {
+      scenario.events.push_back({date, device, Kind::speed, rng.below(2) == 0 ? 0.5 : 1});
+      continue;
+    }
+    scenario.events.push_back({date, device, Kind::leave});
+    date += iteration_s * (1 + rng.below(300)) / 99.9;
+    scenario.events.push_back({date, device, Kind::join});
+  }
+  return scenario;
+}
+
+/// The figures of a report.
+std::vector<double> figures(const SimReport& report) {
+  std::vector<double> all = {report.length_s,
+                             report.iteration_time_s.mean,
+                             report.tokens_per_s,
+                             report.bubble,
+                             report.lost_work_s,
+                             static_cast<double>(report.rolled_back),
+                             static_cast<double>(report.checkpoints),
+                             static_cast<double>(report.events.size()),
+                             static_cast<double>(report.tasks),
+                             static_cast<double>(report.flows),
+                             report.useful ? report.useful->samples : 0,
+                             report.useful ? report.useful->usd_egress : 0};
+  for (const IterationReport& it : report.iterations) all.insert(all.end(), {it.start_s, it.end_s});
+  for (const DeviceReport& it : report.devices)
+    all.insert(all.end(), {it.compute_s, it.waiting_network_s, it.waiting_others_s, it.down_s, it.sending_s,
+                           it.receiving_s, it.peak_memory_bytes});
+  std::vector<LinkReport> links = report.links;  // those with equal bytes are in any order
+  std::sort(links.begin(), links.end(), [](const LinkReport& a, const LinkReport& b) {
+    return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+  });
+  for (const LinkReport& it : links) all.insert(all.end(), {it.bytes, it.busy_s});
+  // One of several paths that are equally long may be the critical one.
+  if (!report.critical_path.empty())
+    all.insert(all.end(), {report.critical_path.front().start_s, report.critical_path.back().end_s});
+  return all;
+}
+
+/// The largest difference of two elements, relative to those above 1.
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    most = std::max(most, std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i])));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("a run with repeated iterations is the one in which every iteration is replayed") {
+  int compared = 0;  // runs with repetitions with those without
+  for (std::uint64_t number = 0; number < repetitions(100); ++number) {
+    INFO("problem " << number);
+    Rng rng = Rng::for_task(23, number);
+    const int devices = 2 + static_cast<int>(rng.below(7));
+    Problem problem{random_topology(rng, devices, rng.below(2) == 0), random_chain_job(rng, 8),
+                    Calibration{1, 1e-3, 0.9, 0.1}};
+    set_training(rng, problem.job);
+    problem.job.execution.iteration_barrier = rng.below(8) > 0;
+    const Plan plan = arbitrary_plan(rng, problem, 1, true);
+    const Scenario scenario = random_scenario(rng, devices, undisturbed_seconds(problem, plan));
+    const Run run(problem, plan, scenario), full(problem, plan, with_full_replay(scenario, devices));
+    CHECK(difference(figures(run.report), figures(full.report)) < 1e-9);
+    CHECK(run.report.stopped == full.report.stopped);
+    CHECK(run.dates.numbers == full.dates.numbers);
+    CHECK(difference(run.dates.dates, full.dates.dates) < 1e-9);
+    CHECK(run.counter.intervals == full.counter.intervals);
+    if (run.counter.calls < run.counter.intervals && full.counter.calls == full.counter.intervals) ++compared;
+    if (!problem.job.execution.iteration_barrier) CHECK(run.counter.calls == run.counter.intervals);
+  }
+  CHECK(compared > repetitions(100) / 2);
+}
+
+// An iteration of one stage takes 3 s. The device is slow from 9 s, when the third iteration ends, so that
+// only the first three are one interval. The others, of 6 s, are the second one, until the fifth ends at 21.
+TEST_CASE("iterations are repeated until something changes") {
+  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
+  const Plan plan = plan_of(problem.job, 1, 1, 1);
+  Scenario scenario;
+  scenario.events.push_back({9, 0, DeviceEvent::Kind::speed, 0.5});
+  SimOptions options;
+  options.iterations = 5;
+  const Run run(problem, plan, scenario, options);
+  CHECK(run.report.length_s == 21);
+  CHECK(run.counter.intervals == 5);
+  CHECK(run.counter.calls == 3);  // the third iteration ends with the event, and is replayed
+}
+
+TEST_CASE("every iteration with jitter is replayed") {
+  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
+  Scenario scenario;
+  scenario.compute_jitter.cv = 0.1;
+  const Run run(problem, plan_of(problem.job, 1, 1, 1), scenario);
+  CHECK(run.counter.calls == 3);
+}
+
+TEST_CASE("a run that is interrupted among repetitions reports those that all observers have recorded") {
+  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
+  int calls = 0;
+  SimOptions options;
+  options.iterations = 1000;
+  options.stop = [&] { return ++calls > 100; };
+  const Run run(problem, plan_of(problem.job, 1, 1, 1), {}, options);
+  CHECK(run.report.stopped == stopped_by_user);
+  CHECK(run.report.iterations.size() > 1);
+  CHECK(run.report.iterations.size() < 100);
+  CHECK(run.report.iterations.size() == run.dates.numbers.size());
+  CHECK(run.report.length_s == 3 * static_cast<double>(run.report.iterations.size()));
+}
