@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "cli/common/style.hpp"
@@ -67,6 +70,11 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows) {
     text += "\n";
   }
   return text;
+}
+
+std::size_t output_width() {
+  winsize size{};  // ioctl fails if it is no terminal
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : unlimited_width;
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head, std::size_t width) {

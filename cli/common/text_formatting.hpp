@@ -29,9 +29,12 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows);
 /// The width of tables whose last column is text that must not be cut.
 inline constexpr std::size_t unlimited_width = std::string::npos;
 
+/// The width of the terminal that standard output is. A file or pipe gets whole lines.
+std::size_t output_width();
+
 /// Like align_columns, with lines truncated to `width` characters. If `has_head`, the first row is a heading.
 std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head = true,
-                  std::size_t width = 110);
+                  std::size_t width = output_width());
 
 /// Joins the non-empty blocks with an empty line between them.
 std::string join_blocks(std::initializer_list<std::string> blocks);

@@ -111,10 +111,13 @@ void check_folder(const ExportOptions& options, const exporter::ExportFiles& fil
     if (expected_file == files.end() || !fs::is_regular_file(path) ||
         fs::file_size(path) != expected_file->text.size() ||
         io::read_file(path, expected_file->text.size()) != expected_file->text)
-      throw Error(options.folder,
-                  fmt::format("contains {}, which is not part of this export; name a new folder, or use "
-                              "--force to keep and overwrite files",
-                              io::quote(name)));
+      throw Error(
+          options.folder,
+          fmt::format("contains {}, which {}; name a new folder, or use --force to keep and overwrite "
+                      "files",
+                      io::quote(name),
+                      expected_file == files.end() ? "is not part of this export"
+                                                   : "differs from that of this export"));
   }
 }
 

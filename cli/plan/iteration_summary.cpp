@@ -77,19 +77,36 @@ class IterationWriter {
     const bool is_time = s_.record.objective == Objective::iteration_time;
     if (s_.record.lower_bound && is_time)
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    text += fmt::format("estimated {} {}/s, {:.4g} model TFLOP/s", format_rate(estimate.tokens_per_s),
-                        name_of(input_), estimate.model_flops_per_s / 1e12);
-    if (estimate.usd_per_million_tokens)
-      text += fmt::format(", {:.4g} USD per million {}", *estimate.usd_per_million_tokens, name_of(input_));
-    if (const double egress = estimate.egress_usd_per_million_tokens; egress > 0)
-      text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)",
-                          *estimate.usd_per_million_tokens - egress, egress);
+    text += rates();
     if (s_.record.lower_bound && !is_time)
       text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
                           texts(s_.record.objective, input_).unit, bound_note());
     text += "\n" + sensitivity();
     return s_.record.checkpoint_period ? text + format_checkpoint_period(*s_.record.checkpoint_period) + "\n"
                                        : text;
+  }
+
+  /// Throughput and price in the undisturbed run, as simulated if it was, otherwise as estimated.
+  std::string rates() const {
+    const auto& estimate = *s_.record.iteration;
+    double slowdown = 1;  // simulated time ÷ estimated time
+    bool is_simulated = false;
+    if (!s_.record.finalists.empty())
+      for (const api::SimulatedTimes& it : s_.record.finalists.front().simulated)
+        if (it.scenario == "nominal" && std::isfinite(it.mean_s)) {
+          slowdown = it.mean_s / estimate.iteration_s;
+          is_simulated = true;
+        }
+    std::string text =
+        fmt::format("{} {} {}/s, {:.4g} model TFLOP/s", is_simulated ? "simulated" : "estimated",
+                    format_rate(estimate.tokens_per_s / slowdown), name_of(input_),
+                    estimate.model_flops_per_s / slowdown / 1e12);
+    if (!estimate.usd_per_million_tokens) return text;
+    const double egress = estimate.egress_usd_per_million_tokens,
+                 devices = (*estimate.usd_per_million_tokens - egress) * slowdown;
+    text += fmt::format(", {:.4g} USD per million {}", devices + egress, name_of(input_));
+    if (egress > 0) text += fmt::format(" ({:.4g} for devices, {:.4g} for egress)", devices, egress);
+    return text;
   }
 
   /// What the plan costs without the departures for which it was made, and what it gains with them.

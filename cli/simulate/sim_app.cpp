@@ -88,7 +88,7 @@ void add_simulation_options(CLI::App& app, SimulateOptions& options) {
   begin_group(app, heading::simulation);
   add_option(app, "--scenario", "FILE", "failures, traces and jitter during the run (YAML) [none]",
              [&](const std::string& text) { options.scenario = text; });
-  add_option(app, "--iterations", "N", "training iterations, unless the scenario has a horizon [3]",
+  add_option(app, "--iterations", "N", "training iterations, unless the scenario has a horizon [3; swarm: 100]",
              [&](const std::string& text) {
                options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });

@@ -94,7 +94,7 @@ double tokens_per_batch(const Problem& problem) {
 sim::SimReport simulate_layout(const CompareRequest& request, const ChosenLayout& chosen,
                                const sim::Scenario& scenario, bool replans) {
   sim::SimOptions sim;
-  sim.iterations = request.iterations;
+  sim.iterations = request.iterations.value_or(chosen.swarm ? default_swarm_steps : default_iterations);
   sim.seed = request.options.seed;
   sim.stop = request.stop;
   const Problem& problem = request.problem;

@@ -33,8 +33,8 @@ struct CompareRequest {
   Problem problem;
   std::vector<sim::Scenario> scenarios = {sim::Scenario()};  // at least one
   std::vector<std::string> schemes = {};                     // by name; empty: all
-  SchemeOptions options = {};  // their seed is also that of the search and the simulations
-  int iterations = 3;          // per run, unless the scenario has a horizon
+  SchemeOptions options = {};          // their seed is also that of the search and the simulations
+  std::optional<int> iterations = {};  // per run, unless the scenario has a horizon
   int threads = 1;
   Ranks* ranks = nullptr;  // processes that compare together; null: only this one
   std::function<void(const ComparisonProgress&)> on_progress = {};  // called by one thread at a time

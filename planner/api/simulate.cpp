@@ -56,7 +56,7 @@ SimulateResult simulate_swarm(const SimulateRequest& request, const sim::SimOpti
     steps += event.kind == sim::SwarmEvent::Kind::stepped;
     if (!request.on_progress) return;
     const auto& horizon_s = request.scenario.horizon_s;
-    const double all_steps = static_cast<double>(request.iterations) * stages;
+    const double all_steps = static_cast<double>(options.iterations) * stages;
     const double share = horizon_s ? event.date / *horizon_s : static_cast<double>(steps) / all_steps;
     request.on_progress({share, steps / stages, event.date});
   };
@@ -81,7 +81,7 @@ SimulateResult simulate_plan(const SimulateRequest& request, sim::SimOptions opt
 
 sim::SimOptions common_options(const SimulateRequest& request) {
   sim::SimOptions options;
-  options.iterations = request.iterations;
+  options.iterations = request.iterations.value_or(request.swarm ? default_swarm_steps : default_iterations);
   options.seed = request.seed;
   options.stop = request.stop;
   return options;

@@ -4,13 +4,16 @@ terminal.
 
 usage: color.py DTFM_PLAN DTFM_SIM DTFM_COMPARE DTFM_PROFILE DTFM_CALIBRATE OTHER...
 """
+import fcntl
 import json
 import os
 import pty
 import re
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
@@ -41,9 +44,10 @@ def environment(variables):
     return {**plain, "TERM": "xterm", **variables}
 
 
-def on_terminal(*command, **variables):
-    """Returns the stdout of a command that runs on a terminal; stderr is discarded."""
+def on_terminal(*command, columns=0, **variables):
+    """Returns the stdout of a command that runs on a terminal; stderr is discarded. 0 columns: an unknown number."""
     ours, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 0, columns, 0, 0))
     with subprocess.Popen(command, stdout=terminal, stderr=subprocess.DEVNULL, env=environment(variables)) as child:
         os.close(terminal)
         text = b""
@@ -117,6 +121,15 @@ class Color(unittest.TestCase):
         self.assertNotIn("\033", on_terminal(*self.sim, "--color", "never"))
         self.assertIn(BOLD, on_terminal(*self.sim, "--color", "always", NO_COLOR="1"))
         self.assertEqual(STYLE.sub("", on_terminal(*self.sim)), piped(*self.sim))
+
+    def test_tables_are_as_wide_as_the_terminal(self):
+        whole = piped(*self.sim)
+        self.assertNotIn("…\n", whole)
+        cut = on_terminal(*self.sim, "--color", "never", columns=40)
+        for line, short in zip(whole.splitlines(), cut.splitlines()):
+            self.assertIn(short, (line, line[:39] + "…"))
+        self.assertIn("…\n", cut)
+        self.assertEqual(on_terminal(*self.sim, "--color", "never", columns=1000), whole)
 
     def test_no_color_in_machine_readable_output(self):
         for command in (self.plan, self.sim):

@@ -271,18 +271,25 @@ def test_swarm_simulation_equals_the_table():
 
 
 def test_verification_needs_two_peers():
-    """The fastest swarm has a peer for every stage. With verification it is one with a second peer, if
-    possible; otherwise a note says so."""
-    def layout(topology, *more):
-        row = rows(compared("--scheme", "swarm", "--iterations", 6, *more, topology=topology, job=FREE))["swarm"]
+    """The fastest swarm of a wide model has a peer for every stage. With verification it is one with a
+    second peer, if possible; otherwise a note says so."""
+    def layout(topology, *more, job=FREE.replace("hidden: 512", "hidden: 1024")):
+        row = rows(compared("--scheme", "swarm", "--iterations", 6, *more, topology=topology, job=job))["swarm"]
         return row["layout"], row["runs"][0].get("verification")
 
     check(layout("sites.yaml")[0]["pipeline"] > 4, layout("sites.yaml"))
     found, verified = layout("sites.yaml", "--verify", 0.3)
     check(found["pipeline"] <= 4 and "not verified" not in found["description"] and verified["verified_calls"] > verified["unverified_calls"], found, verified)
     write("pair.yaml", TOPOLOGY.replace("count: 4, gpu: card", "count: 1, gpu: card").replace("memory: 16 GB", "memory: 4.12 GB"))
-    found, verified = layout("pair.yaml", "--verify", 0.3)
+    found, verified = layout("pair.yaml", "--verify", 0.3, job=FREE)
     check(found["description"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
+
+
+def test_swarm_rate_is_steady():
+    """With a small batch, several steps are in flight, and end in bursts."""
+    few, many = [rows(compared("--scheme", "swarm", "--batch", 4, *more))["swarm"]["runs"][0]["tokens_per_s"]
+                 for more in ((), ("--iterations", 2000))]
+    check(abs(few / many - 1) < 0.05, few, many)
 
 
 def test_stages_of_a_swarm():
@@ -310,7 +317,7 @@ def test_swarms_without_a_step():
     write("dead.yaml", "version: 1\nname: dead\nevents:\n" +
           "".join(f"  - {{at: 0.2 s, device: {site}/{i}, leave: true}}\n" for site in ("oregon", "ohio") for i in range(4)))
     document = swarm("--scenario", "dead.yaml", status=3)
-    check(document["stopped"].startswith("0 of 3 steps in ") and document["swarm"]["failures"] == 8, document)
+    check(document["stopped"].startswith("0 of 100 steps in ") and document["swarm"]["failures"] == 8, document)
 
 
 def test_device_failures():

@@ -166,7 +166,7 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   return fitting;
 }
 
-/// The result of two steps with a number of stages.
+/// The result of a few steps with a number of stages.
 struct SwarmTrial {
   double rate = 0;    // tokens/s; 0 if no step was completed
   int min_peers = 0;  // of any stage, at the end of the run
@@ -181,7 +181,7 @@ auto fields(MaybeConst<SwarmTrial> auto& it) {
 SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
                  const std::function<bool()>& stop) {
   sim::SimOptions options;
-  options.iterations = 2;
+  options.iterations = 20;
   options.seed = seed;
   options.stop = stop;
   try {
