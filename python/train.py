@@ -374,8 +374,8 @@ class Run:
         tokens = self.program.global_batch * self.program.sequence
         for it in self.trainer.take_reports(leave):
             seconds = self.seconds.pop(it.iteration)
-            # Loss scaling skips updates of fp16 that are not finite.
-            if it.loss is not None and not math.isfinite(it.loss) and self.program.precision != "fp16":
+            # Loss scaling skips the update if a gradient is not finite, so that training can go on.
+            if it.loss is not None and not math.isfinite(it.loss) and not self.trainer.scale.enabled:
                 raise UserError(f"the loss of iteration {it.iteration} is {it.loss}: resume from the last checkpoint with a "
                                 "lower --lr, or check the data")
             loss = "" if it.loss is None else f"loss {it.loss:.4f}, "
@@ -466,13 +466,13 @@ def is_of_message(error):
 
 
 def print_cause(error):
-    """Where a layer or another part that the user may have written failed."""
-    cause = error.__cause__ or error
+    """Prints the traceback of the original exception."""
+    cause = error.__cause__ if isinstance(error, LayerFailed) else error
     traceback.print_exception(type(cause), cause, cause.__traceback__)
 
 
 def after_error(watchdog, error):
-    """The exit code and the reason. A communication error usually means that another rank has failed; the watchdog
+    """Returns the exit code and the reason. A communication error usually means that another rank has failed; the watchdog
     knows which one."""
     if is_out_of_memory(error):
         return BAD_INPUT, f"out of memory: plan with recompute full or more devices ({first_line(error)})"
@@ -542,7 +542,7 @@ def main():
     except (UserError, PeerFailed) as error:
         print(f"train.py: {error}", file=sys.stderr)
         return error.exit_code
-    except LayerFailed as error:  # train_rank reports its own
+    except LayerFailed as error:  # of --single or make_model: train_rank reports those of connected ranks
         print_cause(error)
         print(f"train.py: {error}", file=sys.stderr)
         return FAILED

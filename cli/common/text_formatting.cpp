@@ -73,7 +73,7 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::size_t output_width() {
-  winsize size{};  // ioctl fails if it is no terminal
+  winsize size{};  // ioctl fails if standard output is not a terminal
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : unlimited_width;
 }
 

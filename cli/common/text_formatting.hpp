@@ -26,10 +26,11 @@ double relative_gap(double cost, double bound);
 /// Returns lines whose columns are as wide as their widest cell, separated by two spaces.
 std::string align_columns(const std::vector<std::vector<std::string>>& rows);
 
-/// The width of tables whose last column is text that must not be cut.
+/// The width of tables that must not be cut.
 inline constexpr std::size_t unlimited_width = std::string::npos;
 
-/// The width of the terminal that standard output is. A file or pipe gets whole lines.
+/// The width of the terminal that standard output is connected to; `unlimited_width` if it is a file, a pipe
+/// or a terminal of unknown width.
 std::size_t output_width();
 
 /// Like align_columns, with lines truncated to `width` characters. If `has_head`, the first row is a heading.

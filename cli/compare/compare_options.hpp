@@ -19,7 +19,7 @@ struct CompareOptions {
   std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
   std::vector<std::string> scenarios;      // files; the nominal scenario is always simulated, too
   std::vector<std::string> schemes;        // names; empty: all
-  std::optional<int> iterations;
+  std::optional<int> iterations;           // empty: the default of the scheme
   std::optional<int> sync_every;
   double verify = 0, faulty_share = 0;  // fractions of a swarm's calls and peers
   double skip = 0.25;                   // fraction of the stages

@@ -113,11 +113,12 @@ void check_folder(const ExportOptions& options, const exporter::ExportFiles& fil
         io::read_file(path, expected_file->text.size()) != expected_file->text)
       throw Error(
           options.folder,
-          fmt::format("contains {}, which {}; name a new folder, or use --force to keep and overwrite "
-                      "files",
-                      io::quote(name),
-                      expected_file == files.end() ? "is not part of this export"
-                                                   : "differs from that of this export"));
+          fmt::format(
+              "contains {}, which {}; name a new folder, or use --force to overwrite the files of this "
+              "export and keep all others",
+              io::quote(name),
+              expected_file == files.end() ? "is not part of this export"
+                                           : "has other contents than in this export"));
   }
 }
 

@@ -86,7 +86,8 @@ class IterationWriter {
                                        : text;
   }
 
-  /// Throughput and price in the undisturbed run, as simulated if it was, otherwise as estimated.
+  /// Throughput and cost of the undisturbed run: from the simulation if there was one, otherwise from the
+  /// estimate.
   std::string rates() const {
     const auto& estimate = *s_.record.iteration;
     double slowdown = 1;  // simulated time ÷ estimated time

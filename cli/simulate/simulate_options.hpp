@@ -25,7 +25,7 @@ struct SimulateOptions {
   std::optional<std::string> scenario;     // file; if not given: no disturbances
   std::optional<std::string> measured;     // file with the timeline of a training to compare with
   std::optional<std::string> calibration;  // file or name of a shipped one; if not given: see calibration_for
-  std::optional<int> iterations;
+  std::optional<int> iterations;           // empty: the default of the scheme
   std::uint64_t seed = 0;
   std::optional<int> samples;
   int threads = 1;

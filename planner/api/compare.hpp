@@ -34,7 +34,7 @@ struct CompareRequest {
   std::vector<sim::Scenario> scenarios = {sim::Scenario()};  // at least one
   std::vector<std::string> schemes = {};                     // by name; empty: all
   SchemeOptions options = {};          // their seed is also that of the search and the simulations
-  std::optional<int> iterations = {};  // per run, unless the scenario has a horizon
+  std::optional<int> iterations = {};  // per run; empty: the default, or the scenario's horizon
   int threads = 1;
   Ranks* ranks = nullptr;  // processes that compare together; null: only this one
   std::function<void(const ComparisonProgress&)> on_progress = {};  // called by one thread at a time

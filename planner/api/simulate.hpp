@@ -29,7 +29,7 @@ struct SimulateRequest {
   Problem problem;  // with the job's decisions: `simulated_problem` returns that of a planned plan
   Plan plan;
   sim::Scenario scenario = {};
-  std::optional<int> iterations = {};  // unless the scenario has a horizon
+  std::optional<int> iterations = {};  // empty: the default, or the scenario's horizon
   std::uint64_t seed = 0;
   /// Runs of a random scenario, with consecutive seeds; empty: one run. Only a single run reports progress
   /// and has observers.

@@ -24,8 +24,8 @@ std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std
 /// Accumulates the length of a union of intervals, added group by group.
 class UnionLength {
  public:
-  /// `overlaps_next`: whether the next group may overlap this one; later groups must not. `times`: how often
-  /// the same group is added, each time later; 1 if groups overlap.
+  /// `overlaps_next`: whether the next group may overlap this one; later groups must not. `times`: number of
+  /// copies of the group to add, shifted in time so that they do not overlap; 1 if `overlaps_next`.
   void add(const std::vector<Interval>& group, bool overlaps_next, int times = 1);
   double seconds() const { return seconds_; }
 

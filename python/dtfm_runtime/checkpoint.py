@@ -227,8 +227,8 @@ def _writing(folder: os.PathLike) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename or folder} disappeared while a checkpoint was written: --checkpoint-dir must be a "
-                        "folder that no other training uses") from None
+        raise UserError(f"{error.filename or folder} disappeared while a checkpoint was written: give every training "
+                        "its own --checkpoint-dir") from None
     except OSError as error:
         raise UserError(f"{error.filename or folder}: cannot write the checkpoint: {error.strerror}; earlier "
                         "checkpoints are unchanged") from None
@@ -296,9 +296,9 @@ def read_layer(folder: os.PathLike, step: int, layer: int,
 
 
 def _open(path: Path):
-    """Opens a regular file. Anything else could block for ever."""
+    """Opens a regular file. Opening or reading a FIFO or a device could block forever."""
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "is not a file")
+        raise OSError(errno.EINVAL, "is not a regular file")
     return open(path, "rb")
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .errors import computing
+from .errors import UserError, computing
 from .model import Head, require_tensor, stable_seed
 
 LayerDone = Callable[[int], None]  # called with a layer whose gradients of this micro-batch are complete
@@ -60,7 +60,8 @@ def accumulate_fp32(parameters) -> None:
 
 
 class Segment:
-    """A module that is computed at once, and the layer that it belongs to. `sample_shape`: that of its output."""
+    """A module that is computed at once, and the layer that it belongs to. `sample_shape`: the required shape of its
+    output without the dimension of samples; None: any."""
 
     def __init__(self, module: nn.Module, layer: int, is_last: bool, recompute: bool,
                  sample_shape: Optional[Sequence[int]] = None):
@@ -117,6 +118,9 @@ class ChunkCompute:
             with computing(f"layer {segment.layer}, backward pass"):
                 torch.autograd.backward(y, gradient)
             gradient, x.grad = x.grad, None
+            if gradient is None and x.requires_grad and (kept or segment.layer > 0):
+                raise UserError(f"layer {segment.layer} passes no gradient to its input: its output must depend on the input, "
+                                "and not be detached from it")
             accumulate_fp32(segment.fp32_gradients)
             if self.splits_backward:
                 self._products.setdefault(micro_batch, []).append((segment, segment.store.take()))

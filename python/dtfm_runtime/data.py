@@ -59,7 +59,7 @@ class TokenBatches:
 
 
 class CheckedBatches:
-    """The `batch` of --model."""
+    """Calls `batch` of --model, and checks the types and the input shape of what it returns."""
 
     def __init__(self, batch, expected: LayerInput):
         self.batch, self.expected = batch, expected
@@ -67,12 +67,14 @@ class CheckedBatches:
     def __call__(self, samples: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         with computing("`batch` of --model"):
             made = self.batch(samples)
-        if not isinstance(made, (tuple, list)) or len(made) != 2 or not all(isinstance(it, torch.Tensor) for it in made):
-            raise UserError(f"`batch` of --model returned {type(made).__name__} instead of (inputs, targets), two tensors")
+        is_pair = isinstance(made, (tuple, list)) and len(made) == 2
+        if not is_pair or not all(isinstance(it, torch.Tensor) for it in made):
+            raise UserError(f"`batch` of --model returned {type(made).__name__}: it must return two tensors, (inputs, "
+                            "targets)")
         shape = (len(samples), *self.expected.shape)
         if tuple(made[0].shape) != shape:
-            raise UserError(f"`batch` of --model returned inputs {tuple(made[0].shape)} instead of {shape}, the samples and "
-                            "the input shape of layer 0")
+            raise UserError(f"`batch` of --model returned inputs of shape {tuple(made[0].shape)} instead of {shape} (the "
+                            "number of samples and the input shape of layer 0): correct `batch` or that shape")
         return made[0], made[1]
 
 

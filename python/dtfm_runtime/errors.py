@@ -1,4 +1,4 @@
-"""The errors that end a run with one line, and the exit codes."""
+"""The errors that end a run, and the exit codes."""
 
 import contextlib
 from typing import Iterator
@@ -21,11 +21,12 @@ class UserError(Exception):
 
 
 class LayerFailed(Exception):
-    """An error inside a layer, the loss or the data, which may be the user's. `__cause__` is that error."""
+    """An exception in code that the user may have written: the model function, a layer, the loss or `batch`.
+    `__cause__` is the original exception."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of the message; the type of the error if there is none."""
+    """The first line of the message, or the type of the error if the message is empty."""
     return printable(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
@@ -36,7 +37,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def computing(what: str) -> Iterator[None]:
-    """Says what was computed when an error happened. Running out of memory is an error of the plan."""
+    """Turns an exception into a LayerFailed that names `what` was being computed. Running out of memory passes through:
+    the plan is its cause, and not the layer."""
     try:
         yield
     except (UserError, LayerFailed):

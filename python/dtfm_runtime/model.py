@@ -258,10 +258,10 @@ class Model:
 
     def build(self, layer: int, seed: int, device="cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
         """The layer with its initial parameters, which depend on the seed and the layer only."""
-        with seeded(seed, layer), computing(f"making layer {layer}"):
+        with seeded(seed, layer), computing(f"building layer {layer}"):
             module = self.make[layer](device="cpu", dtype=torch.float32)
         if not isinstance(module, nn.Module):
-            raise UserError(f"layer {layer} was made as {type(module).__name__} instead of torch.nn.Module")
+            raise UserError(f"the function for layer {layer} returned {type(module).__name__}: it must return a torch.nn.Module")
         if self.tied is not None and layer in (0, self.layers - 1):
             for name in (self.tied[0],) * (layer == 0) + (self.tied[1],) * (layer == self.layers - 1):
                 with seeded(seed, -1), torch.no_grad():
@@ -338,13 +338,22 @@ def maker_of(layer) -> Callable[..., nn.Module]:
 
 
 def require_tensor(value, what: str, samples: int = 0, sample_shape: Optional[Sequence[int]] = None) -> torch.Tensor:
-    """Returns `value`, which must be a tensor, and have this shape of a sample if one is given."""
+    """Returns `value` if it is a tensor, of shape (samples, *sample_shape) if `sample_shape` is given."""
     if not isinstance(value, torch.Tensor):
-        raise UserError(f"{what} returned {type(value).__name__} instead of a tensor")
+        raise UserError(f"{what} returned {type(value).__name__}: it must return a tensor")
     if sample_shape is not None and tuple(value.shape) != (samples, *sample_shape):
-        raise UserError(f"{what} returned {tuple(value.shape)} instead of {(samples, *sample_shape)}: correct it, or the "
-                        "input shape of the next layer")
+        raise UserError(f"{what} returned shape {tuple(value.shape)}, but the next layer expects "
+                        f"{(samples, *sample_shape)}: correct the layer, or the input shape of the next one")
     return value
+
+
+def require_loss(value) -> torch.Tensor:
+    """Returns `value` if it is a tensor of one number."""
+    loss = require_tensor(value, "the loss function")
+    if loss.numel() != 1:
+        raise UserError(f"the loss function returned shape {tuple(loss.shape)}: it must return one number, the mean over all "
+                        "predictions")
+    return loss
 
 
 def segments_of(layer: nn.Module) -> list[nn.Module]:

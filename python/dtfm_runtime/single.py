@@ -5,7 +5,7 @@ import torch
 
 from . import checkpoint
 from .errors import computing
-from .model import Model, require_tensor, segments_of, stable_seed
+from .model import Model, require_loss, require_tensor, segments_of, stable_seed
 from .optimizer import LossScale, accumulates_in_fp32
 from .program import Program
 from .timeline import peak_memory_bytes
@@ -69,9 +69,10 @@ class SingleTrainer:
                     torch.manual_seed(stable_seed(self.options.seed, first, number))
                     x = segment(x)
                 following = self.model.inputs[number + 1:]
-                require_tensor(x, f"layer {number}", self.program.micro_batch, following[0].shape if following else None)
+                require_tensor(x, f"layer {number}", self.program.micro_batch,
+                               following[0].shape if following else None)
         with computing("the loss"):
-            return require_tensor(self.model.loss(x, targets.to(self.device)), "the loss")
+            return require_loss(self.model.loss(x, targets.to(self.device)))
 
     def _update(self, fp32_gradients) -> None:
         gradients = fp32_gradients if fp32_gradients is not None else [parameter.grad for _, _, parameter in self.names]

@@ -10,7 +10,7 @@ import torch
 
 from . import checkpoint
 from .compute import ChunkCompute, EmulatedChunk, EmulatedLayer, Segment, Sleeper
-from .model import Model, require_tensor, segments_of
+from .model import Model, require_loss, segments_of
 from .optimizer import LossScale, ParameterGroup, make_optimizer, accumulates_in_fp32
 from .pipeline import Boundary, Pipeline, channels
 from .program import Program
@@ -201,7 +201,7 @@ class Trainer:
         return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)
 
     def _loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        loss = require_tensor(self.model.loss(output, target), "the loss")
+        loss = require_loss(self.model.loss(output, target))
         return loss * (self.scale.value / self.program.micro_batches)
 
     # -------------------------------------------------------------------------------------------------- iterations

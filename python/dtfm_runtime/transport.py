@@ -275,8 +275,9 @@ def wait_for_store(address: str, port: int, limit_s: float, watchdog) -> None:
             time.sleep(0.05)
 
 
-def torchrun_store() -> Optional[str]:
-    """The prefix of this attempt's keys in the store of torchrun's agent, which then listens on MASTER_PORT itself."""
+def agent_store_prefix() -> Optional[str]:
+    """Under torchrun, its agent and not rank 0 has the store on MASTER_PORT. Returns the prefix of this attempt's keys
+    in it; None without such an agent."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
     return f"dtfm/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
@@ -291,14 +292,14 @@ def connect(rank: int, world: int, address: str, port: int, limit_s: float, iden
         if name is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = name
     limit = datetime.timedelta(seconds=max(1.0, limit_s))
-    agent = torchrun_store()
-    is_host = rank == 0 and agent is None
+    prefix = agent_store_prefix()
+    is_host = rank == 0 and prefix is None
     if not is_host:
         wait_for_store(address, port, limit_s, watchdog)
     try:
         store = dist.TCPStore(address, port, world, is_host, timeout=limit, wait_for_workers=False)
-        if agent is not None:
-            store = dist.PrefixStore(agent, store)
+        if prefix is not None:
+            store = dist.PrefixStore(prefix, store)
         text = json.dumps(identity, sort_keys=True)
         store.set(f"dtfm/{rank}", text)
         for other in range(world):

@@ -22,15 +22,16 @@ struct RunInterval {
   const LabelledGraph& graph;
   const Replay& replay;  // a task that a failure aborted has a start but no finish
   StopFunction stop = {};
-  /// How often it takes place: an iteration may be repeated at once, each time equally long. All other dates
-  /// are those of the first time.
-  int times = 1;
+  /// Number of identical intervals that follow each other directly, including this one. All other members
+  /// describe the first.
+  int repetitions = 1;
 
-  /// When repetition `number` starts, and the one before ends. There are `times` of them, from 0.
+  /// Start of repetition `number`, from 0, which is also the end of the one before; `start_of(repetitions)`
+  /// is the end of the last.
   double start_of(int number) const {
     return number < 2 ? (number == 0 ? start : end) : round_to_tick(start + number * (end - start));
   }
-  double last_end() const { return start_of(times); }
+  double last_end() const { return start_of(repetitions); }
 };
 
 class RunObserver {
@@ -43,12 +44,8 @@ class RunObserver {
   /// Called for each interval in order. The interval is valid only during the call. May throw WorkStopped
   /// once the interval's `stop` has returned true. Then it may have recorded a part of the interval.
   virtual void on_interval(const RunInterval& run_interval) = 0;
-  /// Whether it counts RunInterval::times. To any other observer, every repetition is an interval.
+  /// Whether `on_interval` takes account of RunInterval::repetitions. If not, it is called for each of them.
   virtual bool counts_repetitions() const { return false; }
 };
-
-/// Notifies an observer that does not count repetitions of every one. Returns how many it has recorded: fewer
-/// than all if `stop` has returned true.
-int notify_of_each(RunObserver& observer, const RunInterval& run_interval);
 
 }  // namespace dtfm::sim

@@ -126,10 +126,10 @@ void DeviceUsage::on_interval(const RunInterval& run_interval) {
     if (by_device[device].computations.size() > 1000) throw_if_stopped(run_interval.stop);
     const Interval window{std::max(run_interval.start, observed_until_[device]), ends[device]};
     const std::vector<Interval> down = clip_to_window(down_[device], window);
-    sending_[device].add(by_device[device].sending, overlaps_next, run_interval.times);
-    receiving_[device].add(by_device[device].receiving, overlaps_next, run_interval.times);
+    sending_[device].add(by_device[device].sending, overlaps_next, run_interval.repetitions);
+    receiving_[device].add(by_device[device].receiving, overlaps_next, run_interval.repetitions);
     add(times_[device], times_of(std::move(by_device[device]), run_interval, window, down),
-        run_interval.times);
+        run_interval.repetitions);
     observed_until_[device] = ends[device] + (run_interval.last_end() - run_interval.end);
   }
 }

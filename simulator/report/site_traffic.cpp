@@ -16,10 +16,10 @@ void SiteTraffic::on_interval(const RunInterval& run_interval) {
     if (!is_message(tasks[i]) || !has_started(record)) continue;
     const std::pair sites(site_[at(tasks[i].host)], site_[at(tasks[i].destination)]);
     under_way[sites].push_back(busy(record, run_interval));
-    if (record.state == TaskState::done) uses_[sites].bytes += run_interval.times * tasks[i].amount;
+    if (record.state == TaskState::done) uses_[sites].bytes += run_interval.repetitions * tasks[i].amount;
   }
   for (const auto& [sites, intervals] : under_way)
-    uses_[sites].busy.add(intervals, !run_interval.graph.ends.empty(), run_interval.times);
+    uses_[sites].busy.add(intervals, !run_interval.graph.ends.empty(), run_interval.repetitions);
 }
 
 std::vector<LinkReport> SiteTraffic::reports() const {

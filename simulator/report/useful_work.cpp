@@ -12,7 +12,7 @@ void EgressMeter::on_interval(const RunInterval& run_interval) {
   const std::vector<Task>& tasks = run_interval.graph.graph.tasks;
   for (std::size_t i = 0; i < tasks.size(); ++i)
     if (is_message(tasks[i]) && run_interval.replay.tasks[i].state == TaskState::done)
-      usd_ += run_interval.times * tasks[i].amount *
+      usd_ += run_interval.repetitions * tasks[i].amount *
               topology_.link(tasks[i].host, tasks[i].destination).egress.value();
 }
 

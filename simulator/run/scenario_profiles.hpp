@@ -28,8 +28,9 @@ class ScenarioProfiles {
   /// The values at `start` and the changes up to `end`. Windows may overlap or be repeated. Throws Error for
   /// more than `max_changes` changes, and for traces whose product is out of range.
   std::vector<Profile> between(double start, double end) const;
-  /// Whether anything changes after `date`, and whether a trace does.
+  /// Whether anything changes after `date`.
   bool changes_after(double date) const;
+  /// Whether a trace has a step after `date`, as a periodic one always has.
   bool traces_change_after(double date) const;
 
  private:

@@ -29,6 +29,15 @@ std::vector<int> spare_devices(const Scenario& scenario, const Topology& topolog
   return all;
 }
 
+/// The same `later` seconds later.
+Replay shifted(Replay replay, double later) {
+  replay.makespan = round_to_tick(replay.makespan + later);
+  replay.last_event_date = round_to_tick(replay.last_event_date + later);
+  for (TaskRecord& record : replay.tasks)
+    for (double* date : {&record.ready, &record.start, &record.finish}) *date = round_to_tick(*date + later);
+  return replay;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
@@ -312,7 +321,8 @@ void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const Label
   const double before = std::accumulate(partial_work_s_.begin(), partial_work_s_.end(), 0.0);
   if (replayed.ended == ReplayEnd::finished) {
     RunInterval done = make_interval(RunInterval::Kind::iteration, replayed, graph);
-    done.times = repetitions(done);
+    done.repetitions = identical_iterations(done);
+    check_date(done.last_end());
     const int times = notify_observers(done);
     if (has_periodic_checkpoint()) uncheckpointed_work_s_ += times * (before + computed_seconds(done));
     for (int i = 1; i < times; ++i) {
@@ -320,7 +330,7 @@ void TrainingRun::finish_iteration(const ReplayedInterval& replayed, const Label
       iteration_start_ = done.start_of(i);
     }
     complete_iteration(done.start_of(times));
-    if (times < done.times) return interrupt();
+    if (times < done.repetitions) return interrupt();
     device_ends_ = device_ends(graph, replayed.replay);
     return is_checkpoint_due() ? write_checkpoint() : void();
   }
@@ -374,37 +384,57 @@ RunInterval TrainingRun::make_interval(RunInterval::Kind kind, const ReplayedInt
           interval_replay_.stop()};
 }
 
-/// Returns how many repetitions all observers have recorded: fewer than all after a stop. Throws WorkStopped
-/// if it would return 0.
+/// Returns the number of repetitions that all observers have recorded, which is less than that of the
+/// interval only after a stop. Throws WorkStopped if there are none.
 int TrainingRun::notify_observers(RunInterval run_interval) {
-  int times = run_interval.times;
+  const int all = run_interval.repetitions;
+  const auto counts = [](const RunObserver* it) { return it->counts_repetitions(); };
+  if (!std::all_of(observers_.begin(), observers_.end(), counts))
+    run_interval.repetitions = notify_of_each(run_interval);
+  // The other observers must not miss what these have recorded.
+  if (all > 1) run_interval.stop = {};
   for (RunObserver* observer : observers_)
-    if (!observer->counts_repetitions()) times = std::min(times, notify_of_each(*observer, run_interval));
-  if (times == 0) throw WorkStopped();
-  run_interval.times = times;
-  for (RunObserver* observer : observers_)
-    if (observer->counts_repetitions()) observer->on_interval(run_interval);
+    if (counts(observer)) observer->on_interval(run_interval);
+  const int times = run_interval.repetitions;
   report_.tasks += times * static_cast<long long>(run_interval.replay.tasks.size());
   report_.events_handled += times * run_interval.replay.events;
   report_.flows += times * run_interval.replay.flows;
   return times;
 }
 
-/// How often a completed iteration takes place in a row, because nothing changes meanwhile. The last time
-/// ends before anything happens, or a checkpoint is due after it.
-int TrainingRun::repetitions(const RunInterval& done) const {
+/// Notifies the observers that do not count repetitions of one after the other. Returns and throws as
+/// notify_observers does.
+int TrainingRun::notify_of_each(const RunInterval& all) {
+  for (int i = 0; i < all.repetitions; ++i) try {
+      throw_if_stopped(all.stop);
+      const Replay replay = i > 0 ? shifted(all.replay, all.start_of(i) - all.start) : Replay();
+      for (RunObserver* observer : observers_)
+        if (!observer->counts_repetitions())
+          observer->on_interval({all.kind, all.iteration + i, all.start_of(i), all.start_of(i + 1), all.graph,
+                                 i > 0 ? replay : all.replay, all.stop});
+    } catch (const WorkStopped&) {
+      if (i == 0) throw;
+      return i;
+    }
+  return all.repetitions;
+}
+
+/// Number of identical iterations, from a completed one on. All of them end before the next device event and
+/// before the end of the run. A checkpoint can be due only after the last.
+int TrainingRun::identical_iterations(const RunInterval& done) const {
   const bool is_whole = &done.graph == &graph_;
   if (!is_whole || !graph_.ends.empty() || is_random(scenario_) || sync_every_ > 1 ||
       changes_->traces_change_after(done.start) || done.end <= done.start)
     return 1;
-  const std::size_t most = length_.seconds ? max_iterations : at(length_.iterations);
+  const std::size_t limit = length_.seconds ? max_iterations : at(length_.iterations),
+                    max_iterations_left = limit - report_.iterations.size();
   const double until = std::min(device_timeline_.next_date(), end_of_run()),
-               checkpoint_at =
-                   has_periodic_checkpoint() ? checkpointed_at_ + scenario_.checkpoint->period_s : infinity;
-  const double fitting = (std::min(until, checkpoint_at) - done.start) / (done.end - done.start);
-  int times = static_cast<int>(std::min(static_cast<double>(most - report_.iterations.size()), fitting + 2));
-  while (times > 1 && (done.start_of(times) >= until || done.start_of(times - 1) >= checkpoint_at)) --times;
-  return std::max(1, times);
+               period = has_periodic_checkpoint() ? scenario_.checkpoint->period_s : infinity;
+  const double fitting = (std::min(until, checkpointed_at_ + period) - done.start) / (done.end - done.start);
+  int times = static_cast<int>(std::clamp(fitting + 2, 1.0, static_cast<double>(max_iterations_left)));
+  const auto is_due = [&](double date) { return date - checkpointed_at_ >= period; };
+  while (times > 1 && (done.start_of(times) >= until || is_due(done.start_of(times - 1)))) --times;
+  return times;
 }
 
 void TrainingRun::complete_iteration(double end) {

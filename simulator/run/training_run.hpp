@@ -45,8 +45,9 @@ struct RunLength {
 ///   - Without an iteration barrier, each device begins an iteration when it has completed its own previous
 ///     one, unless a failure, a recovery or a checkpoint comes between them. The length of an iteration is
 ///     the time from the end of the previous one to its own end.
-///   - An iteration is replayed once for all that follow and cannot differ: with a barrier, without jitter,
-///     until an event, a change of a trace, a checkpoint or the end of the run.
+///   - Identical consecutive iterations are replayed once and counted several times: only with a barrier,
+///     without jitter or `sync_every`, after the last change of a trace, and up to the next event, checkpoint
+///     or end of the run.
 ///   - An iteration that is incomplete at the end of the run counts neither as an iteration nor as lost.
 ///   - A run that is interrupted reports what was complete by then.
 class TrainingRun {
@@ -118,7 +119,8 @@ class TrainingRun {
   RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
                             const LabelledGraph& graph) const;
   int notify_observers(RunInterval run_interval);
-  int repetitions(const RunInterval& done) const;
+  int notify_of_each(const RunInterval& all);
+  int identical_iterations(const RunInterval& done) const;
   void complete_iteration(double end);
 
   const Problem& problem_;

@@ -45,7 +45,7 @@ def environment(variables):
 
 
 def on_terminal(*command, columns=0, **variables):
-    """Returns the stdout of a command that runs on a terminal; stderr is discarded. 0 columns: an unknown number."""
+    """Returns the stdout of a command that runs on a terminal; stderr is discarded. `columns` 0: of unknown width."""
     ours, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 0, columns, 0, 0))
     with subprocess.Popen(command, stdout=terminal, stderr=subprocess.DEVNULL, env=environment(variables)) as child:
@@ -122,7 +122,7 @@ class Color(unittest.TestCase):
         self.assertIn(BOLD, on_terminal(*self.sim, "--color", "always", NO_COLOR="1"))
         self.assertEqual(STYLE.sub("", on_terminal(*self.sim)), piped(*self.sim))
 
-    def test_tables_are_as_wide_as_the_terminal(self):
+    def test_lines_of_tables_are_cut_to_the_width_of_the_terminal(self):
         whole = piped(*self.sim)
         self.assertNotIn("…\n", whole)
         cut = on_terminal(*self.sim, "--color", "never", columns=40)

@@ -23,7 +23,7 @@ events: [{at: 0 s, device: oregon/0, speed: 0.25}]
 """
 
 
-# With jitter, all iterations differ: it takes hours to simulate.
+# Takes hours to simulate: with jitter, every iteration is replayed.
 LONG = "version: 1\nname: long\nhorizon: 1000000000 s\ncompute_jitter: {kind: lognormal, cv: 0.05}\n"
 SMALL = FREE.replace("layers: 12", "layers: 4")  # small enough to enumerate plans
 
@@ -271,8 +271,8 @@ def test_swarm_simulation_equals_the_table():
 
 
 def test_verification_needs_two_peers():
-    """The fastest swarm of a wide model has a peer for every stage. With verification it is one with a
-    second peer, if possible; otherwise a note says so."""
+    """The fastest swarm of a wide model has stages of a single peer, which cannot be verified. With
+    verification, every stage has a second peer if possible; otherwise a note says so."""
     def layout(topology, *more, job=FREE.replace("hidden: 512", "hidden: 1024")):
         row = rows(compared("--scheme", "swarm", "--iterations", 6, *more, topology=topology, job=job))["swarm"]
         return row["layout"], row["runs"][0].get("verification")
@@ -286,7 +286,7 @@ def test_verification_needs_two_peers():
 
 
 def test_swarm_rate_is_steady():
-    """With a small batch, several steps are in flight, and end in bursts."""
+    """The default number of steps gives the rate of a long run, although steps of a small batch finish in bursts."""
     few, many = [rows(compared("--scheme", "swarm", "--batch", 4, *more))["swarm"]["runs"][0]["tokens_per_s"]
                  for more in ((), ("--iterations", 2000))]
     check(abs(few / many - 1) < 0.05, few, many)

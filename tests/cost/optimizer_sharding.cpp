@@ -288,8 +288,9 @@ TEST_CASE("no sharded plan is below its bounds") {
     }
 }
 
-// Around two devices, a reduce-scatter or an all-gather of all 2e8 bytes takes 1 s. zero2 does the former for
-// every micro-batch, and the latter once. zero3 does both, the latter twice, at the same time.
+// Between two devices, a reduce-scatter or an all-gather of all 2e8 bytes takes 1 s. In 5.5 s, zero2 has time
+// for one all-gather and four reduce-scatters. zero3 needs two all-gathers per micro-batch, in 2 s, and its
+// reduce-scatter overlaps with them.
 TEST_CASE("traffic limits the micro-batches of a sharded plan") {
   constexpr OptimizerSharding zero1 = OptimizerSharding::zero1, zero2 = OptimizerSharding::zero2,
                               zero3 = OptimizerSharding::zero3;

@@ -122,7 +122,7 @@ class Export(unittest.TestCase):
                         ["--to", "torchrun", "--order", "pipeline-major"]):
             done = self.export(*options)
             self.assertEqual(done.returncode, 2)
-            self.assertRegex(done.stderr, "out: contains `.*`, which (is not part of|differs from that of) this export; name a new folder, or use --force")
+            self.assertRegex(done.stderr, "out: contains `.*`, which (is not part of|has other contents than in) this export; name a new folder, or use --force")
             self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}, before)
         self.assertEqual(self.export("--to", "torchrun", "--order", "pipeline-major", "--force").returncode, 0)
 

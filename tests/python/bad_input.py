@@ -208,6 +208,8 @@ made = model(last=lambda: None)
 making = model(last=fail)
 loss = model(loss=lambda output, targets: None)
 targets = model(batch=lambda numbers: (torch.ones(len(numbers), 2), torch.full((len(numbers),), 9)))
+losses = model(loss=lambda output, targets: output)
+constant = model(last=lambda: Layer(lambda y: torch.ones_like(y).requires_grad_()))
 no_batch = model(batch=lambda numbers: None)
 narrow = model(batch=lambda numbers: (torch.ones(len(numbers), 1), torch.ones(len(numbers)).long()))
 failing_batch = model(batch=fail)
@@ -217,24 +219,28 @@ def failing(): fail()
 
 
 def test_own_models(folder):
-    """A wrong value is one line. An exception is a traceback, and a line that says which layer it is of."""
+    """A wrong return value is reported in one line. An exception prints a traceback, then a line that names the layer."""
     (Path(folder) / "own.py").write_text(OWN_MODELS, encoding="utf-8")
     program = write_program(folder, make_program(MODEL, [(2, [(0, 2)])]))
     run = lambda name, *arguments: ranks.train_forked("--program", program, "--device", "cpu", "--model", f"own:{name}", "--steps", 2,
                                                       *arguments, PYTHONPATH=folder)
-    for name, message in (("none", "layer 0 returned NoneType instead of a tensor"),
-                          ("wide", "layer 0 returned (1, 4) instead of (1, 2): correct it, or the input shape of the next layer"),
-                          ("made", "layer 1 was made as NoneType instead of torch.nn.Module"),
-                          ("loss", "the loss returned NoneType instead of a tensor"),
-                          ("no_batch", "`batch` of --model returned NoneType instead of (inputs, targets), two tensors"),
-                          ("narrow", "`batch` of --model returned inputs (1, 1) instead of (1, 2)"),
+    for name, message in (("none", "layer 0 returned NoneType: it must return a tensor"),
+                          ("wide", "layer 0 returned shape (1, 4), but the next layer expects (1, 2): correct the layer, or the input"),
+                          ("made", "the function for layer 1 returned NoneType: it must return a torch.nn.Module"),
+                          ("loss", "the loss function returned NoneType: it must return a tensor"),
+                          ("losses", "the loss function returned shape (1, 2): it must return one number"),
+                          ("no_batch", "`batch` of --model returned NoneType: it must return two tensors, (inputs, targets)"),
+                          ("narrow", "`batch` of --model returned inputs of shape (1, 1) instead of (1, 2)"),
                           ("nan", "the loss of iteration 0 is nan: resume from the last checkpoint with a lower --lr")):
         for arguments in ((), ("--single",)):
             check_error(run(name, *arguments), f"train.py: {message}")
+    check_error(run("constant"), "train.py: layer 1 passes no gradient to its input")
+    half = write_program(folder, make_program(MODEL, [(2, [(0, 2)])], precision="fp16"), "half.json")
+    check_error(run("nan", "--program", half), "the loss of iteration 0 is nan")  # CPUs compute in fp32
     for name, message, single in (("raises", "layer 1, forward pass: ValueError: boom", None),
                                   ("backward", "layer 0, backward pass: KeyError: 'boom'", "the backward pass: KeyError: 'boom'"),
                                   ("detached", "layer 0, backward pass: RuntimeError: element 0 of tensors does not require grad", ""),
-                                  ("making", "making layer 1: ValueError: boom", None),
+                                  ("making", "building layer 1: ValueError: boom", None),
                                   ("targets", "the loss: IndexError: Target 9 is out of bounds", None),
                                   ("failing_batch", "`batch` of --model: ValueError: boom", None)):
         code, _, errors = run(name)
@@ -254,7 +260,7 @@ def test_own_models(folder):
 
 
 def test_torchrun(folder):
-    """torchrun's agent listens on MASTER_PORT, and has a store for its ranks."""
+    """Ranks use the store of torchrun's agent, which listens on MASTER_PORT, also after a restart."""
     from torch import distributed
     port = ranks.free_port()
     agent = distributed.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)

@@ -101,8 +101,8 @@ TEST_CASE("a stage begins an iteration while another one is synchronized") {
   CHECK(report.devices[0].waiting_network_s + report.devices[0].waiting_others_s == Approx(31));
 }
 
-// Under zero1 both halves of a synchronization, with the optimizer step between them, are as long as one half
-// of a ring. The step takes no time here.
+// With zero1, the reduce-scatter and the all-gather each take half as long as a ring all-reduce. The
+// optimizer step between them takes no time here, so that the times are those of the test above.
 TEST_CASE("without a barrier, zero1 gathers the parameters of a stage while another one is synchronized") {
   auto [problem, plan] = slow_last_stage();
   plan.execution.optimizer_sharding = OptimizerSharding::zero1;

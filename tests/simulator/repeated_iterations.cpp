@@ -1,6 +1,7 @@
-// A run replays an iteration once for all that follow and cannot differ.
+// Identical consecutive iterations are replayed once and counted several times.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "simulator/simulate.hpp"
 #include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/full_replay.hpp"
 #include "tests/support/repetitions.hpp"
 #include "tests/support/small_problems.hpp"
@@ -35,7 +37,7 @@ class RepetitionCounter : public RunObserver {
  public:
   void on_interval(const RunInterval& run_interval) override {
     ++calls;
-    intervals += run_interval.times;
+    intervals += run_interval.repetitions;
   }
   bool counts_repetitions() const override { return true; }
   int calls = 0, intervals = 0;
@@ -58,12 +60,16 @@ Scenario random_scenario(Rng& rng, int devices, double iteration_s) {
   Scenario scenario;
   scenario.horizon_s = iteration_s * (10.37 + rng.below(40));
   scenario.detection_s = iteration_s / 3;
-  scenario.on_failure = rng.below(2) == 0 ? FailurePolicy::restart_without_pipeline : FailurePolicy::restart;
+  constexpr FailurePolicy policies[] = {FailurePolicy::restart_without_pipeline, FailurePolicy::restart,
+                                        FailurePolicy::drop_pipeline, FailurePolicy::wait,
+                                        FailurePolicy::spare};
+  scenario.on_failure = policies[rng.below(std::size(policies))];
+  scenario.exclude_slower_than = rng.below(2) * 0.6;
   scenario.checkpoint.emplace().period_s = rng.below(2) * iteration_s * (1 + rng.below(40) / 10.0);
   double date = 0;
   for (int i = 0; i < 4; ++i) {
     const int device = static_cast<int>(rng.below(static_cast<std::uint32_t>(devices)));
-    date += iteration_s * (1 + rng.below(1000)) / 99.9;  // hardly ever when an iteration ends
+    date += iteration_s * (1 + rng.below(1000)) / 99.9;  // rarely when an iteration ends
     if (rng.below(3) == 0) {
       scenario.events.push_back({date, device, Kind::speed, rng.below(2) == 0 ? 0.5 : 1});
       continue;
@@ -75,7 +81,7 @@ Scenario random_scenario(Rng& rng, int devices, double iteration_s) {
   return scenario;
 }
 
-/// The figures of a report.
+/// The numbers of a report that repetition must not change.
 std::vector<double> figures(const SimReport& report) {
   std::vector<double> all = {report.length_s,
                              report.iteration_time_s.mean,
@@ -98,13 +104,13 @@ std::vector<double> figures(const SimReport& report) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);
   });
   for (const LinkReport& it : links) all.insert(all.end(), {it.bytes, it.busy_s});
-  // One of several paths that are equally long may be the critical one.
+  // Several paths may be equally long, so only the ends of the critical path are compared.
   if (!report.critical_path.empty())
     all.insert(all.end(), {report.critical_path.front().start_s, report.critical_path.back().end_s});
   return all;
 }
 
-/// The largest difference of two elements, relative to those above 1.
+/// The largest difference between corresponding elements, relative where they exceed 1.
 double difference(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double most = 0;
@@ -115,8 +121,8 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-TEST_CASE("a run with repeated iterations is the one in which every iteration is replayed") {
-  int compared = 0;  // runs with repetitions with those without
+TEST_CASE("repeating an iteration gives the same report as replaying every iteration") {
+  int compared = 0;  // runs with repetitions, with those without any
   for (std::uint64_t number = 0; number < repetitions(100); ++number) {
     INFO("problem " << number);
     Rng rng = Rng::for_task(23, number);
@@ -139,8 +145,9 @@ TEST_CASE("a run with repeated iterations is the one in which every iteration is
   CHECK(compared > repetitions(100) / 2);
 }
 
-// An iteration of one stage takes 3 s. The device is slow from 9 s, when the third iteration ends, so that
-// only the first three are one interval. The others, of 6 s, are the second one, until the fifth ends at 21.
+// An iteration takes 3 s, and 6 s from 9 s on, when the device slows down. The first two are one interval.
+// The third ends at the very time of the event and is replayed. The last two are the third interval, until 21
+// s.
 TEST_CASE("iterations are repeated until something changes") {
   const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
   const Plan plan = plan_of(problem.job, 1, 1, 1);
@@ -151,7 +158,27 @@ TEST_CASE("iterations are repeated until something changes") {
   const Run run(problem, plan, scenario, options);
   CHECK(run.report.length_s == 21);
   CHECK(run.counter.intervals == 5);
-  CHECK(run.counter.calls == 3);  // the third iteration ends with the event, and is replayed
+  CHECK(run.counter.calls == 3);
+}
+
+// An iteration takes 3 s. The last checkpoint that is due, and the first iteration after it, begin at 21 s.
+TEST_CASE("a repetition ends when a checkpoint is due") {
+  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
+  Scenario scenario;
+  scenario.checkpoint.emplace().period_s = 6.9;
+  SimOptions options;
+  options.iterations = 8;
+  const Run run(problem, plan_of(problem.job, 1, 1, 1), scenario, options);
+  CHECK(run.report.checkpoints == 2);
+  CHECK(run.report.length_s == 24);
+}
+
+TEST_CASE("repetitions do not exceed the latest time that can be simulated") {
+  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
+  SimOptions options;
+  options.iterations = 1'000'000'000;
+  CHECK_THROWS_WITH(simulate(problem, plan_of(problem.job, 1, 1, 1), {}, options),
+                    contains("the run would reach 3e+09 s"));
 }
 
 TEST_CASE("every iteration with jitter is replayed") {
@@ -162,16 +189,21 @@ TEST_CASE("every iteration with jitter is replayed") {
   CHECK(run.counter.calls == 3);
 }
 
-TEST_CASE("a run that is interrupted among repetitions reports those that all observers have recorded") {
-  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
-  int calls = 0;
+TEST_CASE("a run interrupted during repetitions reports only iterations that all observers have recorded") {
+  const Problem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 100), {}};
+  const Plan plan = plan_of(problem.job, 2, 1, 2000);  // stops are noticed within an interval, too
+  DateRecorder first, second;
+  RepetitionCounter counter;
   SimOptions options;
   options.iterations = 1000;
-  options.stop = [&] { return ++calls > 100; };
-  const Run run(problem, plan_of(problem.job, 1, 1, 1), {}, options);
-  CHECK(run.report.stopped == stopped_by_user);
-  CHECK(run.report.iterations.size() > 1);
-  CHECK(run.report.iterations.size() < 100);
-  CHECK(run.report.iterations.size() == run.dates.numbers.size());
-  CHECK(run.report.length_s == 3 * static_cast<double>(run.report.iterations.size()));
+  options.observers = {&first, &counter, &second};
+  options.stop = [&] { return first.numbers.size() >= 3; };
+  const SimReport report = simulate(problem, plan, {}, options);
+  CHECK(report.stopped == stopped_by_user);
+  CHECK(report.iterations.size() == 3);
+  CHECK(first.numbers.size() == 3);
+  CHECK(second.numbers.size() == 3);
+  CHECK(counter.intervals == 3);
+  CHECK(report.length_s == Approx(report.iterations.front().duration_s() * 3));
+  CHECK(report.devices[0].compute_s > 0);
 }

@@ -8,8 +8,8 @@
 
 namespace dtfm {
 
-/// The same scenario with a trace that changes nothing. As it has a last step in the far future, no iteration
-/// of a plan that sends messages counts as the repetition of another one.
+/// Adds a trace whose only change, after 1e9 s, is to the same value. While a trace is still to change, no
+/// iteration is repeated. The plan must send messages, because traces apply only to links that it uses.
 inline sim::Scenario with_full_replay(sim::Scenario scenario, int devices) {
   const std::vector<bool> all(at(devices), true);
   scenario.link_traces.push_back(

@@ -91,9 +91,9 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
 /// peers, micro-batch 1"
 std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 
-/// Iterations of a run if none are given. A swarm has the micro-batches of several steps in flight, which
-/// come in bursts, so that its rate needs more of them: over 100 steps, a burst of four changes it by at most
-/// 4 %.
+/// Default number of iterations of a run, and of optimizer steps of a swarm. Several steps of a swarm are in
+/// flight and finish in bursts, so its rate needs more of them: over 100, a burst of four changes it by at
+/// most 4 %.
 inline constexpr int default_iterations = 3, default_swarm_steps = 100;
 
 /// Simulates the chosen layout or swarm under a scenario, for `sync_every` times the iterations of the

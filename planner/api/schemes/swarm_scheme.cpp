@@ -166,7 +166,9 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   return fitting;
 }
 
-/// The result of a few steps with a number of stages.
+constexpr int trial_steps = 20;
+
+/// The result of a short simulation with a given number of stages.
 struct SwarmTrial {
   double rate = 0;    // tokens/s; 0 if no step was completed
   int min_peers = 0;  // of any stage, at the end of the run
@@ -181,7 +183,7 @@ auto fields(MaybeConst<SwarmTrial> auto& it) {
 SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
                  const std::function<bool()>& stop) {
   sim::SimOptions options;
-  options.iterations = 20;
+  options.iterations = trial_steps;
   options.seed = seed;
   options.stop = stop;
   try {

@@ -26,8 +26,8 @@ double min_sync_s(const IterationModel& model, const std::vector<const Stage*>& 
 /// The same for the first bucket of layers, from the last backward pass of the first stages.
 double min_first_sync_s(const IterationModel& model, const Plan& plan);
 
-/// Largest number of micro-batches of a pipeline of the plan for which the collectives of zero2 and zero3
-/// alone take less than `limit_s`; the largest int with any other sharding.
+/// Upper bound on the micro-batches of any pipeline if an iteration takes at most `limit_s`: with more, the
+/// traffic of zero2 or zero3 alone would take longer. The largest int without partitioned gradients.
 int max_micro_batches(const IterationModel& model, const Plan& plan, double limit_s);
 
 /// Bound on the iteration time of a plan whose pipelines have these bounds, in the order of the plan.

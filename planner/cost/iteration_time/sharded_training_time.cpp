@@ -59,7 +59,7 @@ class Collectives {
     return position->second;
   }
 
-  /// Seconds for which a collective occupies its slowest hop, per byte of all parts together.
+  /// Seconds for which a collective occupies its slowest hop, per byte of its data (the sum of all parts).
   double slowest_hop_s_per_byte() const {
     double slowest = 0;
     const auto n = static_cast<double>(devices_.size());

@@ -26,14 +26,14 @@ struct ShardedTrainingTime {
 ShardedTrainingTime sharded_training_time(const IterationModel& model, const Plan& plan);
 inline constexpr int exact_rounds = 16;
 
-/// For how many seconds the messages of collectives occupy the slowest hop, at least.
+/// Lower bound on the seconds for which collectives occupy the slowest hop.
 struct ShardedTraffic {
-  double per_round_s = 0;  // the first micro-batches of all devices are a round, the second ones another
-  double after_s = 0;      // zero2: the all-gather after all reduce-scatters
+  double per_round_s = 0;  // round i is the i-th micro-batch of every device
+  double after_s = 0;      // zero2: the all-gather of parameters at the end
 };
 
-/// Bound for a plan of these devices with any number of micro-batches. The reduce-scatters and all-gathers of
-/// zero3 have separate channels.
+/// Valid for any number of micro-batches on the devices of the plan. With zero3, reduce-scatters and
+/// all-gathers may overlap, so that the longer of the two counts and not their sum.
 ShardedTraffic min_sharded_traffic(const IterationModel& model, const Plan& plan);
 
 }  // namespace dtfm::cost

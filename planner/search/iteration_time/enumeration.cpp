@@ -259,18 +259,19 @@ class Enumerator {
     return std::find(chosen_.begin(), chosen_.end(), shape) - chosen_.begin();
   }
 
-  /// The first layers are synchronized after the last backward pass, so the pipelines have less time.
+  /// The first layers are synchronized after the last backward pass, so the pipelines have less time. With
+  /// zero2 and zero3, their traffic also limits the micro-batches.
   void add_ordered_layout() {
     count_steps(steps_per_plan);
     layout_ = {1, job_->problem.job.execution, {}};
     Usage used(classes_.size());
     for (const PipelineShape* shape : ordered_) layout_.pipelines.push_back(pipeline_of(*shape, 0, used));
     const double limit_s = pipelines_limit_s_ - cost::min_first_sync_s(job_->model, layout_);
-    const int most = cost::max_micro_batches(job_->model, layout_, pipelines_limit_s_);
+    const int max_micro_batches = cost::max_micro_batches(job_->model, layout_, pipelines_limit_s_);
     capacities_.clear();
     long long sum = 0;
     for (PipelineShape* shape : ordered_) {
-      capacities_.push_back(std::min(most, capacity(*shape, limit_s)));
+      capacities_.push_back(std::min(max_micro_batches, capacity(*shape, limit_s)));
       sum += capacities_.back();
     }
     if (sum >= batches_) split_micro_batches(0, batches_, sum);
