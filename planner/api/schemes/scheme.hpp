@@ -95,6 +95,8 @@ std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 /// flight and finish in bursts, so its rate needs more of them: over 100, a burst of four changes it by at
 /// most 4 %.
 inline constexpr int default_iterations = 3, default_swarm_steps = 100;
+/// Steps of the simulations that choose the number of stages of a swarm.
+inline constexpr int swarm_trial_steps = 20;
 
 /// Simulates the chosen layout or swarm under a scenario, for `sync_every` times the iterations of the
 /// options. The iterations of a swarm are the steps that all stages have completed, each from the end of the

@@ -166,8 +166,6 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   return fitting;
 }
 
-constexpr int trial_steps = 20;
-
 /// The result of a short simulation with a given number of stages.
 struct SwarmTrial {
   double rate = 0;    // tokens/s; 0 if no step was completed
@@ -183,7 +181,7 @@ auto fields(MaybeConst<SwarmTrial> auto& it) {
 SwarmTrial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
                  const std::function<bool()>& stop) {
   sim::SimOptions options;
-  options.iterations = trial_steps;
+  options.iterations = swarm_trial_steps;
   options.seed = seed;
   options.stop = stop;
   try {
