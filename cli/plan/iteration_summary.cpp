@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -90,16 +91,13 @@ class IterationWriter {
   /// estimate.
   std::string rates() const {
     const auto& estimate = *s_.record.iteration;
-    double slowdown = 1;  // simulated time ÷ estimated time
-    bool is_simulated = false;
+    std::optional<double> simulated_s;
     if (!s_.record.finalists.empty())
       for (const api::SimulatedTimes& it : s_.record.finalists.front().simulated)
-        if (it.scenario == "nominal" && std::isfinite(it.mean_s)) {
-          slowdown = it.mean_s / estimate.iteration_s;
-          is_simulated = true;
-        }
+        if (it.scenario == "nominal" && std::isfinite(it.mean_s)) simulated_s = it.mean_s;
+    const double slowdown = simulated_s ? *simulated_s / estimate.iteration_s : 1;
     std::string text =
-        fmt::format("{} {} {}/s, {:.4g} model TFLOP/s", is_simulated ? "simulated" : "estimated",
+        fmt::format("{} {} {}/s, {:.4g} model TFLOP/s", simulated_s ? "simulated" : "estimated",
                     format_rate(estimate.tokens_per_s / slowdown), name_of(input_),
                     estimate.model_flops_per_s / slowdown / 1e12);
     if (!estimate.usd_per_million_tokens) return text;

@@ -256,6 +256,10 @@ class Model:
     def layers(self) -> int:
         return len(self.make)
 
+    def output_shape(self, layer: int) -> Optional[Sequence[int]]:
+        """The shape of one sample that the next layer expects; None for the last layer, whose output is the loss's."""
+        return self.inputs[layer + 1].shape if layer + 1 < self.layers else None
+
     def build(self, layer: int, seed: int, device="cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
         """The layer with its initial parameters, which depend on the seed and the layer only."""
         with seeded(seed, layer), computing(f"building layer {layer}"):

@@ -68,9 +68,7 @@ class SingleTrainer:
                 for segment in segments_of(module):
                     torch.manual_seed(stable_seed(self.options.seed, first, number))
                     x = segment(x)
-                following = self.model.inputs[number + 1:]
-                require_tensor(x, f"layer {number}", self.program.micro_batch,
-                               following[0].shape if following else None)
+                require_tensor(x, f"layer {number}", self.program.micro_batch, self.model.output_shape(number))
         with computing("the loss"):
             return require_loss(self.model.loss(x, targets.to(self.device)))
 

@@ -193,10 +193,8 @@ class Trainer:
         segments = []
         for layer in layers:
             parts = segments_of(self.modules[layer])
-            is_last = layer == self.model.layers - 1
-            shapes = [None] * (len(parts) - 1) + [None if is_last else self.model.inputs[layer + 1].shape]
-            segments += [Segment(part, layer, part is parts[0], self.program.recompute, shape)
-                         for part, shape in zip(parts, shapes)]
+            segments += [Segment(part, layer, part is parts[0], self.program.recompute,
+                                 self.model.output_shape(layer) if part is parts[-1] else None) for part in parts]
         has_loss = layers[-1] == self.model.layers - 1
         return ChunkCompute(segments, self.program.splits_backward, self._loss if has_loss else None)
 

@@ -38,6 +38,27 @@ Replay shifted(Replay replay, double later) {
   return replay;
 }
 
+/// Notifies the observers that do not count repetitions of each of them. Returns the number of repetitions
+/// that all of these have recorded, which is less than that of the interval only after a stop. Throws
+/// WorkStopped if there are none.
+int notify_of_each(const RunInterval& all, const std::vector<RunObserver*>& observers) {
+  int done = 0;
+  try {
+    for (; done < all.repetitions; ++done) {
+      throw_if_stopped(all.stop);
+      const double later = all.start_of(done) - all.start;
+      const Replay replay = done > 0 ? shifted(all.replay, later) : Replay();
+      for (RunObserver* observer : observers)
+        if (!observer->counts_repetitions())
+          observer->on_interval({all.kind, all.iteration + done, all.start_of(done), all.start_of(done + 1),
+                                 all.graph, done > 0 ? replay : all.replay, all.stop});
+    }
+  } catch (const WorkStopped&) {
+    if (done == 0) throw;
+  }
+  return done;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
@@ -390,7 +411,7 @@ int TrainingRun::notify_observers(RunInterval run_interval) {
   const int all = run_interval.repetitions;
   const auto counts = [](const RunObserver* it) { return it->counts_repetitions(); };
   if (!std::all_of(observers_.begin(), observers_.end(), counts))
-    run_interval.repetitions = notify_of_each(run_interval);
+    run_interval.repetitions = notify_of_each(run_interval, observers_);
   // The other observers must not miss what these have recorded.
   if (all > 1) run_interval.stop = {};
   for (RunObserver* observer : observers_)
@@ -400,23 +421,6 @@ int TrainingRun::notify_observers(RunInterval run_interval) {
   report_.events_handled += times * run_interval.replay.events;
   report_.flows += times * run_interval.replay.flows;
   return times;
-}
-
-/// Notifies the observers that do not count repetitions of one after the other. Returns and throws as
-/// notify_observers does.
-int TrainingRun::notify_of_each(const RunInterval& all) {
-  for (int i = 0; i < all.repetitions; ++i) try {
-      throw_if_stopped(all.stop);
-      const Replay replay = i > 0 ? shifted(all.replay, all.start_of(i) - all.start) : Replay();
-      for (RunObserver* observer : observers_)
-        if (!observer->counts_repetitions())
-          observer->on_interval({all.kind, all.iteration + i, all.start_of(i), all.start_of(i + 1), all.graph,
-                                 i > 0 ? replay : all.replay, all.stop});
-    } catch (const WorkStopped&) {
-      if (i == 0) throw;
-      return i;
-    }
-  return all.repetitions;
 }
 
 /// Number of identical iterations, from a completed one on. All of them end before the next device event and

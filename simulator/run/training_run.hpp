@@ -119,7 +119,6 @@ class TrainingRun {
   RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed,
                             const LabelledGraph& graph) const;
   int notify_observers(RunInterval run_interval);
-  int notify_of_each(const RunInterval& all);
   int identical_iterations(const RunInterval& done) const;
   void complete_iteration(double end);
 

@@ -167,7 +167,8 @@ TEST_CASE("iterations are repeated until something changes") {
   CHECK(run.counter.calls == 3);
 }
 
-// An iteration takes 3 s. The last checkpoint that is due, and the first iteration after it, begin at 21 s.
+// An iteration takes 3 s, and writing a checkpoint no time. Checkpoints are due at 9 and 18 s, at least 6.9 s
+// after the one before. They separate three, three and two iterations.
 TEST_CASE("a repetition ends when a checkpoint is due") {
   const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 0, 0), {}};
   Scenario scenario;
@@ -176,6 +177,8 @@ TEST_CASE("a repetition ends when a checkpoint is due") {
   options.iterations = 8;
   const Run run(problem, plan_of(problem.job, 1, 1, 1), scenario, options);
   CHECK(run.report.checkpoints == 2);
+  CHECK(run.counter.calls == 5);
+  CHECK(run.counter.intervals == 10);
   CHECK(run.report.length_s == 24);
 }
 
